@@ -1,0 +1,1 @@
+//! The client of a volume: attach, views, reads and writes, the namespace

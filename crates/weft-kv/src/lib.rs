@@ -1,0 +1,1 @@
+//! The ordered transactional key-value trait and its two engines

@@ -1,0 +1,1 @@
+//! Connections between Weft processes: handshake, framing, multiplexing, flow control

@@ -1,0 +1,1 @@
+//! Weft's wire messages: bytes to values and back

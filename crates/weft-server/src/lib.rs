@@ -1,0 +1,1 @@
+//! The services of a Weft process: I/O server and metadata service

@@ -1,0 +1,1 @@
+//! Whole volumes on one thread from a seed

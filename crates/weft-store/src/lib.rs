@@ -1,0 +1,1 @@
+//! The disk of an I/O server: chunks, cells and forks, log and recovery
