@@ -1,0 +1,61 @@
+use std::ops::{Bound, ControlFlow};
+
+use crate::KvError;
+
+/// A named key space inside one engine; spaces share transactions and syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Space(pub &'static str);
+
+/// Reads of one consistent state.
+pub trait Reader {
+    /// The value under `key`, if there is one.
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError>;
+
+    /// Visits the pairs between two bounds in ascending order of keys until `visit` breaks.
+    fn scan(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), KvError>;
+}
+
+/// Reads and writes that take effect together or not at all; reads see the writes before them.
+pub trait Transaction: Reader {
+    /// Sets the value under `key`.
+    fn put(&mut self, space: Space, key: &[u8], value: &[u8]);
+
+    /// Removes `key`; removing what is not there is no error.
+    fn delete(&mut self, space: Space, key: &[u8]);
+}
+
+/// Blind writes that take effect together or not at all, in the order given.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// `(space, key, new value or removal)`.
+    pub changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
+}
+
+/// An ordered, transactional key-value engine.
+pub trait OrderedKv: Send + Sync {
+    /// A consistent state to read from; later commits do not show in it.
+    fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError>;
+
+    /// Runs `work` in one serializable transaction and commits it; `Err` from `work` rolls back.
+    /// `work` may run again where an engine finds a conflict, so it must not have other effects.
+    ///
+    /// # Durability
+    /// On `Ok` the writes survive kill −9; [`OrderedKv::sync`] makes them survive power loss.
+    fn transact(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<(), KvError>;
+
+    /// Commits a batch of blind writes; durable as [`OrderedKv::transact`].
+    fn write(&self, batch: Batch) -> Result<(), KvError>;
+
+    /// Blocks until everything committed before the call is on stable storage.
+    /// After a failure every later call fails with [`KvError::Poisoned`].
+    fn sync(&self) -> Result<(), KvError>;
+}
