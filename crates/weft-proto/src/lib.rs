@@ -1,1 +1,32 @@
-//! Weft's wire messages: bytes to values and back
+//! Weft's wire: bytes to values and back. Written up for implementers in `docs/protocol.md`.
+//!
+//! A *frame* is a fixed 32-byte [`Header`], a typed *body* (protobuf, explicit tags) and a raw
+//! *payload*. A *call* is one request frame (and, for writes, data frames behind it) answered by one
+//! reply frame (and, for reads, data frames behind it); frames of different calls interleave freely on
+//! one connection. Every kind of call is one line of the table in [`call`].
+//!
+//! Invariants:
+//! 1. `decode(encode(x)) == x` for every message; golden bytes in `tests/golden.rs` never change.
+//! 2. No decoder allocates before it has checked the count it read against a bound of [`limits`].
+//! 3. A tag is never reused; unknown tags are skipped, unknown kinds are refused.
+//!
+//! Absent on purpose: sockets, timers, the handshake's order (`weft-net`).
+
+pub mod call;
+mod convert;
+mod error;
+mod frame;
+pub mod io;
+pub mod limits;
+pub mod meta;
+pub mod session;
+
+pub use call::{Call, Kind};
+pub use convert::ConvertError;
+pub use error::{Code, Failure, Retry};
+pub use frame::{Flags, FrameError, HEADER_BYTES, Header, body_from};
+
+/// The protocol version this build speaks; see `docs/protocol.md` for what each version is.
+pub const VERSION: u32 = 1;
+/// The oldest version this build still understands.
+pub const VERSION_OLDEST: u32 = 1;

@@ -1,0 +1,120 @@
+//! The table of calls: number, request and reply of each.
+
+use crate::{io, meta, session};
+
+/// A request type: its kind on the wire and the type of its reply.
+pub trait Call: prost::Message + Default + Send + Sync + 'static {
+    /// The kind that frames of this call carry.
+    const KIND: Kind;
+    /// What answers it.
+    type Reply: prost::Message + Default + Send + Sync + 'static;
+}
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $code:literal: $request:ty => $reply:ty;)*) => {
+        /// Which call a frame belongs to.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Kind { $($(#[$doc])* $name = $code,)* }
+
+        impl Kind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
+
+            /// The number on the wire.
+            pub fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The kind with this number on the wire.
+            pub fn from_code(code: u8) -> Option<Kind> {
+                match code { $($code => Some(Kind::$name),)* _ => None }
+            }
+
+            /// The name, for traces and metrics.
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$name => stringify!($name),)* }
+            }
+        }
+
+        $(impl Call for $request {
+            const KIND: Kind = Kind::$name;
+            type Reply = $reply;
+        })*
+    };
+}
+
+calls! {
+    /// First frame of a connection, and its answer.
+    Hello = 1: session::Hello => session::Challenge;
+    /// The client's proof of the key, and the server's.
+    Proof = 2: session::Proof => session::Welcome;
+    /// Are you there.
+    Ping = 3: session::Ping => session::Pong;
+    /// More payload bytes may be sent on this connection (no reply).
+    Credit = 4: session::Credit => session::Nothing;
+    /// The client no longer wants the answer of this request id (no reply).
+    Cancel = 5: session::Cancel => session::Nothing;
+    /// Payload of a call that began in an earlier frame (the body is empty).
+    Data = 6: session::Nothing => session::Never;
+
+    /// Read what a request touches on one server.
+    Read = 32: io::ReadRequest => io::ReadReply;
+    /// Write what a request touches on one server.
+    Write = 33: io::WriteRequest => io::WriteReply;
+    /// Make everything acknowledged so far on this server survive power loss.
+    Sync = 34: io::SyncRequest => io::SyncReply;
+    /// Lengths and times of a file's cells and forks on one server.
+    CellStatus = 35: io::CellStatusRequest => io::CellStatusReply;
+    /// Set the lengths of a file's cells on one server (from the metadata service).
+    TruncateCells = 36: io::TruncateCellsRequest => io::TruncateCellsReply;
+    /// Remove everything of a file on one server (from the metadata service).
+    DeleteCells = 37: io::DeleteCellsRequest => io::DeleteCellsReply;
+    /// Create an empty fork in a cell.
+    CreateFork = 38: io::CreateForkRequest => io::CreateForkReply;
+    /// Remove a fork of a cell with its bytes.
+    RemoveFork = 39: io::RemoveForkRequest => io::RemoveForkReply;
+
+    /// Resolve a path, perhaps create the file, and remember that it is open.
+    Attach = 64: meta::AttachRequest => meta::AttachReply;
+    /// Tell size and time of what was written, and perhaps that the file is closed.
+    Report = 65: meta::ReportRequest => meta::ReportReply;
+    /// Attributes of one path.
+    Stat = 66: meta::StatRequest => meta::StatReply;
+    /// Change attributes of one path.
+    SetAttributes = 67: meta::SetAttributesRequest => meta::StatReply;
+    /// Set a file's size.
+    Truncate = 68: meta::TruncateRequest => meta::StatReply;
+    /// Create a directory.
+    MakeDirectory = 69: meta::MakeDirectoryRequest => meta::StatReply;
+    /// Create a symbolic link.
+    MakeLink = 70: meta::MakeLinkRequest => meta::StatReply;
+    /// Create a fifo, socket or device node.
+    MakeNode = 71: meta::MakeNodeRequest => meta::StatReply;
+    /// Give a file another name (hard link).
+    Link = 72: meta::LinkRequest => meta::StatReply;
+    /// Remove a name that is no directory.
+    Unlink = 73: meta::UnlinkRequest => meta::UnlinkReply;
+    /// Remove an empty directory.
+    RemoveDirectory = 74: meta::RemoveDirectoryRequest => meta::UnlinkReply;
+    /// Rename, replace or exchange.
+    Rename = 75: meta::RenameRequest => meta::RenameReply;
+    /// One page of a directory, with attributes.
+    List = 76: meta::ListRequest => meta::ListReply;
+    /// The text of a symbolic link.
+    ReadLink = 77: meta::ReadLinkRequest => meta::ReadLinkReply;
+    /// One extended attribute.
+    GetXattr = 78: meta::GetXattrRequest => meta::GetXattrReply;
+    /// Set an extended attribute.
+    SetXattr = 79: meta::SetXattrRequest => meta::XattrDone;
+    /// The names of all extended attributes.
+    ListXattr = 80: meta::ListXattrRequest => meta::ListXattrReply;
+    /// Remove an extended attribute.
+    RemoveXattr = 81: meta::RemoveXattrRequest => meta::XattrDone;
+    /// Which servers there are.
+    ServerMap = 82: meta::ServerMapRequest => meta::ServerMapReply;
+    /// A server says that it lives, where, and how full it is.
+    Heartbeat = 83: meta::HeartbeatRequest => meta::HeartbeatReply;
+    /// After a reconnect: the files this client still has open.
+    Reassert = 84: meta::ReassertRequest => meta::ReassertReply;
+}

@@ -1,0 +1,161 @@
+//! Between the wire's messages and the checked types of `weft-layout`.
+
+use thiserror::Error;
+use weft_layout::{
+    CellIndex, Grid, Layout, LayoutError, LayoutSpec, Map, Order, Partition, Request, ServerId,
+    Storage, Subfile, View, ViewError, ViewOffset,
+};
+
+use crate::{io, meta};
+
+/// Why a message is not a legal layout, view or request.
+#[derive(Debug, Error)]
+pub enum ConvertError {
+    /// The layout's parameters are not legal.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The view's parameters are not legal on this grid.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// A kind that this build does not know.
+    #[error("unknown kind of {what}; the peer may be of a newer version")]
+    Unknown {
+        /// What is of unknown kind.
+        what: &'static str,
+    },
+}
+
+impl From<&Grid> for io::Grid {
+    fn from(grid: &Grid) -> Self {
+        io::Grid { cells: grid.cells(), bsu: grid.bsu(), servers: grid.servers() }
+    }
+}
+
+impl TryFrom<&io::Grid> for Grid {
+    type Error = ConvertError;
+    fn try_from(grid: &io::Grid) -> Result<Self, ConvertError> {
+        Ok(Grid::new(grid.cells, grid.bsu, grid.servers)?)
+    }
+}
+
+impl From<&View> for io::View {
+    fn from(view: &View) -> Self {
+        let kind = match view {
+            View::Subfile(s) => io::ViewKind::Subfile(io::Subfile {
+                vbs: s.vbs,
+                vn: s.vn,
+                hbs: s.hbs,
+                hn: s.hn,
+                index: s.index,
+                order: match s.order {
+                    Order::Default => 0,
+                    Order::Row => 1,
+                    Order::Column => 2,
+                },
+            }),
+            View::Partition(p) => io::ViewKind::Partition(io::Partition {
+                offset: p.offset,
+                group: p.group,
+                stride: p.stride,
+            }),
+            View::Cell(cell) => io::ViewKind::Cell(cell.0),
+        };
+        io::View { kind: Some(kind) }
+    }
+}
+
+impl TryFrom<&io::View> for View {
+    type Error = ConvertError;
+    fn try_from(view: &io::View) -> Result<Self, ConvertError> {
+        Ok(match view.kind.ok_or(ConvertError::Unknown { what: "view" })? {
+            io::ViewKind::Subfile(s) => View::Subfile(Subfile {
+                vbs: s.vbs,
+                vn: s.vn,
+                hbs: s.hbs,
+                hn: s.hn,
+                index: s.index,
+                order: match s.order {
+                    0 => Order::Default,
+                    1 => Order::Row,
+                    2 => Order::Column,
+                    _ => return Err(ConvertError::Unknown { what: "byte order" }),
+                },
+            }),
+            io::ViewKind::Partition(p) => View::Partition(Partition {
+                offset: p.offset,
+                group: p.group,
+                stride: p.stride,
+            }),
+            io::ViewKind::Cell(cell) => View::Cell(CellIndex(cell)),
+        })
+    }
+}
+
+impl io::Pattern {
+    /// The wire form of a request.
+    ///
+    /// # Errors
+    /// [`ConvertError::Unknown`] for a kind of request that this version of the protocol cannot carry.
+    pub fn from_request(request: &Request) -> Result<Self, ConvertError> {
+        match request {
+            Request::Contiguous { offset, length } => Ok(io::Pattern {
+                kind: Some(io::PatternKind::Contiguous(io::Contiguous {
+                    offset: offset.0,
+                    length: *length,
+                })),
+            }),
+            _ => Err(ConvertError::Unknown { what: "request" }),
+        }
+    }
+}
+
+impl TryFrom<&io::Pattern> for Request {
+    type Error = ConvertError;
+    fn try_from(pattern: &io::Pattern) -> Result<Self, ConvertError> {
+        match pattern.kind.ok_or(ConvertError::Unknown { what: "request" })? {
+            io::PatternKind::Contiguous(c) => {
+                Ok(Request::Contiguous { offset: ViewOffset(c.offset), length: c.length })
+            }
+        }
+    }
+}
+
+impl io::Access {
+    /// The checked map and request of this access.
+    pub fn checked(&self) -> Result<(Map, Request), ConvertError> {
+        let map = Map::new(Grid::try_from(&self.grid)?, View::try_from(&self.view)?)?;
+        Ok((map, Request::try_from(&self.pattern)?))
+    }
+}
+
+impl From<&Layout> for meta::Layout {
+    fn from(layout: &Layout) -> Self {
+        meta::Layout {
+            cells: layout.cells(),
+            bsu: layout.bsu(),
+            chunk: layout.chunk(),
+            servers: layout.servers().iter().map(|s| s.0).collect(),
+            storage: match layout.storage() {
+                Storage::Plain => 0,
+                Storage::Addressed => 1,
+            },
+        }
+    }
+}
+
+impl TryFrom<&meta::Layout> for Layout {
+    type Error = ConvertError;
+    fn try_from(layout: &meta::Layout) -> Result<Self, ConvertError> {
+        Ok(Layout::new(LayoutSpec {
+            cells: layout.cells,
+            bsu: layout.bsu,
+            chunk: layout.chunk,
+            servers: layout.servers.iter().map(|s| ServerId(*s)).collect(),
+            storage: match layout.storage {
+                0 => Storage::Plain,
+                1 => Storage::Addressed,
+                _ => return Err(ConvertError::Unknown { what: "storage" }),
+            },
+        })?)
+    }
+}

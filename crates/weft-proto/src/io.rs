@@ -1,0 +1,339 @@
+//! Messages to I/O servers. A request carries view, layout parameters and pattern; the server works out its own
+//! pieces, so the size of a request does not grow with their number.
+
+/// What the mapping needs of a layout.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Grid {
+    /// Cells of the file.
+    #[prost(uint32, tag = "1")]
+    pub cells: u32,
+    /// Bytes of a basic striping unit.
+    #[prost(uint64, tag = "2")]
+    pub bsu: u64,
+    /// Entries of the layout's server list.
+    #[prost(uint32, tag = "3")]
+    pub servers: u32,
+}
+
+/// Vesta's parameters.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Subfile {
+    /// BSUs of a block, down the cell.
+    #[prost(uint64, tag = "1")]
+    pub vbs: u64,
+    /// Subfiles interleaved down the cell.
+    #[prost(uint64, tag = "2")]
+    pub vn: u64,
+    /// Cells of a block.
+    #[prost(uint64, tag = "3")]
+    pub hbs: u64,
+    /// Subfiles interleaved across the cells.
+    #[prost(uint64, tag = "4")]
+    pub hn: u64,
+    /// Which of the `hn · vn` subfiles.
+    #[prost(uint64, tag = "5")]
+    pub index: u64,
+    /// 0 default, 1 row, 2 column.
+    #[prost(uint32, tag = "6")]
+    pub order: u32,
+}
+
+/// PVFS's parameters.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Partition {
+    /// First byte, in canonical order.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// Bytes visible in each stride.
+    #[prost(uint64, tag = "2")]
+    pub group: u64,
+    /// Bytes from one group to the next.
+    #[prost(uint64, tag = "3")]
+    pub stride: u64,
+}
+
+/// A linear byte space on the grid.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct View {
+    /// Which kind of view.
+    #[prost(oneof = "ViewKind", tags = "1, 2, 3")]
+    pub kind: Option<ViewKind>,
+}
+
+/// The kinds of views.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
+pub enum ViewKind {
+    /// Vesta's subfile.
+    #[prost(message, tag = "1")]
+    Subfile(Subfile),
+    /// PVFS's partition.
+    #[prost(message, tag = "2")]
+    Partition(Partition),
+    /// One cell.
+    #[prost(uint32, tag = "3")]
+    Cell(u32),
+}
+
+/// A contiguous range of a view.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Contiguous {
+    /// First byte in the view.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// How many bytes.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+}
+
+/// Which bytes of a view.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Pattern {
+    /// Which kind of request.
+    #[prost(oneof = "PatternKind", tags = "1")]
+    pub kind: Option<PatternKind>,
+}
+
+/// The kinds of requests.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
+pub enum PatternKind {
+    /// A contiguous range.
+    #[prost(message, tag = "1")]
+    Contiguous(Contiguous),
+}
+
+/// Which bytes of which file one call touches on the server that receives it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Access {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Layout parameters.
+    #[prost(message, required, tag = "2")]
+    pub grid: Grid,
+    /// View.
+    #[prost(message, required, tag = "3")]
+    pub view: View,
+    /// Request.
+    #[prost(message, required, tag = "4")]
+    pub pattern: Pattern,
+    /// The receiving server's position in the layout's server list.
+    #[prost(uint32, tag = "5")]
+    pub slot: u32,
+    /// The fork.
+    #[prost(string, tag = "6")]
+    pub fork: String,
+    /// The server map's epoch the client knows.
+    #[prost(uint64, tag = "7")]
+    pub epoch: u64,
+}
+
+/// Read; the reply's payload is the valid bytes of the pieces, packed in view order.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadRequest {
+    /// What.
+    #[prost(message, required, tag = "1")]
+    pub access: Access,
+}
+
+/// Lengths of cells `first, first + step, …`.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CellRun {
+    /// First cell.
+    #[prost(uint32, tag = "1")]
+    pub first: u32,
+    /// From one cell to the next.
+    #[prost(uint32, tag = "2")]
+    pub step: u32,
+    /// How many cells.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+    /// The length of each.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+}
+
+/// Heads the stream of a read.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadReply {
+    /// The fork's length in each touched cell that has bytes: pieces are cut there, bytes beyond do not travel.
+    #[prost(message, repeated, tag = "1")]
+    pub lengths: Vec<CellRun>,
+    /// Payload bytes that follow, in this and later frames.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+}
+
+/// Write; the payload is the bytes of the pieces, packed in view order.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WriteRequest {
+    /// What.
+    #[prost(message, required, tag = "1")]
+    pub access: Access,
+    /// The file's chunk size.
+    #[prost(uint32, tag = "2")]
+    pub chunk: u32,
+    /// Payload bytes that follow, in this and later frames.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Answer only when the bytes survive power loss.
+    #[prost(bool, tag = "4")]
+    pub sync: bool,
+}
+
+/// The bytes survive the death of the server's process.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct WriteReply {
+    /// Bytes written.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+
+/// Make acknowledged writes survive power loss.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SyncRequest {
+    /// The file that is synced (others may be, too).
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+}
+
+/// Done; also how long the cells here are now, so that sync tells the file's size without another request.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SyncReply {
+    /// `data` fork lengths and times of the file's cells on this server.
+    #[prost(message, repeated, tag = "1")]
+    pub cells: Vec<ForkState>,
+}
+
+/// Ask for lengths and times.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CellStatusRequest {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Continue after this cell and fork (paging); empty: from the start.
+    #[prost(message, optional, tag = "2")]
+    pub after: Option<ForkPlace>,
+    /// Only this fork of every cell; empty: all forks.
+    #[prost(string, tag = "3")]
+    pub fork: String,
+}
+
+/// A fork's place.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ForkPlace {
+    /// Cell.
+    #[prost(uint32, tag = "1")]
+    pub cell: u32,
+    /// Fork.
+    #[prost(string, tag = "2")]
+    pub fork: String,
+}
+
+/// Length and time of a fork.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ForkState {
+    /// Cell.
+    #[prost(uint32, tag = "1")]
+    pub cell: u32,
+    /// Fork.
+    #[prost(string, tag = "2")]
+    pub fork: String,
+    /// Bytes.
+    #[prost(uint64, tag = "3")]
+    pub length: u64,
+    /// Last write, nanoseconds since the epoch.
+    #[prost(int64, tag = "4")]
+    pub modified: i64,
+    /// Bytes of disk it takes.
+    #[prost(uint64, tag = "5")]
+    pub stored: u64,
+}
+
+/// Forks in ascending order of cell and name.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CellStatusReply {
+    /// The forks.
+    #[prost(message, repeated, tag = "1")]
+    pub forks: Vec<ForkState>,
+    /// There are more: ask again after the last one.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+
+/// Set the `data` forks' lengths for a file size. Applied once per `op`.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct TruncateCellsRequest {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Layout parameters.
+    #[prost(message, required, tag = "2")]
+    pub grid: Grid,
+    /// The receiving server's position in the layout's server list.
+    #[prost(uint32, tag = "3")]
+    pub slot: u32,
+    /// The file's new size in canonical order.
+    #[prost(uint64, tag = "4")]
+    pub size: u64,
+    /// Number of this operation on the file, ascending: what was done already is not done again.
+    #[prost(uint64, tag = "5")]
+    pub op: u64,
+    /// The file's chunk size.
+    #[prost(uint32, tag = "6")]
+    pub chunk: u32,
+}
+
+/// Done, and survives power loss.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct TruncateCellsReply {}
+
+/// Remove every cell and fork of a file; later writes to it are refused.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DeleteCellsRequest {
+    /// The files.
+    #[prost(uint64, repeated, tag = "1")]
+    pub files: Vec<u64>,
+}
+
+/// Done, and survives power loss.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DeleteCellsReply {}
+
+/// Create an empty fork.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CreateForkRequest {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Cell and name.
+    #[prost(message, required, tag = "2")]
+    pub place: ForkPlace,
+    /// The file's chunk size.
+    #[prost(uint32, tag = "3")]
+    pub chunk: u32,
+    /// The server map's epoch the client knows.
+    #[prost(uint64, tag = "4")]
+    pub epoch: u64,
+}
+
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CreateForkReply {}
+
+/// Remove a fork.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RemoveForkRequest {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Cell and name.
+    #[prost(message, required, tag = "2")]
+    pub place: ForkPlace,
+    /// The server map's epoch the client knows.
+    #[prost(uint64, tag = "3")]
+    pub epoch: u64,
+}
+
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RemoveForkReply {}

@@ -1,0 +1,674 @@
+//! Messages to the metadata service. A path is resolved from a directory (`at`, the root is 1) on the service, so
+//! that any depth costs one request; names and paths are bytes, as in Unix.
+
+use bytes::Bytes;
+
+/// The root directory's id.
+pub const ROOT: u64 = 1;
+
+/// On whose behalf.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Credentials {
+    /// User.
+    #[prost(uint32, tag = "1")]
+    pub uid: u32,
+    /// Group of new files.
+    #[prost(uint32, tag = "2")]
+    pub gid: u32,
+    /// Supplementary groups.
+    #[prost(uint32, repeated, tag = "3")]
+    pub groups: Vec<u32>,
+}
+
+/// A path and where it starts.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Target {
+    /// The directory (or, with an empty path, the file itself).
+    #[prost(uint64, tag = "1")]
+    pub at: u64,
+    /// Relative path; a leading `/` starts at the root.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub path: Bytes,
+    /// Follow a symbolic link in the last component.
+    #[prost(bool, tag = "3")]
+    pub follow: bool,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum FileKind {
+    /// Never sent.
+    Unspecified = 0,
+    /// A grid of cells.
+    Regular = 1,
+    /// A directory.
+    Directory = 2,
+    /// A symbolic link.
+    Symlink = 3,
+    /// A fifo.
+    Fifo = 4,
+    /// A socket.
+    Socket = 5,
+    /// A block device.
+    BlockDevice = 6,
+    /// A character device.
+    CharDevice = 7,
+}
+
+/// How a file lies on the servers.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Layout {
+    /// Cells.
+    #[prost(uint32, tag = "1")]
+    pub cells: u32,
+    /// Bytes of a basic striping unit.
+    #[prost(uint64, tag = "2")]
+    pub bsu: u64,
+    /// Bytes of a chunk.
+    #[prost(uint32, tag = "3")]
+    pub chunk: u32,
+    /// Server ids, base first.
+    #[prost(uint32, repeated, tag = "4")]
+    pub servers: Vec<u32>,
+    /// 0 plain, 1 addressed.
+    #[prost(uint32, tag = "5")]
+    pub storage: u32,
+}
+
+/// What the service knows of a file. Times are nanoseconds since the epoch.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Attributes {
+    /// The file's id.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// What it is.
+    #[prost(enumeration = "FileKind", tag = "2")]
+    pub kind: i32,
+    /// Permission bits with setuid, setgid and sticky: 12 bits.
+    #[prost(uint32, tag = "3")]
+    pub mode: u32,
+    /// Owner.
+    #[prost(uint32, tag = "4")]
+    pub uid: u32,
+    /// Group.
+    #[prost(uint32, tag = "5")]
+    pub gid: u32,
+    /// Names.
+    #[prost(uint32, tag = "6")]
+    pub links: u32,
+    /// Size in canonical order as last reported (directories: entries; links: bytes of the target).
+    #[prost(uint64, tag = "7")]
+    pub size: u64,
+    /// Nobody has the file open for writing since `size` and `modified` were reported.
+    #[prost(bool, tag = "8")]
+    pub size_exact: bool,
+    /// Last access, as far as it is kept.
+    #[prost(int64, tag = "9")]
+    pub accessed: i64,
+    /// Last modification as last reported or set.
+    #[prost(int64, tag = "10")]
+    pub modified: i64,
+    /// Last change of attributes.
+    #[prost(int64, tag = "11")]
+    pub changed: i64,
+    /// Creation.
+    #[prost(int64, tag = "12")]
+    pub created: i64,
+    /// When `modified` was last set by hand: a server's own time counts only if it is later than this.
+    #[prost(int64, tag = "13")]
+    pub modified_set: i64,
+    /// Device number of a device node.
+    #[prost(uint64, tag = "14")]
+    pub device: u64,
+    /// Layout of a regular file, or what a directory gives to new files.
+    #[prost(message, optional, tag = "15")]
+    pub layout: Option<Layout>,
+    /// The parent directory (directories only).
+    #[prost(uint64, tag = "16")]
+    pub parent: u64,
+}
+
+/// What a creator asks for; the service fills in the rest.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LayoutWish {
+    /// Cells; absent: inherited from the directory, else one per server.
+    #[prost(uint32, optional, tag = "1")]
+    pub cells: Option<u32>,
+    /// Bytes of a basic striping unit.
+    #[prost(uint64, optional, tag = "2")]
+    pub bsu: Option<u64>,
+    /// Bytes of a chunk.
+    #[prost(uint32, optional, tag = "3")]
+    pub chunk: Option<u32>,
+    /// Server ids, base first; empty: all that are up, from `base`.
+    #[prost(uint32, repeated, tag = "4")]
+    pub servers: Vec<u32>,
+    /// The server of cell 0; absent: chosen pseudo-randomly.
+    #[prost(uint32, optional, tag = "5")]
+    pub base: Option<u32>,
+}
+
+/// Create the file if it is not there.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Create {
+    /// Permission bits.
+    #[prost(uint32, tag = "1")]
+    pub mode: u32,
+    /// Fail if it is there.
+    #[prost(bool, tag = "2")]
+    pub exclusive: bool,
+    /// Layout of the new file.
+    #[prost(message, optional, tag = "3")]
+    pub layout: Option<LayoutWish>,
+}
+
+/// Attach: the one request before data can be accessed.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AttachRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Which file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// It will be read.
+    #[prost(bool, tag = "3")]
+    pub read: bool,
+    /// It will be written.
+    #[prost(bool, tag = "4")]
+    pub write: bool,
+    /// Create it if needed.
+    #[prost(message, optional, tag = "5")]
+    pub create: Option<Create>,
+}
+
+/// All that is needed to access data.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AttachReply {
+    /// Attributes with layout.
+    #[prost(message, required, tag = "1")]
+    pub attributes: Attributes,
+    /// The server map's epoch.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The file was created by this call.
+    #[prost(bool, tag = "3")]
+    pub created: bool,
+}
+
+/// What a writer knows of size and time; closes with `detach`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReportRequest {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// The file's size, if the client asked all its servers.
+    #[prost(uint64, optional, tag = "2")]
+    pub size: Option<u64>,
+    /// Time of the last write; absent: nothing was written.
+    #[prost(int64, optional, tag = "3")]
+    pub modified: Option<i64>,
+    /// The attachment ends.
+    #[prost(bool, tag = "4")]
+    pub detach: bool,
+    /// The attachment was one for writing.
+    #[prost(bool, tag = "5")]
+    pub write: bool,
+}
+
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ReportReply {}
+
+/// Attributes of one path.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StatRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Which file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+}
+
+/// Attributes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StatReply {
+    /// Attributes.
+    #[prost(message, required, tag = "1")]
+    pub attributes: Attributes,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct TimeWish {
+    /// The service's clock instead of `nanos`.
+    #[prost(bool, tag = "1")]
+    pub now: bool,
+    /// Nanoseconds since the epoch.
+    #[prost(int64, tag = "2")]
+    pub nanos: i64,
+}
+
+/// Change what is present.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetAttributesRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Which file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// Permission bits.
+    #[prost(uint32, optional, tag = "3")]
+    pub mode: Option<u32>,
+    /// Owner.
+    #[prost(uint32, optional, tag = "4")]
+    pub uid: Option<u32>,
+    /// Group.
+    #[prost(uint32, optional, tag = "5")]
+    pub gid: Option<u32>,
+    /// Last access.
+    #[prost(message, optional, tag = "6")]
+    pub accessed: Option<TimeWish>,
+    /// Last modification.
+    #[prost(message, optional, tag = "7")]
+    pub modified: Option<TimeWish>,
+    /// Layout for new files in a directory.
+    #[prost(message, optional, tag = "8")]
+    pub layout: Option<LayoutWish>,
+}
+
+/// Set a file's size; carried through to the I/O servers by the service.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct TruncateRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Which file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// New size in canonical order.
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
+    /// The caller holds the file open for writing: permission was checked at attach.
+    #[prost(bool, tag = "4")]
+    pub attached: bool,
+}
+
+/// Create a directory.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MakeDirectoryRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Its path.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// Permission bits.
+    #[prost(uint32, tag = "3")]
+    pub mode: u32,
+}
+
+/// Create a symbolic link.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MakeLinkRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Its path.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// The link's text.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub text: Bytes,
+}
+
+/// Create a fifo, socket or device node.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MakeNodeRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Its path.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// What it is.
+    #[prost(enumeration = "FileKind", tag = "3")]
+    pub kind: i32,
+    /// Permission bits.
+    #[prost(uint32, tag = "4")]
+    pub mode: u32,
+    /// Device number.
+    #[prost(uint64, tag = "5")]
+    pub device: u64,
+}
+
+/// A hard link.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LinkRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The file.
+    #[prost(message, required, tag = "2")]
+    pub source: Target,
+    /// Its further name.
+    #[prost(message, required, tag = "3")]
+    pub target: Target,
+}
+
+/// Remove a name.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct UnlinkRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The name.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+}
+
+/// Remove an empty directory.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RemoveDirectoryRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The directory.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+}
+
+/// Done; which file lost a name.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct UnlinkReply {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Names it has left.
+    #[prost(uint32, tag = "2")]
+    pub links: u32,
+}
+
+/// Rename.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RenameRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// Old name.
+    #[prost(message, required, tag = "2")]
+    pub source: Target,
+    /// New name.
+    #[prost(message, required, tag = "3")]
+    pub target: Target,
+    /// Fail if the new name exists.
+    #[prost(bool, tag = "4")]
+    pub no_replace: bool,
+    /// Swap both names.
+    #[prost(bool, tag = "5")]
+    pub exchange: bool,
+}
+
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RenameReply {}
+
+/// One page of a directory.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ListRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The directory.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// Continue after this name; empty: from the start.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub after: Bytes,
+    /// At most so many entries.
+    #[prost(uint32, tag = "4")]
+    pub limit: u32,
+}
+
+/// A name and what it names.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Entry {
+    /// Name.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub name: Bytes,
+    /// Attributes.
+    #[prost(message, required, tag = "2")]
+    pub attributes: Attributes,
+}
+
+/// Entries in ascending order of the names' bytes, without `.` and `..`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ListReply {
+    /// The entries.
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<Entry>,
+    /// There are more: ask again after the last one.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+    /// The directory itself.
+    #[prost(message, required, tag = "3")]
+    pub directory: Attributes,
+}
+
+/// Read a symbolic link.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadLinkRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The link.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+}
+
+/// The link's text.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadLinkReply {
+    /// The text.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub text: Bytes,
+}
+
+/// Read an extended attribute.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct GetXattrRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// Full name, e.g. `user.mime_type`.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub name: Bytes,
+}
+
+/// The value.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct GetXattrReply {
+    /// The value.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub value: Bytes,
+}
+
+/// Set an extended attribute.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SetXattrRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// Full name.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub name: Bytes,
+    /// The value.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub value: Bytes,
+    /// Fail if it is there.
+    #[prost(bool, tag = "5")]
+    pub create: bool,
+    /// Fail if it is not there.
+    #[prost(bool, tag = "6")]
+    pub replace: bool,
+}
+
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct XattrDone {}
+
+/// List extended attributes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ListXattrRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+}
+
+/// The names, ascending.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ListXattrReply {
+    /// The names.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub names: Vec<Bytes>,
+}
+
+/// Remove an extended attribute.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RemoveXattrRequest {
+    /// On whose behalf.
+    #[prost(message, required, tag = "1")]
+    pub who: Credentials,
+    /// The file.
+    #[prost(message, required, tag = "2")]
+    pub target: Target,
+    /// Full name.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub name: Bytes,
+}
+
+/// Ask for the server map.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ServerMapRequest {}
+
+/// Whether a server takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum ServerState {
+    /// Never heard of.
+    Unknown = 0,
+    /// Heard of lately.
+    Up = 1,
+    /// Not heard of lately.
+    Down = 2,
+}
+
+/// How full a server is, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Usage {
+    /// All there is.
+    #[prost(uint64, tag = "1")]
+    pub capacity: u64,
+    /// Held by files.
+    #[prost(uint64, tag = "2")]
+    pub used: u64,
+    /// Left for files.
+    #[prost(uint64, tag = "3")]
+    pub available: u64,
+}
+
+/// One server.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Server {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// `host:port`.
+    #[prost(string, tag = "2")]
+    pub address: String,
+    /// Whether it is there.
+    #[prost(enumeration = "ServerState", tag = "3")]
+    pub state: i32,
+    /// How full it is.
+    #[prost(message, required, tag = "4")]
+    pub usage: Usage,
+    /// `host:port` of its metrics, if it serves any.
+    #[prost(string, tag = "5")]
+    pub metrics: String,
+}
+
+/// The server map.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ServerMapReply {
+    /// Rises with every change of a server's set or address.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// Ascending by id.
+    #[prost(message, repeated, tag = "2")]
+    pub servers: Vec<Server>,
+    /// Files, directories and other names' targets.
+    #[prost(uint64, tag = "3")]
+    pub files: u64,
+    /// Operations owed to I/O servers (deletes and truncates under way).
+    #[prost(uint64, tag = "4")]
+    pub intents: u64,
+    /// The volume's name.
+    #[prost(string, tag = "5")]
+    pub volume: String,
+}
+
+/// A server reports.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct HeartbeatRequest {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// Where it listens.
+    #[prost(string, tag = "2")]
+    pub address: String,
+    /// Where its metrics are.
+    #[prost(string, tag = "3")]
+    pub metrics: String,
+    /// How full it is.
+    #[prost(message, required, tag = "4")]
+    pub usage: Usage,
+}
+
+/// The epoch the server must serve.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct HeartbeatReply {
+    /// The server map's epoch.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+}
+
+/// What a client still has open after its connection was lost.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReassertRequest {
+    /// Files, one entry per attachment.
+    #[prost(uint64, repeated, tag = "1")]
+    pub reading: Vec<u64>,
+    /// Files attached for writing, one entry per attachment.
+    #[prost(uint64, repeated, tag = "2")]
+    pub writing: Vec<u64>,
+}
+
+/// Which of them no longer exist.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReassertReply {
+    /// Files that were deleted meanwhile.
+    #[prost(uint64, repeated, tag = "1")]
+    pub gone: Vec<u64>,
+}

@@ -1,0 +1,109 @@
+//! Messages of the connection itself: handshake, keep-alive, flow control, cancellation.
+
+/// What a peer is, said at connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Role {
+    /// Never sent.
+    Unspecified = 0,
+    /// An application or a door.
+    Client = 1,
+    /// An I/O server calling the metadata service.
+    IoServer = 2,
+    /// The metadata service calling an I/O server.
+    MetaService = 3,
+}
+
+/// Opens a connection.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Hello {
+    /// Oldest version the client speaks.
+    #[prost(uint32, tag = "1")]
+    pub version_oldest: u32,
+    /// Newest version the client speaks.
+    #[prost(uint32, tag = "2")]
+    pub version_newest: u32,
+    /// 32 fresh random bytes.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub nonce: bytes::Bytes,
+    /// What the client is.
+    #[prost(enumeration = "Role", tag = "4")]
+    pub role: i32,
+    /// The client's number: random, the same on all its connections and reconnects.
+    #[prost(uint64, tag = "5")]
+    pub client: u64,
+    /// The volume it means, 16 bytes; empty if it does not know yet.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub volume: bytes::Bytes,
+}
+
+/// Answers a hello.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Challenge {
+    /// The version both will speak.
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// 32 fresh random bytes.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub nonce: bytes::Bytes,
+    /// The volume this peer serves, 16 bytes.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub volume: bytes::Bytes,
+}
+
+/// Proves that the client holds the volume's key.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Proof {
+    /// Keyed hash over both nonces, versions and roles; see `docs/protocol.md`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub proof: bytes::Bytes,
+}
+
+/// Proves the same of the server and tells the bounds of the connection.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Welcome {
+    /// Keyed hash over both nonces, versions and roles; see `docs/protocol.md`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub proof: bytes::Bytes,
+    /// The server's id in the server map; 0 and `has_server = false` for a pure metadata service.
+    #[prost(uint32, optional, tag = "2")]
+    pub server: Option<u32>,
+    /// Payload bytes the client may have sent beyond those credited back.
+    #[prost(uint32, tag = "3")]
+    pub window: u32,
+    /// Calls the client may have in flight.
+    #[prost(uint32, tag = "4")]
+    pub calls: u32,
+}
+
+/// Are you there.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Ping {}
+
+/// I am.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Pong {}
+
+/// Returns send window to the client.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Credit {
+    /// Payload bytes given back.
+    #[prost(uint32, tag = "1")]
+    pub bytes: u32,
+}
+
+/// Ends interest in a call.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Cancel {
+    /// The call's request id.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+}
+
+/// An empty body.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Nothing {}
+
+/// The reply of what is never replied to.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Never {}
