@@ -1,1 +1,30 @@
-//! The disk of an I/O server: chunks, cells and forks, log and recovery
+//! The disk of an I/O server: chunks, cells and forks, log and recovery.
+//!
+//! A [`Store`] holds forks of cells of files: sparse byte sequences of up to 2⁶³ − 1 bytes. Large
+//! data goes by direct I/O to free blocks and then into the map; small data goes into the log and
+//! is flushed behind. `docs/design/0003-store.md` says why, `docs/format.md` what lies on the disk.
+//!
+//! Promises (each has a test of its name in `tests/`):
+//! 1. An acknowledged write survives the death of the process.
+//! 2. What was acknowledged before a [`Store::sync`] began survives power loss once it returned.
+//! 3. After power loss the store holds a prefix of the acknowledged batches, never less than what
+//!    was synced.
+//! 4. Bytes that do not match their checksum are never returned.
+//!
+//! Deliberately absent: checkpoints, several disks, scrub, prefetch. The format has room for them.
+
+mod config;
+mod counters;
+mod error;
+mod key;
+mod pool;
+mod storage;
+
+pub use config::StoreConfig;
+pub use counters::CounterSnapshot;
+pub use error::StoreError;
+pub use key::{
+    CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Timestamp, Usage, Write,
+};
+pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
+pub use storage::{BoxFuture, FileKind, Storage, StorageFile, Work};

@@ -1,0 +1,66 @@
+//! What a store has done so far, for metrics and for tests that count.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The live counters of a store.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+
+        /// What a store has done since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct CounterSnapshot { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> CounterSnapshot {
+                CounterSnapshot { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Calls of `read`.
+    reads,
+    /// Bytes returned by `read`.
+    read_bytes,
+    /// Pieces written.
+    writes,
+    /// Bytes written by callers.
+    write_bytes,
+    /// Bytes copied between buffers on the way in or out.
+    copied_bytes,
+    /// Blocks served from the cache.
+    cache_hits,
+    /// Blocks that had to come from the disk.
+    cache_misses,
+    /// Bytes read from the disk.
+    disk_read_bytes,
+    /// Bytes written to the disk, direct or flushed.
+    disk_write_bytes,
+    /// Write operations sent to the disk.
+    disk_writes,
+    /// Read operations sent to the disk.
+    disk_reads,
+    /// Group commits.
+    syncs,
+    /// Callers answered by group commits.
+    sync_callers,
+    /// Appends to the log.
+    log_appends,
+    /// Bytes appended to the log.
+    log_bytes,
+    /// Times the log was applied to the index.
+    applies,
+    /// Times a write waited for memory or log space.
+    stalls,
+    /// Checksums that did not match.
+    bad_checksums,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, by: u64) {
+        counter.fetch_add(by, Relaxed);
+    }
+}

@@ -1,0 +1,153 @@
+//! What can go wrong in a store: one closed enum, each variant with the values that prove it.
+
+use std::io;
+
+use thiserror::Error;
+use weft_layout::{CellIndex, FileId};
+
+use crate::key::ForkName;
+
+/// What can go wrong in a store. Cheap to clone: one failed sync answers many callers.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// Stored bytes do not match their checksum; they were not returned.
+    #[error(
+        "checksum of a block is wrong: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
+         block {block} of disk {disk}: stored {expected:#010x}, read {found:#010x}"
+    )]
+    BadChecksum {
+        /// The file.
+        file: FileId,
+        /// Its cell.
+        cell: CellIndex,
+        /// The fork.
+        fork: ForkName,
+        /// The chunk's number in the fork.
+        chunk: u64,
+        /// The block's number on the disk.
+        block: u64,
+        /// The disk's number in the server.
+        disk: u16,
+        /// The checksum the map holds.
+        expected: u32,
+        /// The checksum of what was read.
+        found: u32,
+    },
+    /// The write does not fit; nothing was changed.
+    #[error("no space left in the store: {needed} bytes needed, {available} available")]
+    NoSpace {
+        /// Bytes of blocks that the write asked for.
+        needed: u64,
+        /// Bytes that writes could have.
+        available: u64,
+    },
+    /// The file was deleted; its id is never used again.
+    #[error("file {file} was deleted")]
+    Stale {
+        /// The file.
+        file: FileId,
+    },
+    /// The caller's chunk size is not the fork's.
+    #[error("chunk size {given} given for a fork of chunk size {fixed} (file {file})")]
+    ChunkMismatch {
+        /// The file.
+        file: FileId,
+        /// The fork's chunk size.
+        fixed: u32,
+        /// The caller's.
+        given: u32,
+    },
+    /// A chunk size outside [`crate::CHUNK_MIN`]`..=`[`crate::CHUNK_MAX`].
+    #[error("chunk size {given} is outside 4096..=16777216")]
+    BadChunkSize {
+        /// The refused size.
+        given: u32,
+    },
+    /// An end lies beyond 2⁶³ − 1.
+    #[error("{offset} + {length} lies beyond the largest offset, 2^63 - 1")]
+    PastLimit {
+        /// Where the access begins.
+        offset: u64,
+        /// Its length.
+        length: u64,
+    },
+    /// The storage failed.
+    #[error("cannot {doing} {path}: {reason}")]
+    Io {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The file, relative to the store's folder.
+        path: String,
+        /// The operating system's number, where it gave one.
+        errno: Option<i32>,
+        /// The kind of error.
+        kind: io::ErrorKind,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// Another process has this folder open.
+    #[error("{path} is in use by another process")]
+    Locked {
+        /// The lock file.
+        path: String,
+    },
+    /// Stored bytes are not what the store wrote: it refuses to guess.
+    #[error("{what} is corrupt at {at}")]
+    Corrupt {
+        /// The kind of record.
+        what: &'static str,
+        /// The file and offset, or the key.
+        at: String,
+    },
+    /// A record carries a version this program does not know.
+    #[error("{what} has format version {found}; this program reads up to {known}")]
+    Version {
+        /// The kind of record.
+        what: &'static str,
+        /// The version found.
+        found: u8,
+        /// The newest version known.
+        known: u8,
+    },
+    /// The index failed.
+    #[error("the index failed: {reason}")]
+    Index {
+        /// What the engine said.
+        reason: String,
+    },
+    /// A sync or an append to the log failed, now or earlier: what was not synced before may be
+    /// lost, and the store refuses writes until it is reopened.
+    #[error(
+        "writes are refused until the store is reopened, because it failed to {doing}: {reason}"
+    )]
+    SyncFailed {
+        /// What failed.
+        doing: &'static str,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// An error of the storage with its place.
+    pub(crate) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            errno: error.raw_os_error(),
+            kind: error.kind(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+impl From<weft_kv::KvError> for StoreError {
+    fn from(error: weft_kv::KvError) -> Self {
+        Self::Index {
+            reason: error.to_string(),
+        }
+    }
+}

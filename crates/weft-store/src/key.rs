@@ -1,0 +1,136 @@
+//! What callers name and hand in: forks, times, writes, and what the store says about them.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thiserror::Error;
+use weft_layout::{CellIndex, CellOffset, FileId};
+
+/// The smallest chunk size of a fork, in bytes.
+pub const CHUNK_MIN: u32 = 4096;
+/// The largest chunk size of a fork, in bytes.
+pub const CHUNK_MAX: u32 = 16 << 20;
+
+/// The name of a fork: 1 to 255 bytes of UTF-8 without NUL and `/`. Clones share the bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ForkName(Arc<str>);
+
+/// Why a fork's name was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ForkNameError {
+    /// The name has no or too many bytes.
+    #[error("a fork's name has 1 to 255 bytes, not {length}")]
+    Length {
+        /// Bytes of the refused name.
+        length: usize,
+    },
+    /// The name holds a NUL or a slash.
+    #[error("a fork's name holds neither NUL nor '/': byte {at} does")]
+    Character {
+        /// Position of the first such byte.
+        at: usize,
+    },
+}
+
+impl ForkName {
+    /// Checks and takes a name.
+    ///
+    /// # Errors
+    /// [`ForkNameError`] when the name is empty, longer than 255 bytes or holds NUL or `/`.
+    pub fn new(name: &str) -> Result<Self, ForkNameError> {
+        if name.is_empty() || name.len() > 255 {
+            return Err(ForkNameError::Length { length: name.len() });
+        }
+        match name.bytes().position(|b| b == 0 || b == b'/') {
+            Some(at) => Err(ForkNameError::Character { at }),
+            None => Ok(Self(Arc::from(name))),
+        }
+    }
+
+    /// `data`, the fork that plain reads and writes use.
+    pub fn data() -> Self {
+        Self(Arc::from("data"))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for ForkName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ForkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One fork of one cell of one file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ForkKey {
+    /// The file.
+    pub file: FileId,
+    /// The cell in the file.
+    pub cell: CellIndex,
+    /// The fork in the cell.
+    pub fork: ForkName,
+}
+
+impl fmt::Display for ForkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "file {} cell {} fork {}",
+            self.file, self.cell, self.fork
+        )
+    }
+}
+
+/// A moment of the wall clock: nanoseconds since 1970, good until the year 2262.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+/// What the store knows of a fork without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForkStatus {
+    /// One past the last byte.
+    pub length: u64,
+    /// When it was last written or cut.
+    pub modified: Timestamp,
+    /// Bytes of the blocks it holds, dirty ones in memory included.
+    pub stored: u64,
+    /// The chunk size, fixed by its creation or first write.
+    pub chunk: u32,
+}
+
+/// Bytes for one place of one fork.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Where.
+    pub key: ForkKey,
+    /// The file's chunk size, [`CHUNK_MIN`]`..=`[`CHUNK_MAX`], not necessarily a multiple of the
+    /// block. The first write of a fork fixes it; later ones must agree.
+    pub chunk: u32,
+    /// Where in the fork.
+    pub offset: CellOffset,
+    /// What.
+    pub data: Bytes,
+}
+
+/// Space of a store, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// What the store could hold: `used + available`, and what waits to be freed.
+    pub capacity: u64,
+    /// Held by blocks of forks, or promised to dirty pages.
+    pub used: u64,
+    /// Writable now.
+    pub available: u64,
+}

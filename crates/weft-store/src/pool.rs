@@ -1,0 +1,291 @@
+#![allow(unsafe_code)] // Aligned memory that is handed to the kernel cannot be expressed safely.
+//! Aligned buffers from slabs that are never given back: fresh memory is what costs.
+//!
+//! A guest's page fault on untouched memory costs more than the copy into it, so buffers are carved
+//! from 2 MiB slabs (huge pages where the system has them) and return to the pool when dropped.
+//! A slab is 32 *units* of 64 KiB; a unit is given out whole, in quarters or in single blocks, and
+//! is whole again when all its parts came back. So a change of load does not strand memory.
+//!
+//! Invariants:
+//! 1. No two live [`Buffer`]s overlap.
+//! 2. All memory of a slab is initialised from its allocation on.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+/// The unit of disks, checksums and maps: 4,096 bytes.
+pub const BLOCK: usize = 4096;
+/// Blocks of the largest buffer.
+pub const BUFFER_BLOCKS_MAX: usize = 16;
+const UNIT: usize = BLOCK * BUFFER_BLOCKS_MAX;
+const SLAB: usize = 2 << 20;
+const UNITS: usize = SLAB / UNIT;
+const FULL: u16 = u16::MAX;
+
+/// Aligned buffers of 1, 4 or 16 blocks. Clones share the memory.
+#[derive(Clone, Default)]
+pub struct Pool(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared(Mutex<Free>);
+
+#[derive(Default)]
+struct Free {
+    slabs: Vec<NonNull<u8>>,
+    /// Free blocks of each unit, one bit each.
+    units: Vec<u16>,
+    whole: BTreeSet<u32>,
+    /// Units with a free aligned quarter, not whole.
+    quarters: BTreeSet<u32>,
+    /// Units with a free block but no free quarter.
+    singles: BTreeSet<u32>,
+}
+
+// SAFETY: the slabs' addresses are only turned into buffers, each of which owns its range alone.
+unsafe impl Send for Free {}
+
+impl Free {
+    fn list(&mut self, mask: u16) -> Option<&mut BTreeSet<u32>> {
+        match mask {
+            0 => None,
+            FULL => Some(&mut self.whole),
+            m if quarter(m).is_some() => Some(&mut self.quarters),
+            _ => Some(&mut self.singles),
+        }
+    }
+
+    fn set(&mut self, unit: u32, mask: u16) {
+        let old = self.units[unit as usize];
+        if let Some(list) = self.list(old) {
+            list.remove(&unit);
+        }
+        self.units[unit as usize] = mask;
+        if let Some(list) = self.list(mask) {
+            list.insert(unit);
+        }
+    }
+
+    fn take(&mut self, blocks: usize) -> (u32, u16) {
+        let found = match blocks {
+            1 => self
+                .singles
+                .first()
+                .or(self.quarters.first())
+                .or(self.whole.first()),
+            4 => self.quarters.first().or(self.whole.first()),
+            _ => self.whole.first(),
+        };
+        let unit = found.copied().unwrap_or_else(|| self.grow());
+        let mask = self.units[unit as usize];
+        let bits = match blocks {
+            1 => mask & mask.wrapping_neg(),
+            4 => quarter(mask).expect("the unit was listed with a free quarter"),
+            _ => FULL,
+        };
+        self.set(unit, mask & !bits);
+        (unit, bits)
+    }
+
+    fn grow(&mut self) -> u32 {
+        let layout = slab_layout();
+        // SAFETY: the layout's size is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(memory) = NonNull::new(memory) else {
+            handle_alloc_error(layout)
+        };
+        let first = u32::try_from(self.units.len()).expect("fewer than 2^32 units of memory");
+        self.slabs.push(memory);
+        for unit in first..first + UNITS as u32 {
+            self.units.push(FULL);
+            self.whole.insert(unit);
+        }
+        first
+    }
+}
+
+fn slab_layout() -> Layout {
+    Layout::from_size_align(SLAB, SLAB).expect("2 MiB is a legal alignment")
+}
+
+fn quarter(mask: u16) -> Option<u16> {
+    (0..4)
+        .map(|q| 0xf << (4 * q))
+        .find(|&bits| mask & bits == bits)
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for slab in self.0.get_mut().slabs.drain(..) {
+            // SAFETY: allocated with this layout in `grow`; every buffer holds the pool, so none is left.
+            unsafe { dealloc(slab.as_ptr(), slab_layout()) };
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("bytes", &self.bytes())
+            .finish()
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Memory taken from the system so far.
+    pub fn bytes(&self) -> u64 {
+        (self.0.0.lock().slabs.len() * SLAB) as u64
+    }
+
+    /// A buffer of 1, 4 or 16 blocks with whatever its last user left in it.
+    pub fn take(&self, blocks: usize) -> Buffer {
+        assert!(
+            matches!(blocks, 1 | 4 | 16),
+            "buffers have 1, 4 or 16 blocks"
+        );
+        let mut free = self.0.0.lock();
+        let (unit, bits) = free.take(blocks);
+        let at = (unit as usize % UNITS) * UNIT + bits.trailing_zeros() as usize * BLOCK;
+        // SAFETY: unit, bit and length lie inside the slab that `units` was extended for.
+        let start = unsafe { free.slabs[unit as usize / UNITS].add(at) };
+        drop(free);
+        Buffer {
+            start,
+            blocks,
+            unit,
+            bits,
+            pool: self.clone(),
+        }
+    }
+}
+
+/// An aligned buffer that goes back to its pool when dropped.
+pub struct Buffer {
+    start: NonNull<u8>,
+    blocks: usize,
+    unit: u32,
+    bits: u16,
+    pool: Pool,
+}
+
+// SAFETY: a buffer owns its range of the slab alone (invariant 1), like a boxed slice.
+unsafe impl Send for Buffer {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Blocks it holds.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range is ours, initialised and inside the slab, which the pool keeps alive.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.blocks * BLOCK) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` is the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.blocks * BLOCK) }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut free = self.pool.0.0.lock();
+        let mask = free.units[self.unit as usize];
+        free.set(self.unit, mask | self.bits);
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} blocks)", self.blocks)
+    }
+}
+
+/// Part of a shared buffer.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl Slice {
+    /// `range` of `buffer`.
+    pub fn new(buffer: Arc<Buffer>, range: Range<usize>) -> Self {
+        assert!(range.end <= buffer.len(), "a slice lies inside its buffer");
+        Self { buffer, range }
+    }
+
+    /// The same bytes without a copy; the buffer lives until the last such handle is dropped.
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_never_overlap_and_whole_units_come_back() {
+        let pool = Pool::new();
+        let mut held: Vec<(Buffer, u8)> = Vec::new();
+        let mut state = 7_u64;
+        for step in 0..4000_u32 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let pick = (state >> 33) as usize;
+            if held.len() > 150 || (pick % 3 == 0 && !held.is_empty()) {
+                let (buffer, mark) = held.swap_remove(pick % held.len());
+                assert!(buffer.iter().all(|&b| b == mark));
+            } else {
+                let mut buffer = pool.take([1, 4, 16][pick % 3]);
+                buffer.fill(step as u8);
+                held.push((buffer, step as u8));
+            }
+        }
+        held.clear();
+        let before = pool.bytes();
+        let all: Vec<Buffer> = (0..before as usize / UNIT).map(|_| pool.take(16)).collect();
+        assert_eq!(pool.bytes(), before);
+        drop(all);
+    }
+}
