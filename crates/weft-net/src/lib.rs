@@ -1,1 +1,37 @@
-//! Connections between Weft processes: handshake, framing, multiplexing, flow control
+//! Connections between Weft processes.
+//!
+//! One TCP connection per pair of processes carries every call between them. The client opens it,
+//! both sides prove the volume's key, and from then on frames of many calls interleave: calls that fit in one
+//! frame overtake bulk data, bulk data moves in bounded frames under credit, and nothing a peer sends makes
+//! this side allocate more than the window it was granted.
+//!
+//! Invariants:
+//! 1. No call is served, and none is sent, before both proofs were checked.
+//! 2. Memory per connection is bounded by its windows, whatever the peer does.
+//! 3. A lost connection ends every call on it at once with a typed error; silence is a loss after
+//!    [`Timing::silence`].
+//! 4. Dropping a call's future leaves the connection sound: the frames queued are sent whole.
+//!
+//! Absent on purpose: what the calls mean (`weft-server`, `weft-client`), TLS.
+
+mod client;
+mod counters;
+mod env;
+mod error;
+mod frames;
+mod handshake;
+mod link;
+mod pool;
+mod queue;
+mod server;
+mod tcp;
+
+pub use client::{Connection, Incoming, Outgoing};
+pub use counters::{Counters, CountersSnapshot};
+pub use env::{BoxRead, BoxWrite, Entropy, Env, Listener, Network, Timing, WallClock};
+pub use error::{CallError, ConnectError};
+pub use handshake::{Identity, Peer, VolumeKey};
+pub use link::Link;
+pub use pool::BufferPool;
+pub use server::{Bounds, Payload, Reply, Served, Service, serve};
+pub use tcp::{SystemClock, SystemEntropy, TcpNetwork};

@@ -27,7 +27,11 @@ pub enum ConvertError {
 
 impl From<&Grid> for io::Grid {
     fn from(grid: &Grid) -> Self {
-        io::Grid { cells: grid.cells(), bsu: grid.bsu(), servers: grid.servers() }
+        io::Grid {
+            cells: grid.cells(),
+            bsu: grid.bsu(),
+            servers: grid.servers(),
+        }
     }
 }
 
@@ -67,27 +71,29 @@ impl From<&View> for io::View {
 impl TryFrom<&io::View> for View {
     type Error = ConvertError;
     fn try_from(view: &io::View) -> Result<Self, ConvertError> {
-        Ok(match view.kind.ok_or(ConvertError::Unknown { what: "view" })? {
-            io::ViewKind::Subfile(s) => View::Subfile(Subfile {
-                vbs: s.vbs,
-                vn: s.vn,
-                hbs: s.hbs,
-                hn: s.hn,
-                index: s.index,
-                order: match s.order {
-                    0 => Order::Default,
-                    1 => Order::Row,
-                    2 => Order::Column,
-                    _ => return Err(ConvertError::Unknown { what: "byte order" }),
-                },
-            }),
-            io::ViewKind::Partition(p) => View::Partition(Partition {
-                offset: p.offset,
-                group: p.group,
-                stride: p.stride,
-            }),
-            io::ViewKind::Cell(cell) => View::Cell(CellIndex(cell)),
-        })
+        Ok(
+            match view.kind.ok_or(ConvertError::Unknown { what: "view" })? {
+                io::ViewKind::Subfile(s) => View::Subfile(Subfile {
+                    vbs: s.vbs,
+                    vn: s.vn,
+                    hbs: s.hbs,
+                    hn: s.hn,
+                    index: s.index,
+                    order: match s.order {
+                        0 => Order::Default,
+                        1 => Order::Row,
+                        2 => Order::Column,
+                        _ => return Err(ConvertError::Unknown { what: "byte order" }),
+                    },
+                }),
+                io::ViewKind::Partition(p) => View::Partition(Partition {
+                    offset: p.offset,
+                    group: p.group,
+                    stride: p.stride,
+                }),
+                io::ViewKind::Cell(cell) => View::Cell(CellIndex(cell)),
+            },
+        )
     }
 }
 
@@ -112,10 +118,14 @@ impl io::Pattern {
 impl TryFrom<&io::Pattern> for Request {
     type Error = ConvertError;
     fn try_from(pattern: &io::Pattern) -> Result<Self, ConvertError> {
-        match pattern.kind.ok_or(ConvertError::Unknown { what: "request" })? {
-            io::PatternKind::Contiguous(c) => {
-                Ok(Request::Contiguous { offset: ViewOffset(c.offset), length: c.length })
-            }
+        match pattern
+            .kind
+            .ok_or(ConvertError::Unknown { what: "request" })?
+        {
+            io::PatternKind::Contiguous(c) => Ok(Request::Contiguous {
+                offset: ViewOffset(c.offset),
+                length: c.length,
+            }),
         }
     }
 }

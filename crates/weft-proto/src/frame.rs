@@ -95,7 +95,9 @@ pub enum FrameError {
     #[error("a payload of {0} bytes exceeds the limit of {max}", max = limits::PAYLOAD_MAX)]
     PayloadTooLong(u32),
     /// Header or body were damaged on the way.
-    #[error("a message was damaged on the way: header checksum {found:#010x}, expected {expected:#010x}")]
+    #[error(
+        "a message was damaged on the way: header checksum {found:#010x}, expected {expected:#010x}"
+    )]
     HeaderChecksum {
         /// Computed from the bytes received.
         found: u32,
@@ -141,8 +143,14 @@ impl Header {
         payload: &[Bytes],
     ) -> [u8; HEADER_BYTES] {
         let payload_len: usize = payload.iter().map(Bytes::len).sum();
-        assert!(body.len() <= limits::BODY_MAX as usize, "body over its bound");
-        assert!(payload_len <= limits::PAYLOAD_MAX as usize, "payload over its bound");
+        assert!(
+            body.len() <= limits::BODY_MAX as usize,
+            "body over its bound"
+        );
+        assert!(
+            payload_len <= limits::PAYLOAD_MAX as usize,
+            "payload over its bound"
+        );
         let mut raw = RawHeader {
             magic: MAGIC,
             kind: kind.code(),
@@ -197,7 +205,10 @@ impl Header {
         if found == self.header_crc {
             Ok(())
         } else {
-            Err(FrameError::HeaderChecksum { found, expected: self.header_crc })
+            Err(FrameError::HeaderChecksum {
+                found,
+                expected: self.header_crc,
+            })
         }
     }
 
@@ -207,12 +218,18 @@ impl Header {
         if found == self.payload_crc {
             Ok(())
         } else {
-            Err(FrameError::PayloadChecksum { found, expected: self.payload_crc })
+            Err(FrameError::PayloadChecksum {
+                found,
+                expected: self.payload_crc,
+            })
         }
     }
 }
 
 /// Decodes a body of the kind that its header named.
 pub fn body_from<M: prost::Message + Default>(kind: Kind, body: &[u8]) -> Result<M, FrameError> {
-    M::decode(body).map_err(|e| FrameError::Body { kind, reason: e.to_string() })
+    M::decode(body).map_err(|e| FrameError::Body {
+        kind,
+        reason: e.to_string(),
+    })
 }

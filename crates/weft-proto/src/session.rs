@@ -35,6 +35,9 @@ pub struct Hello {
     /// The volume it means, 16 bytes; empty if it does not know yet.
     #[prost(bytes = "bytes", tag = "6")]
     pub volume: bytes::Bytes,
+    /// Payload bytes of one reply that the server may send before the client credits more.
+    #[prost(uint32, tag = "7")]
+    pub reply_window: u32,
 }
 
 /// Answers a hello.
@@ -65,7 +68,7 @@ pub struct Welcome {
     /// Keyed hash over both nonces, versions and roles; see `docs/protocol.md`.
     #[prost(bytes = "bytes", tag = "1")]
     pub proof: bytes::Bytes,
-    /// The server's id in the server map; 0 and `has_server = false` for a pure metadata service.
+    /// The server's id in the server map; absent for a pure metadata service.
     #[prost(uint32, optional, tag = "2")]
     pub server: Option<u32>,
     /// Payload bytes the client may have sent beyond those credited back.
@@ -84,12 +87,16 @@ pub struct Ping {}
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Pong {}
 
-/// Returns send window to the client.
+/// Allows more payload bytes: from the server for anything the client writes on this connection (`request` is 0),
+/// from the client for the reply of one call.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Credit {
-    /// Payload bytes given back.
+    /// Payload bytes allowed on top of those allowed before.
     #[prost(uint32, tag = "1")]
     pub bytes: u32,
+    /// The call whose reply may go on; 0 for what the client sends.
+    #[prost(uint64, tag = "2")]
+    pub request: u64,
 }
 
 /// Ends interest in a call.

@@ -1,0 +1,100 @@
+//! The seams towards the outside: network, wall clock, randomness.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The receiving half of a byte stream.
+pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
+/// The sending half of a byte stream.
+pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Opens and accepts byte streams.
+pub trait Network: Send + Sync {
+    /// Connects to `host:port`.
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>>;
+    /// Listens on `host:port`.
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
+}
+
+/// Accepts byte streams.
+pub trait Listener: Send {
+    /// The next stream and where it comes from.
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>>;
+    /// Where it listens.
+    fn address(&self) -> io::Result<String>;
+}
+
+/// The time of day.
+pub trait WallClock: Send + Sync {
+    /// Nanoseconds since the epoch.
+    fn now(&self) -> i64;
+}
+
+/// Randomness.
+pub trait Entropy: Send + Sync {
+    /// Fills `out` with unpredictable bytes.
+    fn fill(&self, out: &mut [u8]);
+}
+
+/// How long to wait for a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// For a connection to be opened and proven.
+    pub connect: Duration,
+    /// Between pings on a connection where an answer is awaited.
+    pub ping: Duration,
+    /// Without any frame while an answer is awaited: the connection is lost.
+    pub silence: Duration,
+    /// Without any frame at all: the server closes the connection.
+    pub idle: Duration,
+    /// After a failed connect, before the next try; calls in between fail with the same error.
+    pub backoff: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            connect: Duration::from_secs(3),
+            ping: Duration::from_secs(1),
+            silence: Duration::from_secs(5),
+            idle: Duration::from_secs(60),
+            backoff: Duration::from_millis(50),
+        }
+    }
+}
+
+/// Everything outside a process that a service or client needs.
+#[derive(Clone)]
+pub struct Env {
+    /// Byte streams.
+    pub network: Arc<dyn Network>,
+    /// The time of day.
+    pub clock: Arc<dyn WallClock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// How long to wait.
+    pub timing: Timing,
+}
+
+impl Env {
+    /// The real network, clock and randomness of this machine.
+    pub fn system() -> Env {
+        Env {
+            network: Arc::new(crate::TcpNetwork),
+            clock: Arc::new(crate::SystemClock),
+            entropy: Arc::new(crate::SystemEntropy),
+            timing: Timing::default(),
+        }
+    }
+
+    /// A random number, e.g. to name this client.
+    pub fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.entropy.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+}

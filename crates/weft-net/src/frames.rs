@@ -1,0 +1,126 @@
+//! Frames from a byte stream, and one frame onto it.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use weft_proto::{Call, FrameError, HEADER_BYTES, Header, Kind, body_from};
+
+use crate::counters::Counters;
+use crate::env::BoxRead;
+use crate::error::ReadError;
+use crate::pool::BufferPool;
+
+/// Payloads above this are received into a pooled buffer of their own instead of the shared one.
+const LARGE: usize = 16 << 10;
+/// Bytes asked of the system at a time for headers, bodies and small payloads.
+const READ_AHEAD: usize = 16 << 10;
+
+/// A frame as it arrived, checksums checked.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub header: Header,
+    pub body: Bytes,
+    pub payload: Bytes,
+}
+
+impl Frame {
+    pub(crate) fn body_as<M: prost_message::Message + Default>(&self) -> Result<M, FrameError> {
+        body_from(self.header.kind, &self.body)
+    }
+
+    /// The request of a call of this kind.
+    pub(crate) fn request<C: Call>(&self) -> Result<C, FrameError> {
+        if self.header.kind == C::KIND {
+            self.body_as()
+        } else {
+            Err(unexpected(self.header.kind, C::KIND))
+        }
+    }
+}
+
+pub(crate) fn unexpected(kind: Kind, expected: Kind) -> FrameError {
+    FrameError::Body {
+        kind,
+        reason: format!("expected {}", expected.name()),
+    }
+}
+
+pub(crate) struct FrameReader {
+    stream: BoxRead,
+    buffer: BytesMut,
+    pool: BufferPool,
+    counters: Arc<Counters>,
+}
+
+impl FrameReader {
+    pub(crate) fn new(stream: BoxRead, pool: BufferPool, counters: Arc<Counters>) -> Self {
+        FrameReader {
+            stream,
+            buffer: BytesMut::new(),
+            pool,
+            counters,
+        }
+    }
+
+    /// The next frame.
+    ///
+    /// # Cancellation
+    /// Not safe to drop: a frame may be half read.
+    pub(crate) async fn next(&mut self) -> Result<Frame, ReadError> {
+        self.fill(HEADER_BYTES, true).await?;
+        let mut head = [0; HEADER_BYTES];
+        self.buffer.copy_to_slice(&mut head);
+        let header = Header::decode(&head)?;
+        self.fill(header.body_len as usize, false).await?;
+        let body = self.buffer.split_to(header.body_len as usize).freeze();
+        header.check_body(&head, &body)?;
+        let payload = self.payload(header.payload_len as usize).await?;
+        if !payload.is_empty() {
+            header.check_payload(&payload)?;
+        }
+        self.counters
+            .received(HEADER_BYTES + body.len() + payload.len());
+        Ok(Frame {
+            header,
+            body,
+            payload,
+        })
+    }
+
+    async fn payload(&mut self, len: usize) -> Result<Bytes, ReadError> {
+        if len <= LARGE {
+            self.fill(len, false).await?;
+            return Ok(self.buffer.split_to(len).freeze());
+        }
+        let mut target = self.pool.take(len);
+        let ahead = self.buffer.len().min(len);
+        self.buffer.copy_to_slice(&mut target.as_mut()[..ahead]);
+        read_exact(&mut self.stream, &mut target.as_mut()[ahead..]).await?;
+        Ok(target.freeze())
+    }
+
+    async fn fill(&mut self, len: usize, at_boundary: bool) -> Result<(), ReadError> {
+        while self.buffer.len() < len {
+            self.buffer
+                .reserve((len - self.buffer.len()).max(READ_AHEAD));
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return if at_boundary && self.buffer.is_empty() {
+                    Err(ReadError::Closed)
+                } else {
+                    Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()))
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn read_exact(stream: &mut (impl AsyncRead + Unpin), out: &mut [u8]) -> std::io::Result<()> {
+    stream.read_exact(out).await.map(|_| ())
+}
+
+/// The one trait of the protobuf library that generic code here needs.
+pub(crate) mod prost_message {
+    pub(crate) use weft_proto::prost::Message;
+}

@@ -1,0 +1,72 @@
+//! The real seams: TCP, the system's clock and randomness.
+
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::env::{BoxRead, BoxWrite, Entropy, Listener, Network, WallClock};
+
+/// Streams over TCP.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpNetwork;
+
+fn halves(stream: TcpStream) -> io::Result<(BoxRead, BoxWrite)> {
+    stream.set_nodelay(true)?;
+    // Half-open connections end even when nobody calls: the peer's machine may be gone.
+    let keepalive = TcpKeepalive::new().with_time(std::time::Duration::from_secs(30));
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    let (read, write) = stream.into_split();
+    Ok((Box::new(read), Box::new(write)))
+}
+
+impl Network for TcpNetwork {
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>> {
+        async move { halves(TcpStream::connect(address).await?) }.boxed()
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        async move { Ok(Box::new(TcpListener::bind(address).await?) as Box<dyn Listener>) }.boxed()
+    }
+}
+
+impl Listener for TcpListener {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>> {
+        async move {
+            let (stream, peer) = TcpListener::accept(self).await?;
+            let (read, write) = halves(stream)?;
+            Ok((read, write, peer.to_string()))
+        }
+        .boxed()
+    }
+
+    fn address(&self) -> io::Result<String> {
+        Ok(self.local_addr()?.to_string())
+    }
+}
+
+/// The system's time of day.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock;
+
+impl WallClock for SystemClock {
+    fn now(&self) -> i64 {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// The system's randomness.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, out: &mut [u8]) {
+        getrandom::fill(out).expect("the system has randomness");
+    }
+}
