@@ -11,7 +11,15 @@
 //! 3. Keys are ordered by their bytes.
 
 mod error;
+mod fjall;
+mod group;
+mod mem;
+mod overlay;
 mod traits;
+mod transact;
 
 pub use error::KvError;
+pub use fjall::{FjallKv, FjallOptions};
+pub use mem::MemKv;
 pub use traits::{Batch, OrderedKv, Reader, Space, Transaction};
+pub use transact::{prefix_end, scan_prefix, transact_with};

@@ -1,0 +1,240 @@
+//! `FjallKv`: the embedded engine, fjall behind [`OrderedKv`].
+//!
+//! All spaces lie in one fjall keyspace under `name ‖ 0 ‖ key`. One keyspace per space was
+//! rejected: fjall keeps its journals until every keyspace that wrote to them was flushed, so a
+//! space that is seldom written (settings) would hold back the space of all the others and slow
+//! down opening (fjall issues 261 and 288).
+//!
+//! fjall's own transactions are not used: [`Layered`] is shared with the twin, and its batch is
+//! all that a commit needs. One writer at a time; readers use snapshots and never wait for it.
+//!
+//! Invariants:
+//! 1. A commit has handed its journal entry to the kernel when it returns: it survives kill −9.
+//! 2. After a failed commit or sync everything is refused until the engine is opened again: what
+//!    the disk holds is unknown, and only recovery can find out.
+//!
+//! Deliberately absent: sync outside fjall's journal lock. A commit waits while a sync runs;
+//! callers that sync anyway lose nothing, because they would wait for the next sync.
+
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use parking_lot::Mutex;
+
+use crate::KvError;
+use crate::group::Group;
+use crate::overlay::{Layered, Overlay, is_empty_range};
+use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
+use crate::transact::prefix_end;
+
+/// The one fjall keyspace.
+const KEYSPACE: &str = "weft";
+
+/// How to open a [`FjallKv`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FjallOptions {
+    /// Bytes of the block cache.
+    pub cache: u64,
+}
+
+impl Default for FjallOptions {
+    fn default() -> Self {
+        FjallOptions { cache: 64 << 20 }
+    }
+}
+
+/// The embedded engine.
+pub struct FjallKv {
+    path: PathBuf,
+    database: Database,
+    keyspace: Keyspace,
+    writer: Mutex<()>,
+    group: Group,
+}
+
+impl std::fmt::Debug for FjallKv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FjallKv")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FjallKv {
+    /// Opens the engine whose files are in the folder `path`, or creates it there.
+    ///
+    /// # Errors
+    /// [`KvError::Open`] when the folder is in use by another process, of another format, damaged,
+    /// or cannot be written.
+    pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<FjallKv, KvError> {
+        let path = path.as_ref().to_path_buf();
+        let failed = |error: fjall::Error| KvError::Open {
+            path: path.display().to_string(),
+            reason: open_reason(&error),
+        };
+        let database = Database::builder(&path).cache_size(options.cache).open();
+        let database = database.map_err(failed)?;
+        let keyspace = database.keyspace(KEYSPACE, KeyspaceCreateOptions::default);
+        let keyspace = keyspace.map_err(failed)?;
+        Ok(FjallKv {
+            path,
+            database,
+            keyspace,
+            writer: Mutex::new(()),
+            group: Group::default(),
+        })
+    }
+
+    /// The folder that holds the engine's files.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the engine's files.
+    pub fn disk_bytes(&self) -> Result<u64, KvError> {
+        let bytes = self.database.disk_space();
+        bytes.map_err(|error| engine("count its files", &error))
+    }
+
+    fn reader(&self) -> Snapshot<'_> {
+        Snapshot {
+            keyspace: &self.keyspace,
+            snapshot: self.database.snapshot(),
+        }
+    }
+
+    /// Commits while the caller holds the writer lock.
+    fn commit(&self, overlay: Overlay) -> Result<(), KvError> {
+        if overlay.is_empty() {
+            return Ok(());
+        }
+        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        for (space, key, value) in overlay.into_changes() {
+            let key = full_key(space, &key);
+            match value {
+                Some(value) => batch.insert(&self.keyspace, key, value),
+                None => batch.remove(&self.keyspace, key),
+            }
+        }
+        batch.commit().map_err(|error| {
+            self.group.poison(format!("a commit failed: {error}"));
+            engine("commit", &error)
+        })
+    }
+}
+
+impl OrderedKv for FjallKv {
+    fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
+        self.group.check()?;
+        Ok(Box::new(self.reader()))
+    }
+
+    fn transact(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<(), KvError> {
+        let _writer = self.writer.lock();
+        self.group.check()?;
+        let mut layered = Layered {
+            overlay: Overlay::default(),
+            base: self.reader(),
+        };
+        work(&mut layered)?;
+        self.commit(layered.overlay)
+    }
+
+    fn write(&self, batch: Batch) -> Result<(), KvError> {
+        let _writer = self.writer.lock();
+        self.group.check()?;
+        self.commit(Overlay::from_batch(batch))
+    }
+
+    fn sync(&self) -> Result<(), KvError> {
+        self.group.join(|| {
+            // The journal is preallocated; fdatasync also writes the extents it needs to be read.
+            let synced = self.database.persist(PersistMode::SyncData);
+            synced.map_err(|error| error.to_string())
+        })
+    }
+}
+
+struct Snapshot<'a> {
+    keyspace: &'a Keyspace,
+    snapshot: fjall::Snapshot,
+}
+
+impl Reader for Snapshot<'_> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        // Most keys are short: build the full key without an allocation.
+        let mut short = [0_u8; 96];
+        let length = space.0.len() + 1 + key.len();
+        let found = if length <= short.len() {
+            short[..space.0.len()].copy_from_slice(space.0.as_bytes());
+            short[space.0.len() + 1..length].copy_from_slice(key);
+            self.snapshot.get(self.keyspace, &short[..length])
+        } else {
+            self.snapshot.get(self.keyspace, full_key(space, key))
+        };
+        let found = found.map_err(|error| engine("read a key", &error))?;
+        Ok(found.map(|value| value.to_vec()))
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        if is_empty_range(from, to) {
+            return Ok(());
+        }
+        let prefix = full_key(space, &[]);
+        let from = match from {
+            Bound::Included(key) => Bound::Included(full_key(space, key)),
+            Bound::Excluded(key) => Bound::Excluded(full_key(space, key)),
+            Bound::Unbounded => Bound::Included(prefix.clone()),
+        };
+        let to = match to {
+            Bound::Included(key) => Bound::Included(full_key(space, key)),
+            Bound::Excluded(key) => Bound::Excluded(full_key(space, key)),
+            Bound::Unbounded => prefix_end(&prefix).map_or(Bound::Unbounded, Bound::Excluded),
+        };
+        for item in self.snapshot.range::<Vec<u8>, _>(self.keyspace, (from, to)) {
+            let (key, value) = item.into_inner().map_err(|error| engine("scan", &error))?;
+            if visit(&key[prefix.len()..], &value).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `name ‖ 0 ‖ key`: no name holds a zero byte, so spaces are disjoint and keep the keys' order.
+fn full_key(space: Space, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(space.0.len() + 1 + key.len());
+    full.extend_from_slice(space.0.as_bytes());
+    full.push(0);
+    full.extend_from_slice(key);
+    full
+}
+
+fn engine(doing: &'static str, error: &fjall::Error) -> KvError {
+    KvError::Engine {
+        doing,
+        reason: error.to_string(),
+    }
+}
+
+fn open_reason(error: &fjall::Error) -> String {
+    match error {
+        fjall::Error::Locked => {
+            "another process has it open; stop that one first, or use another folder".into()
+        }
+        fjall::Error::InvalidVersion(Some(_)) => {
+            "it was written by another version of the engine".into()
+        }
+        other => other.to_string(),
+    }
+}

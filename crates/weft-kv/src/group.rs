@@ -1,0 +1,145 @@
+//! Group commit: many callers share one sync of the disk.
+//!
+//! A sync that began before a caller arrived may miss that caller's commit, so the caller waits
+//! for the next one. Whoever finds no sync running runs it, for everybody who has arrived by then.
+//!
+//! Invariant: once a sync has failed nothing here reports success again. The kernel may have
+//! dropped the dirty pages, so a later success would prove nothing.
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::KvError;
+
+#[derive(Debug, Default)]
+struct State {
+    /// Syncs begun.
+    begun: u64,
+    /// Syncs that succeeded: all numbers up to this one.
+    done: u64,
+    running: bool,
+    failed: Option<String>,
+}
+
+/// The queue in front of one disk sync.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Group {
+    /// Returns when a sync that began after this call has succeeded; `sync` runs one.
+    pub(crate) fn join(&self, sync: impl FnOnce() -> Result<(), String>) -> Result<(), KvError> {
+        let mut state = self.state.lock();
+        let wanted = state.begun + 1;
+        loop {
+            if let Some(reason) = &state.failed {
+                let reason = reason.clone();
+                return Err(KvError::Poisoned { reason });
+            }
+            if state.done >= wanted {
+                return Ok(());
+            }
+            if !state.running {
+                break;
+            }
+            self.changed.wait(&mut state);
+        }
+        state.running = true;
+        state.begun += 1;
+        let number = state.begun;
+        drop(state);
+        let outcome = sync();
+        let mut state = self.state.lock();
+        state.running = false;
+        let result = match outcome {
+            Ok(()) => {
+                state.done = number;
+                Ok(())
+            }
+            Err(reason) => {
+                state.failed = Some(reason.clone());
+                Err(KvError::Poisoned { reason })
+            }
+        };
+        drop(state);
+        self.changed.notify_all();
+        result
+    }
+
+    /// The error of an earlier failure, if there was one.
+    pub(crate) fn check(&self) -> Result<(), KvError> {
+        match &self.state.lock().failed {
+            None => Ok(()),
+            Some(reason) => Err(KvError::Poisoned {
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Records a failure that happened outside a sync.
+    pub(crate) fn poison(&self, reason: String) {
+        self.state.lock().failed.get_or_insert(reason);
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Barrier};
+
+    use super::*;
+
+    #[test]
+    fn callers_that_arrive_during_a_sync_share_the_next_one() {
+        let group = Arc::new(Group::default());
+        let syncs = Arc::new(AtomicUsize::new(0));
+        let entered = Arc::new(Barrier::new(2));
+        let leave = Arc::new(Barrier::new(2));
+        let first = {
+            let (group, syncs) = (group.clone(), syncs.clone());
+            let (entered, leave) = (entered.clone(), leave.clone());
+            std::thread::spawn(move || {
+                group.join(|| {
+                    syncs.fetch_add(1, Ordering::SeqCst);
+                    entered.wait();
+                    leave.wait();
+                    Ok(())
+                })
+            })
+        };
+        entered.wait();
+        let late: Vec<_> = (0..16)
+            .map(|_| {
+                let (group, syncs) = (group.clone(), syncs.clone());
+                std::thread::spawn(move || {
+                    group.join(|| {
+                        syncs.fetch_add(1, Ordering::SeqCst);
+                        Ok(())
+                    })
+                })
+            })
+            .collect();
+        // They cannot finish while the first sync runs; give them time to queue behind it.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(syncs.load(Ordering::SeqCst), 1);
+        leave.wait();
+        first.join().unwrap().unwrap();
+        for thread in late {
+            thread.join().unwrap().unwrap();
+        }
+        assert_eq!(syncs.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn a_failed_sync_is_never_forgotten() {
+        let group = Group::default();
+        group.join(|| Ok(())).unwrap();
+        let failed = group.join(|| Err("no more disk".into()));
+        assert!(matches!(failed, Err(KvError::Poisoned { .. })));
+        let later = group.join(|| Ok(()));
+        assert!(matches!(later, Err(KvError::Poisoned { .. })));
+        assert!(group.check().is_err());
+    }
+}

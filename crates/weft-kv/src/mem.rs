@@ -1,0 +1,299 @@
+//! `MemKv`: the in-memory twin of the embedded engine, for tests and simulation.
+//!
+//! Each key keeps the versions that some live snapshot can still see, so that a snapshot costs a
+//! counter and never blocks a writer. Rejected: copying a space's map when it is written under a
+//! snapshot (one write would cost the whole space), and a read lock for the life of a snapshot (a
+//! thread that writes while it reads would wait for itself).
+//!
+//! It also knows what was synced: each commit since the last sync keeps what it replaced, and
+//! [`MemKv::crash_power_loss`] takes commits back from the newest. That list grows until the next
+//! sync; this is an engine for tests.
+//!
+//! Invariants:
+//! 1. One transaction at a time: the writer lock is held from its first read to its commit.
+//! 2. The versions of a key ascend, and all but the oldest are newer than the oldest snapshot.
+//! 3. Lock order: writer, state, live.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::KvError;
+use crate::overlay::{Layered, Overlay, is_empty_range};
+use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
+
+/// A value and the commit that set it; `None` is a removal that some snapshot does not see yet.
+type Version = (u64, Option<Vec<u8>>);
+/// A key and what it held before a commit.
+type Before = (Space, Vec<u8>, Option<Vec<u8>>);
+
+#[derive(Debug, Default)]
+struct State {
+    spaces: BTreeMap<Space, BTreeMap<Vec<u8>, Vec<Version>>>,
+    commit: u64,
+    /// Keys that keep more than their newest value because of a snapshot.
+    crowded: Vec<(Space, Vec<u8>)>,
+    /// What each commit since the last sync replaced, oldest first.
+    unsynced: Vec<Vec<Before>>,
+}
+
+/// The in-memory engine.
+#[derive(Debug, Default)]
+pub struct MemKv {
+    writer: Mutex<()>,
+    state: RwLock<State>,
+    /// Live snapshots by the commit they see.
+    live: Mutex<BTreeMap<u64, usize>>,
+}
+
+impl MemKv {
+    /// An empty engine.
+    pub fn new() -> MemKv {
+        MemKv::default()
+    }
+
+    /// Commits that a power loss would take.
+    pub fn unsynced(&self) -> usize {
+        self.state.read().unsynced.len()
+    }
+
+    /// Power loss: forgets every commit since the last sync. Snapshots must not be alive.
+    pub fn crash_power_loss(&self) {
+        self.crash_power_loss_keeping(0);
+    }
+
+    /// Power loss that happened to spare the first `keep` commits since the last sync: a log is
+    /// written in order, so any prefix of it may have reached the disk. The spared count as synced.
+    pub fn crash_power_loss_keeping(&self, keep: usize) {
+        let _writer = self.writer.lock();
+        let mut state = self.state.write();
+        assert!(
+            self.live.lock().is_empty(),
+            "a snapshot outlived the crash of its engine"
+        );
+        while state.unsynced.len() > keep {
+            for (space, key, before) in state.unsynced.pop().unwrap_or_default() {
+                let commit = state.commit;
+                let keys = state.spaces.entry(space).or_default();
+                match before {
+                    Some(value) => keys.insert(key, vec![(commit, Some(value))]),
+                    None => keys.remove(&key),
+                };
+            }
+        }
+        state.unsynced.clear();
+    }
+
+    /// Another engine with what is synced here: what a machine finds after its power comes back.
+    #[must_use]
+    pub fn clone_synced(&self) -> MemKv {
+        let _writer = self.writer.lock();
+        let state = self.state.read();
+        let mut spaces = state.spaces.clone();
+        for (space, key, before) in state.unsynced.iter().rev().flatten() {
+            let keys = spaces.entry(*space).or_default();
+            match before {
+                Some(value) => keys.insert(key.clone(), vec![(0, Some(value.clone()))]),
+                None => keys.remove(key),
+            };
+        }
+        for keys in spaces.values_mut() {
+            keys.retain(|_, versions| {
+                let newest = versions.pop().and_then(|(_, value)| value);
+                versions.clear();
+                versions.extend(newest.map(|value| (0, Some(value))));
+                !versions.is_empty()
+            });
+        }
+        let state = State {
+            spaces,
+            ..State::default()
+        };
+        MemKv {
+            state: RwLock::new(state),
+            ..MemKv::default()
+        }
+    }
+
+    fn open_snapshot(&self) -> Snapshot<'_> {
+        let state = self.state.read();
+        *self.live.lock().entry(state.commit).or_default() += 1;
+        Snapshot {
+            kv: self,
+            commit: state.commit,
+        }
+    }
+
+    fn commit(&self, overlay: Overlay) {
+        if overlay.is_empty() {
+            return;
+        }
+        let mut state = self.state.write();
+        let state = &mut *state;
+        state.commit += 1;
+        let commit = state.commit;
+        let oldest = self.live.lock().keys().next().copied().unwrap_or(commit);
+        let mut undo = Vec::new();
+        for (space, key, value) in overlay.into_changes() {
+            let keys = state.spaces.entry(space).or_default();
+            let versions = keys.entry(key.clone()).or_default();
+            let before = versions.last().and_then(|(_, value)| value.clone());
+            versions.push((commit, value));
+            prune(versions, oldest);
+            if versions.is_empty() {
+                keys.remove(&key);
+            } else if versions.len() > 1 || versions[0].1.is_none() {
+                state.crowded.push((space, key.clone()));
+            }
+            undo.push((space, key, before));
+        }
+        state.unsynced.push(undo);
+    }
+
+    /// Drops what only the snapshots before `oldest` could see.
+    fn thin(&self) {
+        let mut state = self.state.write();
+        let state = &mut *state;
+        let oldest = self.live.lock().keys().next().copied();
+        let oldest = oldest.unwrap_or(state.commit);
+        for (space, key) in std::mem::take(&mut state.crowded) {
+            let Some(keys) = state.spaces.get_mut(&space) else {
+                continue;
+            };
+            let Some(versions) = keys.get_mut(&key) else {
+                continue;
+            };
+            prune(versions, oldest);
+            if versions.is_empty() {
+                keys.remove(&key);
+            } else if versions.len() > 1 || versions[0].1.is_none() {
+                state.crowded.push((space, key));
+            }
+        }
+    }
+}
+
+/// Keeps the newest version that `oldest` sees and all newer ones; a lone removal goes too.
+fn prune(versions: &mut Vec<Version>, oldest: u64) {
+    let seen = versions.iter().rposition(|(commit, _)| *commit <= oldest);
+    if let Some(seen) = seen {
+        versions.drain(..seen);
+        if versions.len() == 1 && versions[0].1.is_none() {
+            versions.clear();
+        }
+    }
+}
+
+/// The newest value at or before `commit`.
+fn visible(versions: &[Version], commit: u64) -> Option<&Vec<u8>> {
+    let version = versions.iter().rev().find(|(at, _)| *at <= commit)?;
+    version.1.as_ref()
+}
+
+struct Snapshot<'a> {
+    kv: &'a MemKv,
+    commit: u64,
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        let was_oldest = {
+            let mut live = self.kv.live.lock();
+            let was_oldest = live.keys().next() == Some(&self.commit);
+            let count = live.get_mut(&self.commit).expect("a snapshot is counted");
+            *count -= 1;
+            *count == 0 && live.remove(&self.commit).is_some() && was_oldest
+        };
+        if was_oldest && !self.kv.state.read().crowded.is_empty() {
+            self.kv.thin();
+        }
+    }
+}
+
+impl Reader for Snapshot<'_> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        let state = self.kv.state.read();
+        let versions = state.spaces.get(&space).and_then(|keys| keys.get(key));
+        Ok(versions.and_then(|versions| visible(versions, self.commit).cloned()))
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        if is_empty_range(from, to) {
+            return Ok(());
+        }
+        // `visit` may read or commit through this engine, so no lock is held while it runs.
+        let mut from = from.map(<[u8]>::to_vec);
+        loop {
+            let page = self.page(space, from.as_ref().map(Vec::as_slice), to);
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            from = Bound::Excluded(last.clone());
+            for (key, value) in &page {
+                if visit(key, value).is_break() {
+                    return Ok(());
+                }
+            }
+            if is_empty_range(from.as_ref().map(Vec::as_slice), to) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Snapshot<'_> {
+    fn page(&self, space: Space, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        const PAGE: usize = 64;
+        let state = self.kv.state.read();
+        let Some(keys) = state.spaces.get(&space) else {
+            return Vec::new();
+        };
+        keys.range::<[u8], _>((from, to))
+            .filter_map(|(key, versions)| {
+                let value = visible(versions, self.commit)?;
+                Some((key.clone(), value.clone()))
+            })
+            .take(PAGE)
+            .collect()
+    }
+}
+
+impl OrderedKv for MemKv {
+    fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
+        Ok(Box::new(self.open_snapshot()))
+    }
+
+    fn transact(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<(), KvError> {
+        let _writer = self.writer.lock();
+        let mut layered = Layered {
+            overlay: Overlay::default(),
+            base: self.open_snapshot(),
+        };
+        work(&mut layered)?;
+        let Layered { overlay, base } = layered;
+        drop(base);
+        self.commit(overlay);
+        Ok(())
+    }
+
+    fn write(&self, batch: Batch) -> Result<(), KvError> {
+        let _writer = self.writer.lock();
+        self.commit(Overlay::from_batch(batch));
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), KvError> {
+        self.state.write().unsynced.clear();
+        Ok(())
+    }
+}
