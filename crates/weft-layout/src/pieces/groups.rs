@@ -1,0 +1,212 @@
+//! Pieces of a partition with gaps: group by group, within a group BSU by BSU.
+//!
+//! Two ways lead past bytes of other servers. Groups that end before the next own BSU are skipped
+//! with one division. Where each group in turn misses every own BSU (a large stride), a few are
+//! tried, as most patterns hit soon, and then the next hit is computed: once where the own BSUs are
+//! evenly spaced, else once for each own cell, taking the earliest.
+
+use crate::groups::Groups;
+use crate::modular::first_below;
+use crate::request::Span;
+use crate::{CellIndex, CellOffset, Grid, OFFSET_MAX, Piece, ServerSlot};
+
+/// Groups that may miss for each own cell of a period before the next hit is computed: about the cost
+/// of computing it.
+const MISSES: u64 = 8;
+
+#[derive(Clone, Debug)]
+pub(crate) struct GroupPieces {
+    group: u64,
+    stride: u64,
+    span: Span,
+    /// Bytes in a row of a cell: a BSU, or everything when there is one cell.
+    unit: u64,
+    cells: u64,
+    servers: u64,
+    slot: u64,
+    /// The current group: its first view byte, and where that is in the file. No piece is left when
+    /// `view` is at or past the span's end.
+    view: u64,
+    start: u64,
+    /// File location from which on nothing was yielded; not before `start`.
+    from: u64,
+    /// An own BSU: its place in the file, its cell, and its place in the cell.
+    own_start: u64,
+    own_cell: u64,
+    own_offset: u64,
+    /// Whether the last piece of one group and the first of the next can meet in a cell.
+    meets: bool,
+    /// A piece that was found but could not be joined to the one before.
+    held: Option<Piece>,
+}
+
+impl GroupPieces {
+    /// `None` when no cell is own. The span is not empty and its file locations are below the limit.
+    pub(crate) fn new(groups: &Groups, grid: &Grid, slot: ServerSlot, span: Span) -> Option<Self> {
+        let (cells, slot) = (u64::from(grid.cells()), u64::from(slot.0));
+        if slot >= cells {
+            return None;
+        }
+        let &Groups {
+            offset,
+            group,
+            stride,
+            ..
+        } = groups;
+        let index = span.start / group;
+        // Both fit: the caller checked the last file location of the span, which is not below.
+        let start = offset + index * stride;
+        let mut pieces = Self {
+            group,
+            stride,
+            span,
+            unit: if cells == 1 { OFFSET_MAX } else { grid.bsu() },
+            cells,
+            servers: u64::from(grid.servers()),
+            slot,
+            view: index * group,
+            start,
+            from: start + span.start % group,
+            own_start: 0,
+            own_cell: 0,
+            own_offset: 0,
+            meets: cells > 1 && stride - group == (cells - 1) * grid.bsu(),
+            held: None,
+        };
+        pieces.seek_own();
+        Some(pieces)
+    }
+
+    /// Goes to the own BSU that holds `from`, else to the first after it.
+    fn seek_own(&mut self) {
+        let block = self.from / self.unit;
+        let (row, cell) = (block / self.cells, block % self.cells);
+        let behind = (self.slot + self.servers - cell % self.servers) % self.servers;
+        let (row, cell) = if cell + behind < self.cells {
+            (row, cell + behind)
+        } else {
+            (row + 1, self.slot)
+        };
+        self.own_start = (row * self.cells + cell) * self.unit;
+        self.own_cell = cell;
+        self.own_offset = row * self.unit;
+    }
+
+    /// Goes to the next own BSU, and on to `from` if that is still behind.
+    fn next_own(&mut self) {
+        if self.own_cell + self.servers < self.cells {
+            self.own_cell += self.servers;
+            self.own_start += self.servers * self.unit;
+        } else {
+            self.own_start += (self.cells - self.own_cell + self.slot) * self.unit;
+            self.own_cell = self.slot;
+            self.own_offset += self.unit;
+        }
+        if self.own_start + self.unit <= self.from {
+            self.seek_own();
+        }
+    }
+
+    /// Goes `groups` groups on; past the end when the span has not so many.
+    fn skip_groups(&mut self, groups: u64) {
+        let left = (self.span.end - 1 - self.view) / self.group;
+        if groups > left {
+            self.view = self.span.end;
+            return;
+        }
+        self.view += groups * self.group;
+        self.start += groups * self.stride;
+        self.from = self.start;
+    }
+
+    /// Goes to the first group, from this one on, that touches an own BSU.
+    fn skip_to_hit(&mut self) {
+        // Own BSUs repeat after `servers` cells when these divide evenly, else after all cells.
+        let even = self.cells.is_multiple_of(self.servers);
+        let cells = if even { self.servers } else { self.cells };
+        let [unit, group] = [self.unit, self.group].map(u128::from);
+        let period = u128::from(cells) * unit;
+        // A group touches a BSU when its last byte is less than both lengths past the BSU's start.
+        let last = u128::from(self.start) + group - 1;
+        let reach = (unit + group - 1).min(period);
+        let hit = (self.slot..cells)
+            .step_by(self.servers as usize)
+            .filter_map(|cell| {
+                let start = last + period - u128::from(cell) * unit;
+                first_below(start, self.stride.into(), period, reach)
+            })
+            .min();
+        match hit.and_then(|groups| u64::try_from(groups).ok()) {
+            Some(groups) => self.skip_groups(groups),
+            None => self.view = self.span.end,
+        }
+    }
+
+    /// The next part of a group in an own BSU.
+    #[inline]
+    fn next_part(&mut self) -> Option<Piece> {
+        let mut misses = 0;
+        while self.view < self.span.end {
+            if self.own_start + self.unit <= self.from {
+                self.next_own();
+            }
+            let end = self.start + self.group.min(self.span.end - self.view);
+            if self.own_start < end {
+                let start = self.from.max(self.own_start);
+                let end = end.min(self.own_start + self.unit);
+                let piece = Piece {
+                    cell: CellIndex(self.own_cell as u32),
+                    offset: CellOffset(self.own_offset + (start - self.own_start)),
+                    length: end - start,
+                    memory: self.view + (start - self.start) - self.span.start,
+                };
+                self.from = end;
+                if end - self.start == self.group {
+                    self.view += self.group;
+                    self.start += self.stride;
+                    self.from = self.start;
+                } else if self.view + (end - self.start) == self.span.end {
+                    self.view = self.span.end;
+                }
+                return Some(piece);
+            }
+            if self.own_start < self.start + self.group {
+                // Only the last group is cut at its end.
+                self.view = self.span.end;
+                return None;
+            }
+            self.skip_groups((self.own_start - self.start - self.group) / self.stride + 1);
+            misses += 1;
+            if misses > MISSES * self.cells.div_ceil(self.servers) && self.view < self.span.end {
+                self.skip_to_hit();
+                misses = 0;
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for GroupPieces {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        if !self.meets {
+            return self.next_part();
+        }
+        // At most two parts are joined: a chain would need whole BSUs for groups, and such a
+        // partition picks one cell and is linear.
+        let mut piece = self.held.take().or_else(|| self.next_part())?;
+        while let Some(next) = self.next_part() {
+            let joins = next.cell == piece.cell
+                && next.offset.0 == piece.offset.0 + piece.length
+                && next.memory == piece.memory + piece.length;
+            if !joins {
+                self.held = Some(next);
+                break;
+            }
+            piece.length += next.length;
+        }
+        Some(piece)
+    }
+}

@@ -1,0 +1,123 @@
+//! The pieces of a request on one server: one lazy iterator per shape of view.
+//!
+//! Each iterator keeps its place as a few sums and advances them, so that a piece costs additions
+//! and comparisons; what needs a division is worked out when the iterator is made. The check
+//! against [`OFFSET_MAX`] happens there too, once for the whole request, and lets the
+//! loops add without checking: nothing they hold exceeds 2·[`OFFSET_MAX`].
+
+mod by_column;
+mod groups;
+mod rows;
+
+use std::iter::FusedIterator;
+
+use crate::own::OwnColumns;
+use crate::request::Span;
+use crate::shape::Shape;
+use crate::{CellIndex, CellOffset, Grid, MapError, OFFSET_MAX, Piece, ServerSlot};
+use by_column::ByColumnPieces;
+use groups::GroupPieces;
+use rows::RowPieces;
+
+/// The pieces of a request on one server, by ascending memory position; made by
+/// [`Map::pieces`](crate::Map::pieces).
+#[derive(Clone, Debug)]
+pub struct Pieces(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// At most one piece.
+    One(Option<Piece>),
+    Rows(RowPieces),
+    ByColumn(ByColumnPieces),
+    Groups(GroupPieces),
+}
+
+impl Pieces {
+    /// The pieces of a contiguous range of view bytes.
+    pub(crate) fn contiguous(
+        grid: &Grid,
+        shape: &Shape,
+        span: Span,
+        slot: ServerSlot,
+    ) -> Result<Self, MapError> {
+        if span.start == span.end {
+            return Ok(Self(Kind::One(None)));
+        }
+        let past = MapError::PastLimit {
+            offset: span.start,
+            length: span.end - span.start,
+        };
+        let within = |place: u128| {
+            if place < OFFSET_MAX.into() {
+                Ok(())
+            } else {
+                Err(past)
+            }
+        };
+        let kind = match shape {
+            Shape::Linear(linear) if span.end > linear.limit => return Err(past),
+            Shape::Linear(linear) => {
+                let own = linear.cell < u64::from(grid.cells())
+                    && linear.cell % u64::from(grid.servers()) == u64::from(slot.0);
+                Kind::One(own.then(|| Piece {
+                    cell: CellIndex(linear.cell as u32),
+                    offset: CellOffset(linear.start + span.start),
+                    length: span.end - span.start,
+                    memory: 0,
+                }))
+            }
+            Shape::Rows { columns, shift } => {
+                // Below 2⁶⁴: both are at most OFFSET_MAX.
+                let span = Span {
+                    start: span.start + shift,
+                    end: span.end + shift,
+                };
+                within(u128::from(span.end) - 1)?;
+                within(columns.farthest(span.start, span.end))?;
+                let own = OwnColumns::new(columns, grid, slot);
+                RowPieces::new(columns, own, span).map_or(Kind::One(None), Kind::Rows)
+            }
+            Shape::ByColumn(columns) => {
+                within(columns.farthest(span.start, span.end))?;
+                let own = OwnColumns::new(columns, grid, slot);
+                Kind::ByColumn(ByColumnPieces::new(*columns, own, span))
+            }
+            Shape::Groups(groups) => {
+                within(groups.file_of(span.end - 1))?;
+                let pieces = GroupPieces::new(groups, grid, slot, span);
+                pieces.map_or(Kind::One(None), Kind::Groups)
+            }
+        };
+        Ok(Self(kind))
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        match &mut self.0 {
+            Kind::One(piece) => piece.take(),
+            Kind::Rows(pieces) => pieces.next(),
+            Kind::ByColumn(pieces) => pieces.next(),
+            Kind::Groups(pieces) => pieces.next(),
+        }
+    }
+
+    /// Chooses the loop once instead of at each piece; `for_each`, `sum` and `extend` come here.
+    fn fold<B, F>(self, init: B, f: F) -> B
+    where
+        F: FnMut(B, Piece) -> B,
+    {
+        match self.0 {
+            Kind::One(piece) => piece.into_iter().fold(init, f),
+            Kind::Rows(pieces) => pieces.fold(init, f),
+            Kind::ByColumn(pieces) => pieces.fold(init, f),
+            Kind::Groups(pieces) => pieces.fold(init, f),
+        }
+    }
+}
+
+impl FusedIterator for Pieces {}
