@@ -36,11 +36,17 @@ const KEYSPACE: &str = "weft";
 pub struct FjallOptions {
     /// Bytes of the block cache.
     pub cache: u64,
+    /// Bytes of writes held in memory before they go to a table; the journal is kept until then.
+    /// What counts is the value when the engine was created.
+    pub memtable: u64,
 }
 
 impl Default for FjallOptions {
     fn default() -> Self {
-        FjallOptions { cache: 64 << 20 }
+        FjallOptions {
+            cache: 64 << 20,
+            memtable: 64 << 20,
+        }
     }
 }
 
@@ -75,7 +81,9 @@ impl FjallKv {
         };
         let database = Database::builder(&path).cache_size(options.cache).open();
         let database = database.map_err(failed)?;
-        let keyspace = database.keyspace(KEYSPACE, KeyspaceCreateOptions::default);
+        let keyspace = database.keyspace(KEYSPACE, || {
+            KeyspaceCreateOptions::default().max_memtable_size(options.memtable)
+        });
         let keyspace = keyspace.map_err(failed)?;
         Ok(FjallKv {
             path,

@@ -12,7 +12,10 @@ pub trait Reader {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError>;
 
     /// Visits the pairs between two bounds in ascending order of keys until `visit` breaks.
-    #[allow(clippy::type_complexity, reason = "an alias would hide what a visitor is")]
+    #[allow(
+        clippy::type_complexity,
+        reason = "an alias would hide what a visitor is"
+    )]
     fn scan(
         &self,
         space: Space,
