@@ -1,1 +1,48 @@
-//! The client of a volume: attach, views, reads and writes, the namespace
+//! The client of a volume.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), weft_client::Error> {
+//! use weft_client::{Access, ConnectOptions, Volume};
+//! use weft_layout::{CellIndex, View, ViewOffset};
+//!
+//! let volume = Volume::connect(ConnectOptions::from_folder("weft-volume")?).await?;
+//! let file = volume.attach("/grid", Access::read_write().create(0o644)).await?; // one request
+//! let cell = file.view(View::Cell(CellIndex(2)))?; // no message
+//! cell.write_at(ViewOffset(0), "third column".into()).await?; // one request to one server
+//! let mut buffer = [0; 5];
+//! cell.read_at(ViewOffset(0), &mut buffer).await?;
+//! file.sync().await?; // now it survives power loss
+//! file.close().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Invariants:
+//! 1. A call sends one request to each server that holds pieces of it, whatever the view; opening a view sends none.
+//! 2. Attaching sends one request, however deep the path.
+//! 3. A lost server ends the call with a typed error; the next call looks for the server again. Reads are repeated
+//!    once by themselves, writes never: they end in [`Error::MayHaveHappened`].
+//!
+//! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
+
+mod attach;
+mod error;
+mod file;
+mod namespace;
+mod options;
+mod read;
+mod servers;
+mod stat;
+mod view;
+mod volume;
+mod write;
+
+pub use attach::{Access, NewLayout};
+pub use error::Error;
+pub use file::{File, Fork};
+pub use namespace::{Changes, Listed, Listing, Time};
+pub use options::ConnectOptions;
+pub use stat::{Attributes, FileKind};
+pub use view::OpenView;
+pub use volume::Volume;
+
+pub use weft_proto::meta::{Credentials, Server, ServerMapReply, ServerState};

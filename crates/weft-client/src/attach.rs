@@ -1,0 +1,200 @@
+//! Attach: one request that turns a path into everything needed to access data.
+
+use bytes::Bytes;
+use weft_layout::Layout;
+use weft_proto::meta::{AttachReply, AttachRequest, Create, LayoutWish, ROOT, Target};
+use weft_proto::prost::Message;
+
+use crate::volume::Repeat;
+use crate::{Error, File, Volume};
+
+/// What an attachment is for.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    read: bool,
+    write: bool,
+    create: Option<Create>,
+    nofollow: bool,
+}
+
+/// What a creator asks of a layout; what is absent comes from the directory or the volume.
+#[derive(Clone, Debug, Default)]
+pub struct NewLayout {
+    /// Cells.
+    pub cells: Option<u32>,
+    /// Bytes of a basic striping unit.
+    pub bsu: Option<u64>,
+    /// Bytes of a chunk.
+    pub chunk: Option<u32>,
+    /// Servers in order, base first; empty: all of them.
+    pub servers: Vec<u32>,
+    /// The server of cell 0.
+    pub base: Option<u32>,
+}
+
+impl Access {
+    /// Reading.
+    pub fn read() -> Access {
+        Access {
+            read: true,
+            ..Access::default()
+        }
+    }
+
+    /// Writing.
+    pub fn write() -> Access {
+        Access {
+            write: true,
+            ..Access::default()
+        }
+    }
+
+    /// Reading and writing.
+    pub fn read_write() -> Access {
+        Access {
+            read: true,
+            write: true,
+            ..Access::default()
+        }
+    }
+
+    /// Create the file with these permission bits if it is not there.
+    #[must_use]
+    pub fn create(mut self, mode: u32) -> Access {
+        self.create = Some(Create {
+            mode,
+            exclusive: false,
+            layout: None,
+        });
+        self
+    }
+
+    /// Create the file with these permission bits; fail if it is there.
+    #[must_use]
+    pub fn create_new(mut self, mode: u32) -> Access {
+        self.create = Some(Create {
+            mode,
+            exclusive: true,
+            layout: None,
+        });
+        self
+    }
+
+    /// The layout of the file, if it is created.
+    #[must_use]
+    pub fn layout(mut self, layout: &NewLayout) -> Access {
+        if let Some(create) = &mut self.create {
+            create.layout = Some(layout.into());
+        }
+        self
+    }
+
+    /// Fail if the path ends in a symbolic link.
+    #[must_use]
+    pub fn no_follow(mut self) -> Access {
+        self.nofollow = true;
+        self
+    }
+}
+
+impl From<&NewLayout> for LayoutWish {
+    fn from(layout: &NewLayout) -> LayoutWish {
+        LayoutWish {
+            cells: layout.cells,
+            bsu: layout.bsu,
+            chunk: layout.chunk,
+            servers: layout.servers.clone(),
+            base: layout.base,
+        }
+    }
+}
+
+pub(crate) fn target(path: impl AsRef<[u8]>, follow: bool) -> Target {
+    Target {
+        at: ROOT,
+        path: Bytes::copy_from_slice(path.as_ref()),
+        follow,
+    }
+}
+
+/// A path for messages: what is not text is escaped.
+pub(crate) fn show(path: impl AsRef<[u8]>) -> String {
+    path.as_ref().escape_ascii().to_string()
+}
+
+impl Volume {
+    /// Attaches a regular file, creating it if `access` says so. One request.
+    ///
+    /// # Durability
+    /// A file that was created survives power loss.
+    pub async fn attach(&self, path: impl AsRef<[u8]>, access: Access) -> Result<File, Error> {
+        let path = path.as_ref();
+        let write = access.write;
+        // Repeating a create that is not exclusive finds the file it made.
+        let repeat = match &access.create {
+            Some(create) if create.exclusive => Repeat::Unsafe,
+            _ => Repeat::Safe,
+        };
+        let request = AttachRequest {
+            who: (*self.who).clone(),
+            target: target(path, !access.nofollow),
+            read: access.read,
+            write,
+            create: access.create,
+        };
+        let what = format!("attach {}", show(path));
+        let reply = self.meta(&what, &request, repeat).await?;
+        self.adopt_reply(&show(path), reply, write, true)
+    }
+
+    /// Takes over an attachment that another process handed over with [`File::hand_over`]. No message.
+    ///
+    /// The file stays attached as long as the process that attached it keeps it.
+    pub fn adopt(&self, handed: &[u8]) -> Result<File, Error> {
+        let what = "adopt an attachment";
+        let protocol = |reason: String| Error::Protocol {
+            what: what.to_owned(),
+            reason,
+        };
+        let (write, reply) = handed
+            .split_first()
+            .ok_or_else(|| protocol("it is empty".into()))?;
+        let reply = AttachReply::decode(reply).map_err(|e| protocol(e.to_string()))?;
+        let name = format!("file {}", reply.attributes.id);
+        self.adopt_reply(&name, reply, *write == 1, false)
+    }
+
+    fn adopt_reply(
+        &self,
+        path: &str,
+        reply: AttachReply,
+        write: bool,
+        own: bool,
+    ) -> Result<File, Error> {
+        let attributes = reply.attributes.clone();
+        let Some(layout) = attributes
+            .layout
+            .as_ref()
+            .filter(|_| crate::stat::is_regular(&attributes))
+        else {
+            let kind = crate::stat::kind_name(&attributes);
+            return Err(Error::NoData {
+                path: path.to_owned(),
+                kind,
+            });
+        };
+        let layout = Layout::try_from(layout)
+            .map_err(|e| Error::of_convert(format!("attach {path}"), &e))?;
+        if own {
+            self.shared.note_attached(attributes.id, write);
+        }
+        Ok(File::new(
+            self.clone(),
+            path.to_owned(),
+            layout,
+            reply,
+            write,
+            own,
+        ))
+    }
+}

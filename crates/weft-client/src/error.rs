@@ -1,0 +1,116 @@
+use thiserror::Error;
+use weft_layout::{MapError, ViewError};
+use weft_net::{CallError, ConnectError};
+use weft_proto::{Code, ConvertError, Retry};
+
+/// What can go wrong in a client, closed: every door maps each of these to its own errors.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A server or the metadata service refused or failed.
+    #[error("{what}: {message}")]
+    Refused {
+        /// What was attempted, on what.
+        what: String,
+        /// The kind of failure.
+        code: Code,
+        /// The closest errno of Linux.
+        errno: i32,
+        /// What may be done about it.
+        retry: Retry,
+        /// The service's words.
+        message: String,
+    },
+    /// A server cannot be reached; nothing was done by it.
+    #[error(
+        "{what}: {source}; check with `weft status` and start it with `weft up` or `weft serve`"
+    )]
+    Unreachable {
+        /// What was attempted, on what.
+        what: String,
+        /// How it failed.
+        source: ConnectError,
+    },
+    /// The connection was lost before the answer: the change may have happened or not.
+    #[error("{what}: {source}; it may have happened or not: look before repeating it")]
+    MayHaveHappened {
+        /// What was attempted, on what.
+        what: String,
+        /// How it was lost.
+        source: CallError,
+    },
+    /// A peer broke the protocol.
+    #[error("{what}: {reason}")]
+    Protocol {
+        /// What was attempted, on what.
+        what: String,
+        /// What was wrong.
+        reason: String,
+    },
+    /// The view is not legal on the file's layout.
+    #[error("this view does not fit the file: {0}")]
+    View(#[from] ViewError),
+    /// The request reaches past the largest offset.
+    #[error("this request cannot be mapped: {0}")]
+    Map(#[from] MapError),
+    /// The file is of a kind without data.
+    #[error("{path} is a {kind}, which has no cells")]
+    NoData {
+        /// The file.
+        path: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// The folder, configuration or key of a volume cannot be used.
+    #[error("{0}")]
+    Configuration(String),
+}
+
+impl Error {
+    /// The code to act upon.
+    pub fn code(&self) -> Code {
+        match self {
+            Error::Refused { code, .. } => *code,
+            Error::Unreachable { source, .. } => CallError::Connect(source.clone()).code(),
+            Error::MayHaveHappened { .. } => Code::Unavailable,
+            Error::Protocol { .. } => Code::Internal,
+            Error::View(_) | Error::NoData { .. } | Error::Configuration(_) => Code::Invalid,
+            Error::Map(MapError::PastLimit { .. }) => Code::TooLarge,
+            Error::Map(_) => Code::Invalid,
+        }
+    }
+
+    /// The closest errno of Linux.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Refused { errno, .. } => *errno,
+            other => other.code().errno(),
+        }
+    }
+
+    pub(crate) fn of_call(what: impl Into<String>, error: CallError) -> Error {
+        let what = what.into();
+        match error {
+            CallError::Connect(ConnectError::Refused { failure, .. })
+            | CallError::Failed(failure) => Error::Refused {
+                what,
+                code: Code::try_from(failure.code).unwrap_or(Code::Internal),
+                errno: failure.errno,
+                retry: Retry::try_from(failure.retry).unwrap_or(Retry::Never),
+                message: failure.message,
+            },
+            CallError::Connect(source) => Error::Unreachable { what, source },
+            source @ CallError::Lost { .. } => Error::MayHaveHappened { what, source },
+            CallError::Protocol { address, reason } => Error::Protocol {
+                what,
+                reason: format!("{address} broke the protocol: {reason}"),
+            },
+        }
+    }
+
+    pub(crate) fn of_convert(what: impl Into<String>, error: &ConvertError) -> Error {
+        Error::Protocol {
+            what: what.into(),
+            reason: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! An attached file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use futures_util::future::try_join_all;
+use weft_layout::{CellIndex, Layout, Map, ServerId, View};
+use weft_net::CallError;
+use weft_proto::io::{CreateForkRequest, ForkPlace, RemoveForkRequest, SyncRequest};
+use weft_proto::meta::{AttachReply, ReportRequest, Target, TruncateRequest};
+use weft_proto::prost::Message;
+use weft_proto::{Call, Code};
+
+use crate::stat::size_of;
+use crate::volume::Repeat;
+use crate::{Attributes, Error, OpenView, Volume};
+
+/// Length and time of a fork.
+pub use weft_proto::io::ForkState as Fork;
+
+/// An attached file. Cheap to clone; clones share the attachment.
+///
+/// Dropping the last clone of a file that was written without [`File::close`] leaves its size to be asked of the
+/// servers until somebody closes it.
+#[derive(Clone)]
+pub struct File(pub(crate) Arc<Attachment>);
+
+pub(crate) struct Attachment {
+    pub(crate) volume: Volume,
+    pub(crate) path: String,
+    pub(crate) layout: Layout,
+    pub(crate) id: u64,
+    reply: AttachReply,
+    write: bool,
+    /// This process attached it, so this process detaches it.
+    own: bool,
+    detached: AtomicBool,
+    /// Time of the last write through this attachment; `i64::MIN`: none.
+    written: AtomicI64,
+}
+
+impl File {
+    pub(crate) fn new(
+        volume: Volume,
+        path: String,
+        layout: Layout,
+        reply: AttachReply,
+        write: bool,
+        own: bool,
+    ) -> File {
+        File(Arc::new(Attachment {
+            volume,
+            path,
+            layout,
+            id: reply.attributes.id,
+            reply,
+            write,
+            own,
+            detached: AtomicBool::new(false),
+            written: AtomicI64::new(i64::MIN),
+        }))
+    }
+
+    /// The file's id.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// The path it was attached by.
+    pub fn path(&self) -> &str {
+        &self.0.path
+    }
+
+    /// The file's layout.
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    /// Attributes as of the attach.
+    pub fn attributes(&self) -> &Attributes {
+        &self.0.reply.attributes
+    }
+
+    /// Whether this attach created the file.
+    pub fn created(&self) -> bool {
+        self.0.reply.created
+    }
+
+    /// What another process needs to [`Volume::adopt`] this attachment without a request of its own.
+    pub fn hand_over(&self) -> Vec<u8> {
+        let mut out = vec![u8::from(self.0.write)];
+        out.extend(self.0.reply.encode_to_vec());
+        out
+    }
+
+    /// Opens a view onto the `data` forks. Local: no message.
+    pub fn view(&self, view: View) -> Result<OpenView, Error> {
+        self.view_of_fork(view, "data")
+    }
+
+    /// Opens a view onto the forks of this name. Local: no message.
+    pub fn view_of_fork(&self, view: View, fork: &str) -> Result<OpenView, Error> {
+        Ok(OpenView::new(
+            self.clone(),
+            Map::new(self.0.layout.grid(), view)?,
+            fork,
+        ))
+    }
+
+    /// The whole file in canonical order. Local: no message.
+    pub fn canonical(&self) -> Result<OpenView, Error> {
+        self.view(View::canonical())
+    }
+
+    /// Attributes now. One request, and one to each server while the size is not exact.
+    pub async fn stat(&self) -> Result<Attributes, Error> {
+        let a = &self.0;
+        let what = format!("stat {}", a.path);
+        let target = Target {
+            at: a.id,
+            ..Target::default()
+        };
+        let request = weft_proto::meta::StatRequest {
+            who: (*a.volume.who).clone(),
+            target,
+        };
+        let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
+        a.volume.exact(&what, reply.attributes).await
+    }
+
+    /// The file's size now, asked of its servers: one request to each.
+    pub async fn size(&self) -> Result<u64, Error> {
+        let a = &self.0;
+        let what = format!("size of {}", a.path);
+        let forks = a.volume.fork_states(&what, a.id, &a.layout, "data").await?;
+        Ok(size_of(&a.layout, &forks))
+    }
+
+    /// Every fork of every cell: one request to each server.
+    pub async fn forks(&self) -> Result<Vec<Fork>, Error> {
+        let a = &self.0;
+        let what = format!("list the forks of {}", a.path);
+        a.volume.fork_states(&what, a.id, &a.layout, "").await
+    }
+
+    /// Creates an empty fork in a cell; it is no error if it is there.
+    pub async fn create_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        let a = &self.0;
+        let request = CreateForkRequest {
+            file: a.id,
+            place: ForkPlace {
+                cell: cell.0,
+                fork: fork.to_owned(),
+            },
+            chunk: a.layout.chunk(),
+            epoch: a.volume.shared.servers.epoch(),
+        };
+        let what = format!("create fork {fork} in cell {cell} of {}", a.path);
+        a.volume
+            .io(&what, self.server_of(cell)?, &request, Repeat::Safe)
+            .await
+            .map(|_| ())
+    }
+
+    /// Removes a fork of a cell with its bytes.
+    pub async fn remove_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        let a = &self.0;
+        let request = RemoveForkRequest {
+            file: a.id,
+            place: ForkPlace {
+                cell: cell.0,
+                fork: fork.to_owned(),
+            },
+            epoch: a.volume.shared.servers.epoch(),
+        };
+        let what = format!("remove fork {fork} of cell {cell} of {}", a.path);
+        a.volume
+            .io(&what, self.server_of(cell)?, &request, Repeat::Safe)
+            .await
+            .map(|_| ())
+    }
+
+    /// Sets the file's size in canonical order; the metadata service carries it through to the servers.
+    ///
+    /// # Durability
+    /// Survives power loss.
+    pub async fn truncate(&self, size: u64) -> Result<(), Error> {
+        let a = &self.0;
+        let request = TruncateRequest {
+            who: (*a.volume.who).clone(),
+            target: Target {
+                at: a.id,
+                ..Target::default()
+            },
+            size,
+            attached: a.write,
+        };
+        let what = format!("truncate {} to {size} bytes", a.path);
+        a.volume.meta(&what, &request, Repeat::Safe).await?;
+        Ok(())
+    }
+
+    /// Makes everything written so far, by anybody, survive power loss: one request to each server.
+    pub async fn sync(&self) -> Result<(), Error> {
+        let a = &self.0;
+        let what = format!("sync {}", a.path);
+        let used = a.layout.servers().len().min(a.layout.cells() as usize);
+        let request = SyncRequest { file: a.id };
+        let syncs = a.layout.servers()[..used]
+            .iter()
+            .map(|server| a.volume.io(&what, *server, &request, Repeat::Unsafe));
+        try_join_all(syncs).await?;
+        Ok(())
+    }
+
+    /// Ends the attachment and tells the metadata service what was written: one request, and one to each server if
+    /// somebody else may have written, too.
+    pub async fn close(&self) -> Result<(), Error> {
+        let a = &self.0;
+        if !a.own || a.detached.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        a.volume.shared.note_detached(a.id, a.write);
+        let written = a.written.load(Ordering::Acquire);
+        let wrote = written != i64::MIN;
+        let size = if wrote {
+            Some(self.size().await?)
+        } else {
+            None
+        };
+        let request = ReportRequest {
+            file: a.id,
+            size,
+            modified: wrote.then_some(written),
+            detach: true,
+            write: a.write,
+        };
+        a.volume
+            .meta(&format!("close {}", a.path), &request, Repeat::Safe)
+            .await?;
+        Ok(())
+    }
+
+    pub(crate) fn server_of(&self, cell: CellIndex) -> Result<ServerId, Error> {
+        let cells = self.0.layout.cells();
+        if cell.0 >= cells {
+            return Err(weft_layout::MapError::NoSuchCell { cell, cells }.into());
+        }
+        Ok(self.0.layout.server_of(cell))
+    }
+
+    pub(crate) fn note_written(&self) {
+        let now = self.0.volume.shared.env.clock.now();
+        self.0.written.fetch_max(now, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if self.own && !*self.detached.get_mut() {
+            self.volume.shared.note_detached(self.id, self.write);
+            let wrote = *self.written.get_mut() != i64::MIN;
+            let request = ReportRequest {
+                file: self.id,
+                size: None,
+                modified: wrote.then_some(*self.written.get_mut()),
+                detach: true,
+                write: self.write,
+            };
+            let volume = self.volume.clone();
+            // Outside a runtime there is nobody to send it: the service notices when the connection ends.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move { volume.meta("close", &request, Repeat::Safe).await });
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// One call without payload to an I/O server, which is looked for again if it has moved.
+    pub(crate) async fn io<C: Call>(
+        &self,
+        what: &str,
+        server: ServerId,
+        request: &C,
+        repeat: Repeat,
+    ) -> Result<C::Reply, Error> {
+        let mut tries = 0;
+        loop {
+            let result = match self.server_connection(server).await {
+                Ok(connection) => connection.call(request).await,
+                Err(e) => Err(e),
+            };
+            match result {
+                Ok(reply) => return Ok(reply),
+                Err(e) if tries == 0 && self.try_again(&e, repeat).await => tries += 1,
+                Err(e) => return Err(Error::of_call(format!("{what} on server {server}"), e)),
+            }
+        }
+    }
+
+    pub(crate) async fn server_connection(
+        &self,
+        server: ServerId,
+    ) -> Result<weft_net::Connection, CallError> {
+        Ok(self.shared.servers.link(server)?.connection().await?.0)
+    }
+
+    /// Whether a call that failed like this may be sent once more; learns where servers are if that may help.
+    pub(crate) async fn try_again(&self, error: &CallError, repeat: Repeat) -> bool {
+        match error {
+            CallError::Lost { .. } => repeat == Repeat::Safe,
+            CallError::Connect(_) => {
+                let epoch = self.shared.servers.epoch();
+                self.refresh_servers().await.is_ok() && self.shared.servers.epoch() > epoch
+            }
+            CallError::Failed(_) if error.code() == Code::StaleMap => {
+                self.refresh_servers().await.is_ok()
+            }
+            CallError::Failed(_) | CallError::Protocol { .. } => false,
+        }
+    }
+}

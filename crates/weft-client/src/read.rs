@@ -1,0 +1,232 @@
+//! Fan-out of a read: one request per server, each answered by one stream, dealt into the caller's memory by one owner.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{self, Stream};
+use weft_layout::{CellIndex, Piece, Pieces, Request, ServerSlot};
+use weft_net::{CallError, Incoming};
+use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
+
+use crate::volume::Repeat;
+use crate::{Error, OpenView};
+
+/// What arrives from one server, in order.
+enum Arrived {
+    /// The stream begins, perhaps anew: lengths of the cells.
+    Head(ReadReply),
+    /// The next bytes.
+    Bytes(Bytes),
+}
+
+/// Deals one server's stream into memory.
+struct Scatter {
+    start: Pieces,
+    pieces: Pieces,
+    lengths: HashMap<CellIndex, u64>,
+    rest: Option<Piece>,
+    expected: u64,
+    moved: u64,
+}
+
+impl Scatter {
+    fn new(pieces: Pieces) -> Scatter {
+        Scatter {
+            start: pieces.clone(),
+            pieces,
+            lengths: HashMap::new(),
+            rest: None,
+            expected: 0,
+            moved: 0,
+        }
+    }
+
+    fn begin(&mut self, head: &ReadReply, cells: u32) -> Result<(), String> {
+        self.pieces = self.start.clone();
+        self.rest = None;
+        self.moved = 0;
+        self.expected = head.bytes;
+        self.lengths = lengths(&head.lengths, cells)?;
+        Ok(())
+    }
+
+    fn next_piece(&mut self) -> Option<Piece> {
+        if let Some(piece) = self.rest.take() {
+            return Some(piece);
+        }
+        loop {
+            let piece = self.pieces.next()?;
+            let length = self.lengths.get(&piece.cell).copied().unwrap_or(0);
+            let valid = length.saturating_sub(piece.offset.0).min(piece.length);
+            if valid > 0 {
+                return Some(Piece {
+                    length: valid,
+                    ..piece
+                });
+            }
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8], buffer: &mut [u8]) -> Result<(), String> {
+        while !bytes.is_empty() {
+            let Some(mut piece) = self.next_piece() else {
+                return Err("the server sent more bytes than the request's pieces hold".to_owned());
+            };
+            let taken = (piece.length as usize).min(bytes.len());
+            let (now, later) = bytes.split_at(taken);
+            let at = piece.memory as usize;
+            buffer[at..at + taken].copy_from_slice(now);
+            self.moved += taken as u64;
+            bytes = later;
+            if (taken as u64) < piece.length {
+                piece.offset.0 += taken as u64;
+                piece.memory += taken as u64;
+                piece.length -= taken as u64;
+                self.rest = Some(piece);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<u64, String> {
+        if self.moved == self.expected && self.next_piece().is_none() {
+            return Ok(self.moved);
+        }
+        Err(format!(
+            "the server sent {} of {} bytes",
+            self.moved, self.expected
+        ))
+    }
+}
+
+fn lengths(runs: &[CellRun], cells: u32) -> Result<HashMap<CellIndex, u64>, String> {
+    let mut lengths = HashMap::new();
+    for run in runs {
+        let last = u64::from(run.first) + u64::from(run.step) * u64::from(run.count.max(1) - 1);
+        if last >= u64::from(cells) || run.step == 0 {
+            return Err(format!("the server speaks of cell {last} of {cells}"));
+        }
+        for i in 0..run.count {
+            lengths.insert(CellIndex(run.first + run.step * i), run.length);
+        }
+    }
+    Ok(lengths)
+}
+
+type ServerStream<'a> = Pin<Box<dyn Stream<Item = (usize, Result<Arrived, Error>)> + Send + 'a>>;
+
+impl OpenView {
+    /// Reads what `request` touches into `buffer`.
+    pub(crate) async fn read_request(
+        &self,
+        request: &Request,
+        buffer: &mut [u8],
+    ) -> Result<u64, Error> {
+        let pattern = OpenView::pattern(request)?;
+        let slots = self.map.slots(request)?;
+        let mut scatters = Vec::with_capacity(slots.len());
+        let mut streams: Vec<ServerStream<'_>> = Vec::with_capacity(slots.len());
+        for (i, slot) in slots.iter().enumerate() {
+            scatters.push(Scatter::new(self.map.pieces(request, *slot)?));
+            streams.push(Box::pin(
+                self.server_stream(pattern, *slot)
+                    .map(move |item| (i, item)),
+            ));
+        }
+        let cells = self.map.grid().cells();
+        let mut arriving = stream::select_all(streams);
+        while let Some((i, arrived)) = arriving.next().await {
+            let done = match arrived? {
+                Arrived::Head(head) => scatters[i].begin(&head, cells),
+                Arrived::Bytes(bytes) => scatters[i].take(&bytes, buffer),
+            };
+            done.map_err(|reason| self.broken(slots[i], reason))?;
+        }
+        let mut moved = 0;
+        for (scatter, slot) in scatters.iter_mut().zip(&slots) {
+            moved += scatter
+                .finish()
+                .map_err(|reason| self.broken(*slot, reason))?;
+        }
+        Ok(moved)
+    }
+
+    fn broken(&self, slot: ServerSlot, reason: String) -> Error {
+        let server = self.file.0.layout.servers()[slot.0 as usize];
+        Error::Protocol {
+            what: format!("{} from server {server}", self.what("read")),
+            reason,
+        }
+    }
+
+    /// One server's answer; begins anew, once, when the server was lost in between.
+    fn server_stream(
+        &self,
+        pattern: Pattern,
+        slot: ServerSlot,
+    ) -> impl Stream<Item = Result<Arrived, Error>> + Send + '_ {
+        enum State {
+            Ask {
+                tries: u32,
+            },
+            Stream {
+                incoming: Box<Incoming<ReadRequest>>,
+                tries: u32,
+            },
+            Done,
+        }
+        stream::unfold(State::Ask { tries: 0 }, move |mut state| async move {
+            loop {
+                let (error, tries) = match state {
+                    State::Done => return None,
+                    State::Ask { tries } => match self.ask(pattern, slot).await {
+                        Ok((head, incoming)) => {
+                            let incoming = Box::new(incoming);
+                            return Some((
+                                Ok(Arrived::Head(head)),
+                                State::Stream { incoming, tries },
+                            ));
+                        }
+                        Err(e) => (e, tries),
+                    },
+                    State::Stream {
+                        mut incoming,
+                        tries,
+                    } => match incoming.next().await {
+                        Ok(Some(bytes)) => {
+                            return Some((
+                                Ok(Arrived::Bytes(bytes)),
+                                State::Stream { incoming, tries },
+                            ));
+                        }
+                        Ok(None) => return None,
+                        Err(e) => (e, tries),
+                    },
+                };
+                if tries == 0 && self.file.0.volume.try_again(&error, Repeat::Safe).await {
+                    state = State::Ask { tries: 1 };
+                    continue;
+                }
+                let server = self.file.0.layout.servers()[slot.0 as usize];
+                let what = format!("{} from server {server}", self.what("read"));
+                return Some((Err(Error::of_call(what, error)), State::Done));
+            }
+        })
+    }
+
+    async fn ask(
+        &self,
+        pattern: Pattern,
+        slot: ServerSlot,
+    ) -> Result<(ReadReply, Incoming<ReadRequest>), CallError> {
+        let server = self.file.0.layout.servers()[slot.0 as usize];
+        let connection = self.file.0.volume.server_connection(server).await?;
+        connection
+            .fetch(&ReadRequest {
+                access: self.access(pattern, slot),
+            })
+            .await
+    }
+}

@@ -1,0 +1,116 @@
+//! Attributes, exact: what the metadata service has, and the servers' lengths where somebody writes.
+
+use futures_util::future::try_join_all;
+use weft_layout::{CellIndex, Layout};
+use weft_proto::io::{CellStatusRequest, ForkPlace, ForkState};
+use weft_proto::meta::{self, StatRequest};
+
+use crate::attach::{show, target};
+use crate::volume::Repeat;
+use crate::{Error, Volume};
+
+pub use weft_proto::meta::{Attributes, FileKind};
+
+pub(crate) fn kind_name(attributes: &Attributes) -> &'static str {
+    match FileKind::try_from(attributes.kind).unwrap_or(FileKind::Unspecified) {
+        FileKind::Unspecified => "file of unknown kind",
+        FileKind::Regular => "regular file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::BlockDevice => "block device",
+        FileKind::CharDevice => "character device",
+    }
+}
+
+pub(crate) fn is_regular(attributes: &Attributes) -> bool {
+    attributes.kind == FileKind::Regular as i32
+}
+
+/// The size that these `data` forks give a file.
+pub(crate) fn size_of(layout: &Layout, forks: &[ForkState]) -> u64 {
+    let grid = layout.grid();
+    forks
+        .iter()
+        .filter(|f| f.fork == "data" && f.cell < grid.cells())
+        .map(|f| grid.file_size(CellIndex(f.cell), f.length))
+        .max()
+        .unwrap_or(0)
+}
+
+impl Volume {
+    /// Attributes of what a path leads to, symbolic links followed. One request, and one to each server of the file
+    /// while somebody has it attached for writing.
+    pub async fn stat(&self, path: impl AsRef<[u8]>) -> Result<Attributes, Error> {
+        self.stat_target(path.as_ref(), true).await
+    }
+
+    /// As [`Volume::stat`], but of a symbolic link itself.
+    pub async fn stat_link(&self, path: impl AsRef<[u8]>) -> Result<Attributes, Error> {
+        self.stat_target(path.as_ref(), false).await
+    }
+
+    async fn stat_target(&self, path: &[u8], follow: bool) -> Result<Attributes, Error> {
+        let request = StatRequest {
+            who: (*self.who).clone(),
+            target: target(path, follow),
+        };
+        let what = format!("stat {}", show(path));
+        let reply: meta::StatReply = self.meta(&what, &request, Repeat::Safe).await?;
+        self.exact(&what, reply.attributes).await
+    }
+
+    /// Completes attributes whose size is not exact by asking the file's servers.
+    pub async fn exact(&self, what: &str, mut attributes: Attributes) -> Result<Attributes, Error> {
+        if attributes.size_exact || !is_regular(&attributes) {
+            return Ok(attributes);
+        }
+        let Some(layout) = &attributes.layout else {
+            return Ok(attributes);
+        };
+        let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(what, &e))?;
+        let forks = self
+            .fork_states(what, attributes.id, &layout, "data")
+            .await?;
+        attributes.size = size_of(&layout, &forks);
+        let written = forks.iter().map(|f| f.modified).max().unwrap_or(i64::MIN);
+        if written > attributes.modified_set {
+            attributes.modified = attributes.modified.max(written);
+        }
+        Ok(attributes)
+    }
+
+    /// Lengths and times of a file's forks on all its servers, ascending by cell and name; `fork` empty: all forks.
+    pub(crate) async fn fork_states(
+        &self,
+        what: &str,
+        file: u64,
+        layout: &Layout,
+        fork: &str,
+    ) -> Result<Vec<ForkState>, Error> {
+        let used = layout.servers().len().min(layout.cells() as usize);
+        let asks = layout.servers()[..used].iter().map(|server| async move {
+            let mut forks: Vec<ForkState> = Vec::new();
+            loop {
+                let after = forks.last().map(|f| ForkPlace {
+                    cell: f.cell,
+                    fork: f.fork.clone(),
+                });
+                let request = CellStatusRequest {
+                    file,
+                    after,
+                    fork: fork.to_owned(),
+                };
+                let page = self.io(what, *server, &request, Repeat::Safe).await?;
+                forks.extend(page.forks);
+                if !page.more {
+                    return Ok::<_, Error>(forks);
+                }
+            }
+        });
+        let mut forks = try_join_all(asks).await?.concat();
+        forks.sort_by(|a, b| (a.cell, &a.fork).cmp(&(b.cell, &b.fork)));
+        Ok(forks)
+    }
+}

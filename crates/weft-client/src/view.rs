@@ -1,0 +1,141 @@
+//! A view onto an attached file, with an offset pointer of its own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use weft_layout::{Map, Request, ServerSlot, View, ViewOffset};
+use weft_proto::io::{Access, Grid, Pattern, View as WireView};
+
+use crate::{Error, File};
+
+/// An open view. Several views of one file may be open at once; each has its own pointer.
+pub struct OpenView {
+    pub(crate) file: File,
+    pub(crate) map: Map,
+    pub(crate) fork: String,
+    position: AtomicU64,
+}
+
+impl OpenView {
+    pub(crate) fn new(file: File, map: Map, fork: &str) -> OpenView {
+        OpenView {
+            file,
+            map,
+            fork: fork.to_owned(),
+            position: AtomicU64::new(0),
+        }
+    }
+
+    /// The file below.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The view's parameters.
+    pub fn view(&self) -> &View {
+        self.map.view()
+    }
+
+    /// The checked mapping of the view.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Reads view bytes `offset..` into `buffer`; one request to each server that holds pieces.
+    ///
+    /// Ghosts, and holes beyond their cell's end, leave the buffer as it was and count nothing; holes before it are
+    /// zeros and count. So the count is not always a prefix: a caller that wants zeros there clears the buffer first.
+    ///
+    /// Returns the number of bytes moved.
+    /// # Cancellation
+    /// Dropped, the servers stop; the buffer may be partly filled.
+    /// # Source
+    /// Vesta §3.2.
+    pub async fn read_at(&self, offset: ViewOffset, buffer: &mut [u8]) -> Result<u64, Error> {
+        let request = Request::Contiguous {
+            offset,
+            length: buffer.len() as u64,
+        };
+        self.read_request(&request, buffer).await
+    }
+
+    /// Writes `data` at view bytes `offset..`; one request to each server that holds pieces. Ghosts swallow their
+    /// bytes and count nothing.
+    ///
+    /// Returns the number of bytes moved.
+    /// # Durability
+    /// On return the bytes survive the death of any server's process; [`File::sync`] makes them survive power loss.
+    /// # Errors
+    /// [`Error::MayHaveHappened`] when a server was lost: any part of the bytes may have been written.
+    /// # Cancellation
+    /// Dropped, any part of the bytes may have been written.
+    pub async fn write_at(&self, offset: ViewOffset, data: Bytes) -> Result<u64, Error> {
+        self.write_request(offset, data, false).await
+    }
+
+    /// As [`OpenView::write_at`], and on return the bytes survive power loss; still one request to each server.
+    pub async fn write_at_synced(&self, offset: ViewOffset, data: Bytes) -> Result<u64, Error> {
+        self.write_request(offset, data, true).await
+    }
+
+    /// Reads at the view's pointer and advances it by the buffer's length, at the start of the operation.
+    pub async fn read(&self, buffer: &mut [u8]) -> Result<u64, Error> {
+        let at = self
+            .position
+            .fetch_add(buffer.len() as u64, Ordering::AcqRel);
+        self.read_at(ViewOffset(at), buffer).await
+    }
+
+    /// Writes at the view's pointer and advances it by the data's length, at the start of the operation.
+    pub async fn write(&self, data: Bytes) -> Result<u64, Error> {
+        let at = self.position.fetch_add(data.len() as u64, Ordering::AcqRel);
+        self.write_at(ViewOffset(at), data).await
+    }
+
+    /// Moves the view's pointer. Local.
+    pub fn seek(&self, to: ViewOffset) {
+        self.position.store(to.0, Ordering::Release);
+    }
+
+    /// Where the view's pointer is.
+    pub fn position(&self) -> ViewOffset {
+        ViewOffset(self.position.load(Ordering::Acquire))
+    }
+
+    /// One past the last view byte that holds data: one request to each server of the file.
+    pub async fn size(&self) -> Result<u64, Error> {
+        let a = &self.file.0;
+        let what = format!("size of a view of {}", a.path);
+        let forks = a
+            .volume
+            .fork_states(&what, a.id, &a.layout, &self.fork)
+            .await?;
+        let extent = |f: &crate::Fork| self.map.extent(weft_layout::CellIndex(f.cell), f.length);
+        Ok(forks
+            .iter()
+            .filter(|f| f.cell < a.layout.cells())
+            .map(extent)
+            .max()
+            .unwrap_or(0))
+    }
+
+    pub(crate) fn access(&self, pattern: Pattern, slot: ServerSlot) -> Access {
+        Access {
+            file: self.file.0.id,
+            grid: Grid::from(self.map.grid()),
+            view: WireView::from(self.map.view()),
+            pattern,
+            slot: slot.0,
+            fork: self.fork.clone(),
+            epoch: self.file.0.volume.shared.servers.epoch(),
+        }
+    }
+
+    pub(crate) fn pattern(request: &Request) -> Result<Pattern, Error> {
+        Pattern::from_request(request).map_err(|e| Error::of_convert("send a request", &e))
+    }
+
+    pub(crate) fn what(&self, doing: &str) -> String {
+        format!("{doing} {}", self.file.0.path)
+    }
+}

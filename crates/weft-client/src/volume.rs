@@ -1,0 +1,182 @@
+//! An open volume: the link to the metadata service and those to the servers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weft_net::{
+    BufferPool, CallError, Connection, Counters, CountersSnapshot, Env, Identity, Link,
+};
+use weft_proto::Call;
+use weft_proto::meta::{Credentials, ReassertRequest, ServerMapReply, ServerMapRequest};
+use weft_proto::session::Role;
+
+use crate::servers::Servers;
+use crate::{ConnectOptions, Error};
+
+/// An open volume. Cheap to clone; clones share the connections.
+#[derive(Clone)]
+pub struct Volume {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) who: Arc<Credentials>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    meta: Link,
+    pub(crate) servers: Servers,
+    counters: Arc<Counters>,
+    /// What is attached: asserted again when the metadata service was lost.
+    attached: Mutex<HashMap<u64, Attached>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Attached {
+    reading: u32,
+    writing: u32,
+}
+
+/// Whether a lost call may simply be repeated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It changes nothing, or the same thing again.
+    Safe,
+    /// It may have happened.
+    Unsafe,
+}
+
+impl Volume {
+    /// Connects to the metadata service and fetches the server map.
+    pub async fn connect(options: ConnectOptions) -> Result<Volume, Error> {
+        let env = options.env;
+        let identity = Identity {
+            key: options.key,
+            volume: options.volume,
+            role: Role::Client,
+            client: env.random_u64(),
+        };
+        let counters = Arc::new(Counters::default());
+        let pool = BufferPool::default();
+        let meta = Link::new(
+            env.clone(),
+            identity.clone(),
+            options.address,
+            None,
+            pool.clone(),
+            counters.clone(),
+        );
+        let servers = Servers::new(env.clone(), identity, pool, counters.clone());
+        let shared = Shared {
+            env,
+            meta,
+            servers,
+            counters,
+            attached: Mutex::default(),
+        };
+        let volume = Volume {
+            shared: Arc::new(shared),
+            who: Arc::new(options.who),
+        };
+        volume.refresh_servers().await?;
+        Ok(volume)
+    }
+
+    /// The same volume on behalf of somebody else; shares the connections.
+    #[must_use]
+    pub fn on_behalf_of(&self, who: Credentials) -> Volume {
+        Volume {
+            shared: self.shared.clone(),
+            who: Arc::new(who),
+        }
+    }
+
+    /// What this client has sent and received so far.
+    pub fn counters(&self) -> CountersSnapshot {
+        self.shared.counters.snapshot()
+    }
+
+    /// The server map, fresh from the metadata service.
+    pub async fn server_map(&self) -> Result<ServerMapReply, Error> {
+        self.meta("read the server map", &ServerMapRequest {}, Repeat::Safe)
+            .await
+    }
+
+    pub(crate) async fn refresh_servers(&self) -> Result<(), Error> {
+        let map = self.server_map().await?;
+        self.shared.servers.learn(&map);
+        Ok(())
+    }
+
+    /// One call to the metadata service. `what` says what it is for, should it fail.
+    pub(crate) async fn meta<C: Call>(
+        &self,
+        what: &str,
+        request: &C,
+        repeat: Repeat,
+    ) -> Result<C::Reply, Error> {
+        let mut tries = 0;
+        loop {
+            let result = match self.meta_connection().await {
+                Ok(connection) => connection.call(request).await,
+                Err(e) => Err(e),
+            };
+            match result {
+                Ok(reply) => return Ok(reply),
+                Err(CallError::Lost { .. }) if repeat == Repeat::Safe && tries == 0 => tries += 1,
+                Err(e) => return Err(Error::of_call(what, e)),
+            }
+        }
+    }
+
+    async fn meta_connection(&self) -> Result<Connection, CallError> {
+        let (connection, fresh) = self.shared.meta.connection().await?;
+        if fresh && let Some(request) = self.shared.reassertion() {
+            // Files deleted meanwhile answer with `Stale` when they are used.
+            let reply = connection.call(&request).await?;
+            if !reply.gone.is_empty() {
+                tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
+            }
+        }
+        Ok(connection)
+    }
+}
+
+impl Shared {
+    fn attached(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Attached>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note_attached(&self, file: u64, write: bool) {
+        let mut attached = self.attached();
+        let entry = attached.entry(file).or_default();
+        if write {
+            entry.writing += 1;
+        } else {
+            entry.reading += 1;
+        }
+    }
+
+    pub(crate) fn note_detached(&self, file: u64, write: bool) {
+        let mut attached = self.attached();
+        if let Some(entry) = attached.get_mut(&file) {
+            let count = if write {
+                &mut entry.writing
+            } else {
+                &mut entry.reading
+            };
+            *count = count.saturating_sub(1);
+            if entry.reading == 0 && entry.writing == 0 {
+                attached.remove(&file);
+            }
+        }
+    }
+
+    fn reassertion(&self) -> Option<ReassertRequest> {
+        let attached = self.attached();
+        let mut request = ReassertRequest::default();
+        for (file, counts) in attached.iter() {
+            request.reading.extend((0..counts.reading).map(|_| *file));
+            request.writing.extend((0..counts.writing).map(|_| *file));
+        }
+        (!attached.is_empty()).then_some(request)
+    }
+}

@@ -1,0 +1,45 @@
+//! Each family's errors as failures on the wire: exhaustive, so that a new variant must choose its code.
+
+use weft_layout::MapError;
+use weft_meta::MetaError;
+use weft_proto::{Code, ConvertError, Failure, FrameError};
+use weft_store::StoreError;
+
+pub(crate) fn of_store(error: &StoreError) -> Failure {
+    let code = match error {
+        StoreError::BadChecksum { .. } | StoreError::Corrupt { .. } | StoreError::Version { .. } => {
+            Code::Corrupt
+        }
+        StoreError::NoSpace { .. } => Code::NoSpace,
+        StoreError::Stale { .. } => Code::Stale,
+        StoreError::ChunkMismatch { .. } | StoreError::BadChunkSize { .. } => Code::Invalid,
+        StoreError::PastLimit { .. } => Code::TooLarge,
+        StoreError::Io { .. } | StoreError::Index { .. } | StoreError::SyncFailed { .. } => Code::Io,
+        StoreError::Locked { .. } | StoreError::Closed => Code::Unavailable,
+    };
+    Failure::new(code, error.to_string())
+}
+
+pub(crate) fn of_meta(error: &MetaError) -> Failure {
+    Failure::new(error.code(), error.to_string())
+}
+
+pub(crate) fn of_convert(error: &ConvertError) -> Failure {
+    Failure::new(Code::Invalid, error.to_string())
+}
+
+pub(crate) fn of_map(error: &MapError) -> Failure {
+    let code = match error {
+        MapError::PastLimit { .. } => Code::TooLarge,
+        MapError::NoSuchCell { .. } | MapError::NoSuchSlot { .. } => Code::Invalid,
+    };
+    Failure::new(code, error.to_string())
+}
+
+pub(crate) fn of_frame(error: &FrameError) -> Failure {
+    Failure::new(Code::Invalid, error.to_string())
+}
+
+pub(crate) fn invalid(what: impl Into<String>) -> Failure {
+    Failure::new(Code::Invalid, what)
+}

@@ -1,0 +1,117 @@
+//! Calls about cells and forks as a whole: status, sync, truncate, delete, create and remove.
+
+use weft_layout::{CellIndex, FileId, Grid, ServerSlot};
+use weft_proto::Failure;
+use weft_proto::io::{
+    CellStatusReply, CellStatusRequest, CreateForkReply, CreateForkRequest, DeleteCellsReply,
+    DeleteCellsRequest, ForkPlace, ForkState, RemoveForkReply, RemoveForkRequest, SyncReply,
+    SyncRequest, TruncateCellsReply, TruncateCellsRequest,
+};
+use weft_store::{ForkKey, ForkName, ForkStatus};
+
+use super::IoService;
+use crate::failure;
+
+/// Forks of one page of a status reply: each takes under 300 bytes on the wire.
+const PAGE: usize = 3000;
+
+fn state((key, status): &(ForkKey, ForkStatus)) -> ForkState {
+    ForkState {
+        cell: key.cell.0,
+        fork: key.fork.as_str().to_owned(),
+        length: status.length,
+        modified: status.modified.0,
+        stored: status.stored,
+    }
+}
+
+fn key(file: u64, place: &ForkPlace) -> Result<ForkKey, Failure> {
+    let fork = ForkName::new(&place.fork).map_err(|e| failure::invalid(e.to_string()))?;
+    Ok(ForkKey { file: FileId(file), cell: CellIndex(place.cell), fork })
+}
+
+impl IoService {
+    pub(super) async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Failure> {
+        self.store.sync().await.map_err(|e| failure::of_store(&e))?;
+        let page = self.status_page(FileId(request.file), "data", None).await?;
+        // A file of more cells than fit one page is asked for its status separately.
+        let cells = if page.more { Vec::new() } else { page.forks };
+        Ok(SyncReply { cells })
+    }
+
+    pub(super) async fn cell_status(
+        &self,
+        request: CellStatusRequest,
+    ) -> Result<CellStatusReply, Failure> {
+        self.status_page(FileId(request.file), &request.fork, request.after.as_ref()).await
+    }
+
+    async fn status_page(
+        &self,
+        file: FileId,
+        fork: &str,
+        after: Option<&ForkPlace>,
+    ) -> Result<CellStatusReply, Failure> {
+        let mut forks = self.store.forks(file).await.map_err(|e| failure::of_store(&e))?;
+        forks.retain(|(key, _)| {
+            let place = (key.cell.0, key.fork.as_str());
+            (fork.is_empty() || key.fork.as_str() == fork)
+                && after.is_none_or(|a| place > (a.cell, a.fork.as_str()))
+        });
+        forks.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let more = forks.len() > PAGE;
+        Ok(CellStatusReply { forks: forks.iter().take(PAGE).map(state).collect(), more })
+    }
+
+    pub(super) async fn truncate_cells(
+        &self,
+        request: TruncateCellsRequest,
+    ) -> Result<TruncateCellsReply, Failure> {
+        let grid = Grid::try_from(&request.grid).map_err(|e| failure::of_convert(&e))?;
+        let file = FileId(request.file);
+        let mut lengths = Vec::new();
+        for cell in grid.cells_on(ServerSlot(request.slot)) {
+            let key = ForkKey { file, cell, fork: ForkName::data() };
+            lengths.push((key, grid.cell_length(request.size, cell)));
+        }
+        let store = &self.store;
+        store
+            .truncate(file, lengths, request.chunk, request.op, self.now())
+            .await
+            .map_err(|e| failure::of_store(&e))?;
+        store.sync().await.map_err(|e| failure::of_store(&e))?;
+        Ok(TruncateCellsReply {})
+    }
+
+    pub(super) async fn delete_cells(
+        &self,
+        request: DeleteCellsRequest,
+    ) -> Result<DeleteCellsReply, Failure> {
+        for file in request.files {
+            self.store.delete_file(FileId(file)).await.map_err(|e| failure::of_store(&e))?;
+        }
+        self.store.sync().await.map_err(|e| failure::of_store(&e))?;
+        Ok(DeleteCellsReply {})
+    }
+
+    pub(super) async fn create_fork(
+        &self,
+        request: CreateForkRequest,
+    ) -> Result<CreateForkReply, Failure> {
+        self.check_epoch(request.epoch)?;
+        let key = key(request.file, &request.place)?;
+        let now = self.now();
+        self.store.create_fork(&key, request.chunk, now).await.map_err(|e| failure::of_store(&e))?;
+        Ok(CreateForkReply {})
+    }
+
+    pub(super) async fn remove_fork(
+        &self,
+        request: RemoveForkRequest,
+    ) -> Result<RemoveForkReply, Failure> {
+        self.check_epoch(request.epoch)?;
+        let key = key(request.file, &request.place)?;
+        self.store.remove_fork(&key).await.map_err(|e| failure::of_store(&e))?;
+        Ok(RemoveForkReply {})
+    }
+}

@@ -1,0 +1,176 @@
+//! The I/O server's role: requests become jobs on the store.
+
+mod cells;
+mod plan;
+mod read;
+mod write;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use weft_layout::{FileId, Map, Request, ServerSlot};
+use weft_net::{Peer, Served, WallClock};
+use weft_proto::io::Access;
+use weft_proto::{Code, Failure, Kind, limits};
+use weft_store::{ForkName, Store, Timestamp};
+
+use crate::failure;
+use crate::metrics::Metrics;
+
+/// Bytes that the read jobs of one client may hold between disk and wire.
+const CLIENT_BUDGET: usize = 8 << 20;
+
+/// Serves the calls of kinds 32 to 63 from one store.
+pub struct IoService {
+    store: Store,
+    clock: Arc<dyn WallClock>,
+    metrics: Arc<Metrics>,
+    /// The server map's epoch as last heard; requests of an older one are told so.
+    epoch: AtomicU64,
+    clients: Mutex<HashMap<u64, Client>>,
+}
+
+struct Client {
+    connections: usize,
+    budget: Arc<Semaphore>,
+}
+
+/// A request, checked: what every data call starts with.
+struct Job {
+    map: Map,
+    request: Request,
+    slot: ServerSlot,
+    file: FileId,
+    fork: ForkName,
+}
+
+impl IoService {
+    /// A service over an open store.
+    pub fn new(store: Store, clock: Arc<dyn WallClock>, metrics: Arc<Metrics>) -> IoService {
+        IoService { store, clock, metrics, epoch: AtomicU64::new(0), clients: Mutex::default() }
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Takes note of a server map.
+    pub fn set_epoch(&self, epoch: u64) {
+        self.epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    pub(crate) fn opened(&self, peer: &Peer) {
+        self.clients()
+            .entry(peer.client)
+            .or_insert_with(|| Client {
+                connections: 0,
+                budget: Arc::new(Semaphore::new(CLIENT_BUDGET)),
+            })
+            .connections += 1;
+    }
+
+    pub(crate) fn closed(&self, peer: &Peer) {
+        let mut clients = self.clients();
+        if let Some(client) = clients.get_mut(&peer.client) {
+            client.connections -= 1;
+            if client.connections == 0 {
+                clients.remove(&peer.client);
+            }
+        }
+    }
+
+    pub(crate) async fn serve(&self, call: Served) {
+        match call.kind {
+            Kind::Read => self.read(call).await,
+            Kind::Write => self.write(call).await,
+            Kind::Sync => answer(call, async |r| self.sync(r).await).await,
+            Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
+            Kind::CreateFork => answer(call, async |r| self.create_fork(r).await).await,
+            Kind::RemoveFork => answer(call, async |r| self.remove_fork(r).await).await,
+            Kind::TruncateCells => {
+                let Some(call) = only_service(call) else { return };
+                answer(call, async |r| self.truncate_cells(r).await).await;
+            }
+            Kind::DeleteCells => {
+                let Some(call) = only_service(call) else { return };
+                answer(call, async |r| self.delete_cells(r).await).await;
+            }
+            _ => unsupported(call, "an I/O server"),
+        }
+    }
+
+    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the read jobs of this client share; a client that is gone gets a budget of its own.
+    fn budget(&self, peer: &Peer) -> Arc<Semaphore> {
+        self.clients()
+            .get(&peer.client)
+            .map_or_else(|| Arc::new(Semaphore::new(CLIENT_BUDGET)), |c| c.budget.clone())
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.clock.now())
+    }
+
+    fn check_epoch(&self, epoch: u64) -> Result<(), Failure> {
+        let known = self.epoch.load(Ordering::Acquire);
+        if epoch != 0 && epoch < known {
+            let what = format!("the server map has changed: epoch {epoch} asked, {known} in force");
+            return Err(Failure::new(Code::StaleMap, what));
+        }
+        Ok(())
+    }
+
+    fn job(&self, access: &Access) -> Result<Job, Failure> {
+        self.check_epoch(access.epoch)?;
+        let (map, request) = access.checked().map_err(|e| failure::of_convert(&e))?;
+        if request.memory() > limits::TRANSFER_MAX * u64::from(map.grid().servers()) {
+            let what = format!(
+                "one call moves at most {} bytes per server; {} were asked for",
+                limits::TRANSFER_MAX,
+                request.memory()
+            );
+            return Err(failure::invalid(what));
+        }
+        let fork = ForkName::new(&access.fork).map_err(|e| failure::invalid(e.to_string()))?;
+        Ok(Job { map, request, slot: ServerSlot(access.slot), file: FileId(access.file), fork })
+    }
+}
+
+/// Serves a call that has no payload either way.
+async fn answer<C: weft_proto::Call>(
+    call: Served,
+    work: impl AsyncFnOnce(C) -> Result<C::Reply, Failure>,
+) {
+    let request = match call.request::<C>() {
+        Ok(request) => request,
+        Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+    };
+    match work(request).await {
+        Ok(reply) => call.reply.done(&reply),
+        Err(failure) => call.reply.fail(&failure),
+    }
+}
+
+/// Lets through what only the metadata service may ask.
+fn only_service(call: Served) -> Option<Served> {
+    if call.peer.role == weft_proto::session::Role::MetaService {
+        return Some(call);
+    }
+    let what = format!("{} comes from the metadata service only", call.kind.name());
+    call.reply.fail(&Failure::new(Code::Permission, what));
+    None
+}
+
+pub(crate) fn unsupported(call: Served, who: &str) {
+    let what = format!(
+        "{} was sent to {who}, which does not serve it; check the address",
+        call.kind.name()
+    );
+    call.reply.fail(&Failure::new(Code::Unsupported, what));
+}

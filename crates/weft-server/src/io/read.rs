@@ -1,0 +1,186 @@
+//! A read: lengths first, then the valid bytes of the pieces as one stream; disk and wire overlap.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use futures_util::stream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use weft_layout::{CellIndex, CellOffset};
+use weft_net::{Gone, Reply, Served};
+use weft_proto::io::{CellRun, ReadReply, ReadRequest};
+use weft_proto::{Failure, Kind};
+use weft_store::{ForkKey, StoreError};
+
+use super::plan::{BATCH_BYTES, Batch, Batches, clip};
+use super::{IoService, Job};
+use crate::failure;
+use crate::metrics::Stage;
+
+/// Batches of one job between disk and wire: one being sent, one being read.
+const DEPTH: usize = 2;
+/// Jobs up to this size wait for no budget: they are never stuck behind a large one.
+const SMALL_JOB: u64 = 64 << 10;
+
+enum Ended {
+    Failed(Failure),
+    Gone,
+}
+
+impl From<Gone> for Ended {
+    fn from(_: Gone) -> Self {
+        Ended::Gone
+    }
+}
+
+struct Fetched {
+    payload: Vec<Bytes>,
+    disk: Duration,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl IoService {
+    pub(super) async fn read(&self, call: Served) {
+        let started = Instant::now();
+        let budget = self.budget(&call.peer);
+        let request = call.request::<ReadRequest>();
+        let mut reply = call.reply;
+        let result = match request {
+            Ok(request) => self.stream(&request, budget, &mut reply).await,
+            Err(e) => Err(Ended::Failed(failure::of_frame(&e))),
+        };
+        self.metrics.stage(Kind::Read, Stage::Total, started.elapsed());
+        if let Err(Ended::Failed(failure)) = result {
+            tracing::debug!(client = call.peer.client, call = call.id, message = %failure.message, "read failed");
+            reply.fail(&failure);
+        }
+    }
+
+    async fn stream(
+        &self,
+        request: &ReadRequest,
+        budget: Arc<Semaphore>,
+        reply: &mut Reply,
+    ) -> Result<(), Ended> {
+        let job = self.job(&request.access).map_err(Ended::Failed)?;
+        let lengths = self.lengths(&job).await.map_err(Ended::Failed)?;
+        let length_of = |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
+        let pieces = job.pieces().map_err(Ended::Failed)?;
+        let bytes = pieces.clone().filter_map(|p| clip(p, length_of(p.cell))).map(|p| p.length).sum();
+        let mut head = Some(ReadReply { lengths: runs(&lengths), bytes });
+        let small = bytes <= SMALL_JOB;
+        let batches = Batches::new(pieces, length_of);
+        let fetches = stream::iter(batches).map(|batch| self.fetch(&job, batch, (!small).then_some(&budget)));
+        let mut fetched = std::pin::pin!(fetches.buffered(DEPTH));
+        let (mut sent, mut disk) = (0, Duration::ZERO);
+        while let Some(batch) = fetched.next().await {
+            let batch = batch.map_err(|e| Ended::Failed(failure::of_store(&e)))?;
+            disk += batch.disk;
+            sent += batch.payload.iter().map(|p| p.len() as u64).sum::<u64>();
+            let last = sent == bytes;
+            match head.take() {
+                Some(head) => reply.head(&head, batch.payload, last).await?,
+                None => reply.data(batch.payload, last).await?,
+            }
+        }
+        if let Some(head) = head {
+            reply.head(&head, Vec::new(), true).await?;
+        }
+        self.metrics.stage(Kind::Read, Stage::Disk, disk);
+        Ok(())
+    }
+
+    /// Reads one batch, its ranges side by side.
+    async fn fetch(
+        &self,
+        job: &Job,
+        batch: Batch,
+        budget: Option<&Arc<Semaphore>>,
+    ) -> Result<Fetched, StoreError> {
+        let room = match budget {
+            // The semaphore is never closed; without a permit the bound would only be softer.
+            Some(budget) => budget.clone().acquire_many_owned(BATCH_BYTES as u32).await.ok(),
+            None => None,
+        };
+        let started = Instant::now();
+        let ranges = batch.ranges();
+        let reads = ranges.iter().map(|range| {
+            let key = job.key(range.cell);
+            async move {
+                self.store.read(&key, CellOffset(range.start), range.end - range.start).await
+            }
+        });
+        let read = try_join_all(reads).await?;
+        let (payload, copied) = batch.pack(&ranges, &read);
+        self.metrics.copied(copied);
+        Ok(Fetched { payload, disk: started.elapsed(), _room: room })
+    }
+
+    /// The lengths of the cells that the job touches here; cells without bytes are left out.
+    async fn lengths(&self, job: &Job) -> Result<BTreeMap<CellIndex, u64>, Failure> {
+        let mut lengths = BTreeMap::new();
+        let own = job.map.grid().cells().div_ceil(job.map.grid().servers()) as usize;
+        let mut seen = BTreeMap::new();
+        for piece in job.pieces()? {
+            if seen.insert(piece.cell, ()).is_none() && seen.len() == own {
+                break;
+            }
+        }
+        for cell in seen.into_keys() {
+            let status = self.store.status(&job.key(cell)).await;
+            if let Some(status) = status.map_err(|e| failure::of_store(&e))?
+                && status.length > 0
+            {
+                lengths.insert(cell, status.length);
+            }
+        }
+        Ok(lengths)
+    }
+}
+
+impl Job {
+    pub(super) fn key(&self, cell: CellIndex) -> ForkKey {
+        ForkKey { file: self.file, cell, fork: self.fork.clone() }
+    }
+
+    pub(super) fn pieces(&self) -> Result<weft_layout::Pieces, Failure> {
+        self.map.pieces(&self.request, self.slot).map_err(|e| failure::of_map(&e))
+    }
+}
+
+/// Run-length form of the lengths: equal cells at equal distances are one run.
+fn runs(lengths: &BTreeMap<CellIndex, u64>) -> Vec<CellRun> {
+    let mut runs: Vec<CellRun> = Vec::new();
+    for (cell, length) in lengths {
+        let fits = runs.last_mut().filter(|run| run.length == *length).and_then(|run| {
+            let last = run.first + run.step * (run.count - 1);
+            let step = cell.0 - last;
+            (run.count == 1 || run.step == step).then_some((run, step))
+        });
+        match fits {
+            Some((run, step)) => {
+                run.step = step;
+                run.count += 1;
+            }
+            None => runs.push(CellRun { first: cell.0, step: 1, count: 1, length: *length }),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_cells_at_equal_distances_are_one_run() {
+        let lengths =
+            [(0, 8), (4, 8), (8, 8), (12, 5), (13, 8)].map(|(c, l)| (CellIndex(c), l)).into();
+        let run = |first, step, count, length| CellRun { first, step, count, length };
+        assert_eq!(runs(&lengths), [run(0, 4, 3, 8), run(12, 1, 1, 5), run(13, 1, 1, 8)]);
+    }
+}

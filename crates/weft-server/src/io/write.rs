@@ -1,0 +1,119 @@
+//! A write: the stream is dealt out to the pieces as it arrives; credit goes back when the store has it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
+use weft_layout::{CellOffset, Piece, Pieces};
+use weft_net::Served;
+use weft_proto::io::{WriteReply, WriteRequest};
+use weft_proto::{Failure, Kind};
+use weft_store::Write;
+
+use super::{IoService, Job};
+use crate::failure;
+use crate::metrics::Stage;
+
+/// Frames of one job that may be on their way into the store at once.
+const DEPTH: usize = 4;
+
+/// Deals a stream out to pieces.
+struct Dealer {
+    pieces: Pieces,
+    rest: Option<Piece>,
+    chunk: u32,
+}
+
+impl Dealer {
+    /// The writes that these bytes, which follow those dealt before, amount to.
+    fn deal(&mut self, job: &Job, mut data: Bytes) -> Result<Vec<Write>, Failure> {
+        let mut writes: Vec<Write> = Vec::new();
+        while !data.is_empty() {
+            let Some(piece) = self.rest.take().or_else(|| self.pieces.next()) else {
+                return Err(failure::invalid(format!(
+                    "the payload is {} bytes longer than the request's pieces",
+                    data.len()
+                )));
+            };
+            let taken = piece.length.min(data.len() as u64);
+            if taken < piece.length {
+                self.rest = Some(Piece {
+                    cell: piece.cell,
+                    offset: CellOffset(piece.offset.0 + taken),
+                    length: piece.length - taken,
+                    memory: piece.memory + taken,
+                });
+            }
+            let bytes = data.split_to(taken as usize);
+            writes.push(Write { key: job.key(piece.cell), chunk: self.chunk, offset: piece.offset, data: bytes });
+        }
+        Ok(writes)
+    }
+
+    fn finished(&mut self) -> bool {
+        self.rest.is_none() && self.pieces.next().is_none()
+    }
+}
+
+impl IoService {
+    pub(super) async fn write(&self, mut call: Served) {
+        let started = Instant::now();
+        let result = match call.request::<WriteRequest>() {
+            Ok(request) => self.receive(&request, &mut call).await,
+            Err(e) => Err(failure::of_frame(&e)),
+        };
+        self.metrics.stage(Kind::Write, Stage::Total, started.elapsed());
+        match result {
+            Ok(bytes) => call.reply.done(&WriteReply { bytes }),
+            Err(failure) => {
+                tracing::debug!(client = call.peer.client, call = call.id, message = %failure.message, "write failed");
+                call.reply.fail(&failure);
+            }
+        }
+    }
+
+    async fn receive(&self, request: &WriteRequest, call: &mut Served) -> Result<u64, Failure> {
+        let job = self.job(&request.access)?;
+        let mut dealer = Dealer { pieces: job.pieces()?, rest: None, chunk: request.chunk };
+        let now = self.now();
+        let mut under_way = FuturesUnordered::new();
+        let (mut bytes, mut disk) = (0, Duration::ZERO);
+        loop {
+            let arrived = tokio::select! {
+                biased;
+                Some(stored) = under_way.next() => {
+                    let (result, took): (Result<(), _>, Duration) = stored;
+                    result.map_err(|e| failure::of_store(&e))?;
+                    disk += took;
+                    call.payload.release();
+                    continue;
+                }
+                arrived = call.payload.next(), if under_way.len() < DEPTH => arrived,
+            };
+            let Some(data) = arrived else { break };
+            bytes += data.len() as u64;
+            let writes = dealer.deal(&job, data)?;
+            under_way.push(async {
+                let started = Instant::now();
+                (self.store.write(writes, now).await, started.elapsed())
+            });
+        }
+        while let Some((result, took)) = under_way.next().await {
+            result.map_err(|e| failure::of_store(&e))?;
+            disk += took;
+        }
+        if bytes != request.bytes || !dealer.finished() {
+            return Err(failure::invalid(format!(
+                "the payload ended after {bytes} of {} bytes; those were written",
+                request.bytes
+            )));
+        }
+        if request.sync {
+            self.store.sync().await.map_err(|e| failure::of_store(&e))?;
+        }
+        self.metrics.stage(Kind::Write, Stage::Disk, disk);
+        Ok(bytes)
+    }
+}

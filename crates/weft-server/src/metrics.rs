@@ -1,0 +1,189 @@
+//! What a process has done and where its time went, as Prometheus text over HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use weft_net::Counters;
+use weft_proto::Kind;
+use weft_store::Store;
+
+/// A part of a call's way through the server.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage {
+    /// From the decoded request to the last byte handed to the wire.
+    Total,
+    /// In the store, cache included.
+    Disk,
+    /// Waiting for metadata to be on stable storage.
+    Sync,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabels {
+    call: &'static str,
+    stage: &'static str,
+}
+
+/// The measurements of one process.
+#[derive(Debug)]
+pub struct Metrics {
+    stages: Family<StageLabels, Histogram, fn() -> Histogram>,
+    copied: AtomicU64,
+    net: Arc<Counters>,
+}
+
+fn buckets() -> Histogram {
+    Histogram::new(exponential_buckets(10e-6, 2.0, 20))
+}
+
+impl Metrics {
+    /// Measurements that count the wire with `net`.
+    pub fn new(net: Arc<Counters>) -> Arc<Metrics> {
+        Arc::new(Metrics {
+            stages: Family::new_with_constructor(buckets as fn() -> Histogram),
+            copied: AtomicU64::new(0),
+            net,
+        })
+    }
+
+    pub(crate) fn stage(&self, kind: Kind, stage: Stage, took: Duration) {
+        let stage = match stage {
+            Stage::Total => "total",
+            Stage::Disk => "disk",
+            Stage::Sync => "sync",
+        };
+        let labels = StageLabels { call: kind.name(), stage };
+        self.stages.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn copied(&self, bytes: u64) {
+        self.copied.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that jobs copied between buffers, the store's own copies excluded.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
+    /// Calls, frames and bytes of the wire.
+    pub fn net(&self) -> &Counters {
+        &self.net
+    }
+}
+
+#[derive(Debug)]
+struct Process {
+    metrics: Arc<Metrics>,
+    store: Option<StoreHandle>,
+}
+
+struct StoreHandle(Store);
+
+impl std::fmt::Debug for StoreHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+impl Process {
+    fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let net = self.metrics.net.snapshot();
+        let mut counts = vec![
+            ("weft_net_sent_bytes", "Bytes sent, headers included", net.bytes_sent),
+            ("weft_net_received_bytes", "Bytes received, headers included", net.bytes_received),
+            ("weft_net_frames_sent", "Frames sent", net.frames_sent),
+            ("weft_net_frames_received", "Frames received", net.frames_received),
+            ("weft_job_copied_bytes", "Bytes that jobs copied between buffers", self.metrics.copied_bytes()),
+        ];
+        if let Some(store) = &self.store {
+            let c = store.0.counters();
+            counts.extend([
+                ("weft_store_reads", "Reads asked of the store", c.reads),
+                ("weft_store_read_bytes", "Bytes read from the store", c.read_bytes),
+                ("weft_store_writes", "Pieces written to the store", c.writes),
+                ("weft_store_write_bytes", "Bytes written to the store", c.write_bytes),
+                ("weft_store_copied_bytes", "Bytes that the store copied between buffers", c.copied_bytes),
+                ("weft_store_cache_hits", "Blocks served from the cache", c.cache_hits),
+                ("weft_store_cache_misses", "Blocks that came from the disk", c.cache_misses),
+                ("weft_store_disk_reads", "Reads of the disk", c.disk_reads),
+                ("weft_store_disk_read_bytes", "Bytes read from the disk", c.disk_read_bytes),
+                ("weft_store_disk_writes", "Writes to the disk", c.disk_writes),
+                ("weft_store_disk_write_bytes", "Bytes written to the disk", c.disk_write_bytes),
+                ("weft_store_syncs", "Group commits", c.syncs),
+                ("weft_store_sync_callers", "Callers answered by group commits", c.sync_callers),
+                ("weft_store_log_appends", "Appends to the log", c.log_appends),
+                ("weft_store_log_bytes", "Bytes appended to the log", c.log_bytes),
+                ("weft_store_applies", "Times the log was applied to the index", c.applies),
+                ("weft_store_stalls", "Times a write waited for memory or log space", c.stalls),
+                ("weft_store_bad_checksums", "Checksums that did not match", c.bad_checksums),
+            ]);
+        }
+        counts
+    }
+}
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for (name, help, value) in self.counts() {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(value).encode(metric)?;
+        }
+        for (kind, calls) in self.metrics.net.snapshot().calls {
+            let name = format!("weft_calls_{}", kind.name());
+            let metric = encoder.encode_descriptor(&name, "Calls of this kind", None, MetricType::Counter)?;
+            ConstCounter::new(calls).encode(metric)?;
+        }
+        if let Some(store) = &self.store {
+            let usage = store.0.usage();
+            for (name, help, value) in [
+                ("weft_store_capacity", "What the store could hold", usage.capacity),
+                ("weft_store_used", "Held by files", usage.used),
+                ("weft_store_available", "Left for files", usage.available),
+            ] {
+                let metric =
+                    encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
+                ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Serves `GET /metrics` on an already bound listener until the task is dropped.
+pub async fn serve_metrics(
+    listener: tokio::net::TcpListener,
+    metrics: Arc<Metrics>,
+    store: Option<Store>,
+) -> std::io::Result<()> {
+    let mut registry = Registry::default();
+    registry.register_with_unit(
+        "weft_stage",
+        "Time of calls by kind and stage",
+        Unit::Seconds,
+        metrics.stages.clone(),
+    );
+    registry.register_collector(Box::new(Process { metrics, store: store.map(StoreHandle) }));
+    let registry = Arc::new(registry);
+    let page = get(move || {
+        let registry = registry.clone();
+        async move {
+            let mut text = String::new();
+            match prometheus_client::encoding::text::encode(&mut text, &registry) {
+                Ok(()) => Ok(text),
+                Err(e) => Err((axum::http::StatusCode::INTERNAL_SERVER_ERROR, e.to_string())),
+            }
+        }
+    });
+    axum::serve(listener, Router::new().route("/metrics", page)).await
+}
