@@ -1,1 +1,50 @@
-fn main() {}
+//! `weft`: one binary for servers, administrators and users. Each subcommand is one file in `commands/`; it parses,
+//! validates and calls a library.
+
+mod commands;
+mod connect;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser};
+
+/// Weft, a parallel file system in user space.
+#[derive(Parser)]
+#[command(name = "weft", version, about, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+/// Which volume, and how much to say.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// Folder of the volume (as made by `weft up` or `weft format`)
+    #[arg(long, global = true, env = "WEFT_VOLUME", value_name = "DIR")]
+    volume: Option<std::path::PathBuf>,
+    /// Address of the metadata service, where the volume's folder is not at hand
+    #[arg(long, global = true, env = "WEFT_ADDRESS", value_name = "HOST:PORT", requires = "key")]
+    address: Option<String>,
+    /// File that holds the volume's key, with --address
+    #[arg(long, global = true, env = "WEFT_KEY", value_name = "FILE")]
+    key: Option<std::path::PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match commands::run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            // A reader that went away (`weft cat … | head`) is no failure of ours to talk about.
+            if output::is_broken_pipe(&error) {
+                return ExitCode::from(141);
+            }
+            eprintln!("weft: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Finds the volume that a command is about and connects to it.
+
+use anyhow::{Result, bail};
+use weft_client::{ConnectOptions, Volume};
+
+use crate::Global;
+
+/// How to reach the volume: `--address` and `--key`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
+pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
+    if let (Some(address), Some(key)) = (&global.address, &global.key) {
+        return Ok(ConnectOptions::from_address(address, key)?);
+    }
+    if let Some(folder) = &global.volume {
+        return Ok(ConnectOptions::from_folder(folder)?);
+    }
+    let here = std::path::Path::new("weft-volume");
+    if here.join("volume.address").exists() {
+        return Ok(ConnectOptions::from_folder(here)?);
+    }
+    bail!(
+        "no volume named: give --volume DIR, set WEFT_VOLUME, or give --address HOST:PORT and --key FILE \
+         (`weft up DIR` starts one)"
+    )
+}
+
+/// Connects to the volume that the command line names.
+pub(crate) async fn volume(global: &Global) -> Result<Volume> {
+    Ok(Volume::connect(options(global)?).await?)
+}
+
+/// Runs a client command on a runtime of its own.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
+}
