@@ -13,18 +13,41 @@
 //!
 //! Deliberately absent: checkpoints, several disks, scrub, prefetch. The format has room for them.
 
+mod alloc;
+mod apply;
+mod chunk;
 mod config;
 mod counters;
+mod cut;
+mod direct;
 mod error;
+mod flush;
+mod folder;
 mod key;
+mod load;
+mod log;
 mod pool;
+mod read;
+mod record;
+mod recover;
+mod replay;
+pub mod sim;
+mod space;
+mod state;
 mod storage;
+mod store;
+mod sync;
+mod write;
 
 pub use config::StoreConfig;
 pub use counters::CounterSnapshot;
 pub use error::StoreError;
+pub use folder::{FolderStorage, Reach};
 pub use key::{
     CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Timestamp, Usage, Write,
 };
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
+pub use record::INDEX_SPACES;
+pub use sim::SimStorage;
 pub use storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+pub use store::Store;

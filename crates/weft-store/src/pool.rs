@@ -240,6 +240,20 @@ impl Slice {
         Self { buffer, range }
     }
 
+    /// Whether `at` of `buffer` is where this slice ends.
+    pub(crate) fn grows(&self, buffer: &Arc<Buffer>, at: usize) -> bool {
+        Arc::ptr_eq(&self.buffer, buffer) && self.range.end == at
+    }
+
+    /// Takes in the next `bytes` of the buffer.
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        assert!(
+            self.range.end + bytes <= self.buffer.len(),
+            "a slice lies inside its buffer"
+        );
+        self.range.end += bytes;
+    }
+
     /// The same bytes without a copy; the buffer lives until the last such handle is dropped.
     pub fn into_bytes(self) -> Bytes {
         Bytes::from_owner(self)

@@ -1,0 +1,325 @@
+//! Bringing the log into the index, and the background task that does it.
+//!
+//! Steps, in an order that a crash forces: close the segment (everything up to `bound` is in closed
+//! segments); flush every dirty page; take a copy of all that changed; sync; put the copy into the
+//! index; sync the index; remove the closed segments. So the index never refers to data that is not
+//! on stable storage, and the log is all there is to replay. Replaying frames that the copy
+//! already has changes nothing: each says what is, not what is added.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use weft_kv::{Batch, KvError, OrderedKv};
+
+use crate::alloc::Extent;
+use crate::chunk::{APPLYING, CHANGED};
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::pool::BLOCK;
+use crate::record::{
+    CHUNKS, ChunkRecord, FILES, FORKS, FileRecord, ForkId, ForkRecord, META, STORE_KEY, StoreRecord,
+};
+use crate::state::{Dead, State};
+use crate::store::{Inner, Signals, Store};
+use crate::write::whole;
+
+/// How long removed forks may keep blocks that only the index knows.
+const REAP_AFTER: Duration = Duration::from_secs(2);
+
+/// Changes in one batch of the index.
+const BATCH: usize = 1024;
+
+/// What goes into the index.
+struct Copy {
+    batches: Vec<Batch>,
+    chunks: Vec<(ForkId, u64)>,
+    dead: Vec<Dead>,
+}
+
+#[derive(Default)]
+struct Batches(Vec<Batch>);
+
+impl Batches {
+    fn push(&mut self, change: (weft_kv::Space, Vec<u8>, Option<Vec<u8>>)) {
+        match self.0.last_mut() {
+            Some(batch) if batch.changes.len() < BATCH => batch.changes.push(change),
+            _ => self.0.push(Batch {
+                changes: vec![change],
+            }),
+        }
+    }
+}
+
+impl Inner {
+    /// Brings everything logged before the call into the index and removes its segments.
+    pub(crate) async fn apply(&self) -> Result<(), StoreError> {
+        let _one = self.apply_lock.lock().await;
+        let bound = self.log.rotate(&self.state, &self.counters)?;
+        self.flush(0).await?;
+        // A full disk can leave pages dirty: what they need of the log must stay.
+        let (copy, bound) = {
+            let mut state = self.lock();
+            let oldest = oldest_dirty(&state);
+            let bound = bound.min(oldest.saturating_sub(1));
+            (copy_changes(&mut state, bound), bound)
+        };
+        self.sync_now().await?;
+        let index = Arc::clone(&self.index);
+        let Copy {
+            batches,
+            chunks,
+            dead,
+        } = copy;
+        let (result, dead) = self
+            .run(move || {
+                let result = write_index(&*index, batches, &dead);
+                (result, dead)
+            })
+            .await?;
+        let freed = match result {
+            Ok(freed) => freed,
+            Err(error) => return Err(self.fail("write the index", error.to_string())),
+        };
+        drop(dead);
+        {
+            let mut state = self.lock();
+            for (id, n) in chunks {
+                if let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) {
+                    chunk.marks &= !APPLYING;
+                }
+            }
+            let sequence = state.sequence;
+            for extent in freed {
+                state.disk.free_after(sequence, extent);
+            }
+            state.evict(self.bounds.cache);
+        }
+        self.log.remove_through(bound)?;
+        Counters::add(&self.counters.applies, 1);
+        self.signals.room.notify_waiters();
+        Ok(())
+    }
+}
+
+fn oldest_dirty(state: &State) -> u64 {
+    let chunks = state
+        .dirty_chunks
+        .iter()
+        .filter_map(|(id, n)| state.forks.get(id)?.chunks.get(n));
+    chunks
+        .flat_map(|c| c.pages.iter().flatten())
+        .map(|p| p.oldest)
+        .min()
+        .unwrap_or(u64::MAX)
+}
+
+/// Copies what differs from the index. The copied chunks stay in memory until the index has them.
+fn copy_changes(state: &mut State, bound: u64) -> Copy {
+    let changes = std::mem::take(&mut state.changes);
+    let mut batches = Batches::default();
+    for file in changes.files {
+        if let Some(f) = state.files.get(&file) {
+            let record = FileRecord {
+                deleted: f.deleted,
+                op: f.op,
+            };
+            batches.push((FILES, FileRecord::key(file), Some(record.encode())));
+        }
+    }
+    for dead in &changes.dead {
+        if state.find(&dead.key).is_none() {
+            batches.push((FORKS, ForkRecord::key(&dead.key), None));
+        }
+    }
+    let mut chunks = Vec::with_capacity(changes.chunks.len());
+    for (id, n) in changes.chunks {
+        let Some(fork) = state.forks.get_mut(&id) else {
+            continue;
+        };
+        let Some(chunk) = fork.chunks.get_mut(&n) else {
+            continue;
+        };
+        chunk.marks = (chunk.marks & !CHANGED) | APPLYING;
+        let runs = chunk.to_runs();
+        let value = (!runs.runs.is_empty()).then(|| ChunkRecord::encode(&runs));
+        fork.indexed_end = fork.indexed_end.max(n + 1);
+        batches.push((CHUNKS, ChunkRecord::key(id, n), value));
+        chunks.push((id, n));
+    }
+    for id in changes.forks {
+        let Some(fork) = state.forks.get(&id) else {
+            continue;
+        };
+        let record = ForkRecord {
+            id,
+            chunk: fork.chunk,
+            length: fork.length,
+            modified: fork.modified,
+            blocks: fork.blocks,
+        };
+        batches.push((FORKS, ForkRecord::key(&fork.key), Some(record.encode())));
+    }
+    let record = StoreRecord {
+        next_fork: state.next_fork,
+        applied: bound,
+    };
+    batches.0.push(Batch {
+        changes: vec![(META, STORE_KEY.to_vec(), Some(record.encode()))],
+    });
+    Copy {
+        batches: batches.0,
+        chunks,
+        dead: changes.dead,
+    }
+}
+
+/// Writes the batches, removes dead forks' chunks, syncs; returns the blocks that this frees.
+fn write_index(
+    index: &dyn OrderedKv,
+    batches: Vec<Batch>,
+    dead: &[Dead],
+) -> Result<Vec<Extent>, StoreError> {
+    for batch in batches {
+        index.write(batch)?;
+    }
+    index.sync()?;
+    let mut freed = Vec::new();
+    for fork in dead {
+        while remove_chunks(index, fork, &mut freed)? {}
+    }
+    if !dead.is_empty() {
+        index.sync()?;
+    }
+    Ok(freed)
+}
+
+/// Removes some chunks of a dead fork from the index; false when there were none left.
+fn remove_chunks(
+    index: &dyn OrderedKv,
+    dead: &Dead,
+    freed: &mut Vec<Extent>,
+) -> Result<bool, StoreError> {
+    let (low, high) = (
+        ChunkRecord::key(dead.id, 0),
+        ChunkRecord::key(dead.id, u64::MAX),
+    );
+    let mut batch = Batch::default();
+    let mut failed = None;
+    index.snapshot()?.scan(
+        CHUNKS,
+        Bound::Included(&low),
+        Bound::Included(&high),
+        &mut |key, value| {
+            match ChunkRecord::decode_key(key)
+                .and_then(|(_, n)| Ok((n, ChunkRecord::decode(key, value)?)))
+            {
+                Ok((n, runs)) if !dead.freed.contains(&n) => {
+                    let extents = runs.runs.iter().map(|r| Extent {
+                        start: r.place.block(),
+                        blocks: u64::from(r.blocks),
+                    });
+                    freed.extend(extents);
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+            batch.changes.push((CHUNKS, key.to_vec(), None));
+            if batch.changes.len() >= BATCH || failed.is_some() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let more = batch.changes.len() >= BATCH;
+    if !batch.changes.is_empty() {
+        index
+            .write(batch)
+            .map_err(|e: KvError| StoreError::from(e))?;
+    }
+    Ok(more)
+}
+
+/// Flushes and applies when it is told to, until the store is dropped or closed.
+pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
+    let mut reap = false;
+    loop {
+        if reap {
+            // Woken by the timer or by a call: either way there is something to do.
+            let _ = tokio::time::timeout(REAP_AFTER, signals.work.notified()).await;
+        } else {
+            signals.work.notified().await;
+        }
+        if signals.stop.load(Relaxed) {
+            return;
+        }
+        let Some(inner) = store.upgrade() else { return };
+        let dead = !inner.lock().changes.dead.is_empty();
+        if reap && dead {
+            signals.apply.store(true, Relaxed);
+        }
+        reap = dead && !reap;
+        let result = inner.work().await;
+        if let Err(error) = result {
+            tracing::error!(%error, "the store's background work stopped");
+            signals.room.notify_waiters();
+            return;
+        }
+    }
+}
+
+impl Inner {
+    async fn work(&self) -> Result<(), StoreError> {
+        let wanted = self.signals.apply.swap(false, Relaxed);
+        if wanted || self.log.bytes() > self.bounds.log / 2 {
+            return self.apply().await;
+        }
+        if self.lock().dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2 {
+            return self.flush(self.bounds.dirty / 4).await;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Flushes, syncs and applies everything, and marks the store as closed in good order.
+    /// Later writes are refused.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let inner = &self.0;
+        {
+            let mut state = inner.lock();
+            state.check_writable()?;
+            state.closed = true;
+        }
+        inner.signals.room.notify_waiters();
+        let this = Arc::clone(inner);
+        whole(async move { this.apply().await }).await?;
+        inner.signals.stop.store(true, Relaxed);
+        inner.signals.work.notify_one();
+        if inner.lock().dirty_blocks > 0 {
+            return Ok(());
+        }
+        let this = Arc::clone(inner);
+        inner.run(move || this.mark_clean()).await?
+    }
+
+    /// Brings the log into the index now, as the store does by itself when the log grows.
+    pub async fn apply(&self) -> Result<(), StoreError> {
+        self.0.lock().check_writable()?;
+        let inner = Arc::clone(&self.0);
+        whole(async move { inner.apply().await }).await
+    }
+
+    /// Drops clean pages, so that the next reads come from the disk.
+    pub fn drop_cache(&self) {
+        let mut state = self.0.lock();
+        // The clock's hand passes twice: once to forget that a page was used, once to take it.
+        state.evict(0);
+        state.evict(0);
+    }
+}

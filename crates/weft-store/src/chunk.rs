@@ -1,0 +1,318 @@
+//! One chunk in memory: where its blocks lie, and the pages of it that are cached or dirty.
+//!
+//! A *slot* is 16 blocks of the chunk; its page is a buffer of 1, 4 or 16 blocks that grows to
+//! cover what is cached, so that a cold read of one block costs one block of memory. Buffers are
+//! shared with readers and with writes under way: a page that somebody else still holds is copied
+//! before it is changed, so nobody ever sees a buffer change.
+
+use std::sync::Arc;
+
+use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool};
+use crate::record::{Place, RunRecord, RunsRecord};
+
+/// The bit of `block` in its slot's masks.
+pub(crate) fn bit(block: u32) -> u16 {
+    1 << (block as usize % BUFFER_BLOCKS_MAX)
+}
+
+/// The slot of `block`.
+pub(crate) fn slot_of(block: u32) -> usize {
+    block as usize / BUFFER_BLOCKS_MAX
+}
+
+/// Cached blocks of one slot. Masks have one bit per block of the slot.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// First block of the slot that the buffer covers.
+    base: u32,
+    buffer: Arc<Buffer>,
+    pub(crate) valid: u16,
+    /// Newer than the disk; the log has the bytes.
+    pub(crate) dirty: u16,
+    /// Being written by flush number `flush`.
+    pub(crate) flushing: u16,
+    /// Changed since that flush began.
+    pub(crate) redirtied: u16,
+    pub(crate) flush: u64,
+    /// The oldest frame of the log that the dirty blocks need.
+    pub(crate) oldest: u64,
+    /// Used since the clock's hand last passed.
+    pub(crate) used: bool,
+    /// The clock knows the page.
+    pub(crate) queued: bool,
+}
+
+impl Page {
+    /// A page over the smallest buffer that covers blocks `first..=last` of the slot.
+    pub(crate) fn covering(pool: &Pool, first: u32, last: u32) -> Self {
+        let blocks = [1_u32, 4, 16].into_iter().find(|n| first / n == last / n);
+        let blocks = blocks.expect("a slot has 16 blocks");
+        Self {
+            base: first / blocks * blocks,
+            buffer: Arc::new(pool.take(blocks as usize)),
+            valid: 0,
+            dirty: 0,
+            flushing: 0,
+            redirtied: 0,
+            flush: 0,
+            oldest: u64::MAX,
+            used: true,
+            queued: false,
+        }
+    }
+
+    /// A page of blocks that were just read or written.
+    pub(crate) fn filled(base: u32, buffer: Arc<Buffer>, valid: u16) -> Self {
+        Self {
+            base,
+            buffer,
+            valid,
+            dirty: 0,
+            flushing: 0,
+            redirtied: 0,
+            flush: 0,
+            oldest: u64::MAX,
+            used: true,
+            queued: false,
+        }
+    }
+
+    /// Bytes of memory it holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
+    fn covers(&self, in_slot: u32) -> bool {
+        (self.base..self.base + self.buffer.blocks() as u32).contains(&in_slot)
+    }
+
+    /// Where block `in_slot` of the slot begins in the buffer.
+    pub(crate) fn at(&self, in_slot: u32) -> usize {
+        (in_slot - self.base) as usize * BLOCK
+    }
+
+    /// The buffer, to be shared.
+    pub(crate) fn buffer(&self) -> &Arc<Buffer> {
+        &self.buffer
+    }
+
+    /// The bytes of one block that may be changed: copies the page when somebody shares it.
+    pub(crate) fn block_mut(&mut self, pool: &Pool, in_slot: u32) -> &mut [u8] {
+        let bounds = if self.covers(in_slot) {
+            (self.base, self.base + self.buffer.blocks() as u32 - 1)
+        } else {
+            let end = self.base + self.buffer.blocks() as u32 - 1;
+            (self.base.min(in_slot), end.max(in_slot))
+        };
+        if !self.covers(in_slot) || Arc::get_mut(&mut self.buffer).is_none() {
+            let grown = Self::covering(pool, bounds.0, bounds.1);
+            let mut buffer = pool.take(grown.buffer.blocks());
+            for b in (0..16).filter(|b| self.valid & bit(*b) != 0) {
+                let to = (b - grown.base) as usize * BLOCK;
+                buffer[to..to + BLOCK].copy_from_slice(&self.buffer[self.at(b)..][..BLOCK]);
+            }
+            self.base = grown.base;
+            self.buffer = Arc::new(buffer);
+        }
+        let at = self.at(in_slot);
+        let buffer = Arc::get_mut(&mut self.buffer).expect("the page was copied if it was shared");
+        &mut buffer[at..at + BLOCK]
+    }
+
+    /// Blocks that a promise of the allocator stands behind.
+    pub(crate) fn promised(&self) -> u16 {
+        self.dirty & (!self.flushing | self.redirtied)
+    }
+
+    /// Forgets blocks; returns how many promises they held.
+    pub(crate) fn forget(&mut self, blocks: u16) -> u32 {
+        let promises = (self.promised() & blocks).count_ones();
+        self.clean(blocks);
+        self.valid &= !blocks;
+        promises
+    }
+
+    /// Blocks are no longer dirty.
+    pub(crate) fn clean(&mut self, blocks: u16) {
+        self.dirty &= !blocks;
+        self.flushing &= !blocks;
+        self.redirtied &= !blocks;
+        if self.dirty == 0 {
+            self.oldest = u64::MAX;
+        }
+    }
+}
+
+/// A chunk's entry differs from the index.
+pub(crate) const CHANGED: u8 = 1;
+/// A chunk's entry is on its way to the index.
+pub(crate) const APPLYING: u8 = 2;
+
+/// One chunk of one fork.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    places: Vec<Place>,
+    crcs: Vec<u32>,
+    pub(crate) pages: Vec<Option<Page>>,
+    /// [`CHANGED`] and [`APPLYING`]; the chunk is evicted only at 0.
+    pub(crate) marks: u8,
+    /// Memory counted for it in the cache.
+    pub(crate) cost: u64,
+}
+
+impl Chunk {
+    /// The chunk of a stored entry.
+    pub(crate) fn from_runs(runs: &RunsRecord) -> Self {
+        let mut chunk = Self::default();
+        let mut crcs = runs.crcs.iter();
+        for run in &runs.runs {
+            for i in 0..run.blocks {
+                let crc = *crcs.next().expect("the decoder counted the checksums");
+                chunk.set(run.first + i, run.place.plus(i), crc);
+            }
+        }
+        chunk
+    }
+
+    /// The entry to be stored.
+    pub(crate) fn to_runs(&self) -> RunsRecord {
+        let mut out = RunsRecord::default();
+        for (block, (&place, &crc)) in (0_u32..).zip(self.places.iter().zip(&self.crcs)) {
+            if place == Place::NONE {
+                continue;
+            }
+            push_block(&mut out, block, place, crc);
+        }
+        out
+    }
+
+    /// Where a block lies, and its checksum.
+    pub(crate) fn place(&self, block: u32) -> Option<(Place, u32)> {
+        let place = *self.places.get(block as usize)?;
+        (place != Place::NONE).then(|| (place, self.crcs[block as usize]))
+    }
+
+    /// Sets where a block lies; the old place, if there was one.
+    pub(crate) fn set(&mut self, block: u32, place: Place, crc: u32) -> Option<Place> {
+        let at = block as usize;
+        if at >= self.places.len() {
+            self.places.resize(at + 1, Place::NONE);
+            self.crcs.resize(at + 1, 0);
+        }
+        self.crcs[at] = crc;
+        let old = std::mem::replace(&mut self.places[at], place);
+        (old != Place::NONE).then_some(old)
+    }
+
+    /// Makes holes of all blocks from `first` on; calls `freed` with each place.
+    pub(crate) fn cut(&mut self, first: u32, mut freed: impl FnMut(Place)) {
+        let first = (first as usize).min(self.places.len());
+        for place in self.places.drain(first..).filter(|p| *p != Place::NONE) {
+            freed(place);
+        }
+        self.crcs.truncate(first);
+    }
+
+    /// Every place of the chunk.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.places.iter().copied().filter(|p| *p != Place::NONE)
+    }
+
+    /// The page that holds a block, where the block is valid.
+    pub(crate) fn valid_page(&self, block: u32) -> Option<&Page> {
+        let page = self.pages.get(slot_of(block))?.as_ref()?;
+        (page.valid & bit(block) != 0).then_some(page)
+    }
+
+    /// The slot's page.
+    pub(crate) fn page_mut(&mut self, slot: usize) -> Option<&mut Page> {
+        self.pages.get_mut(slot)?.as_mut()
+    }
+
+    /// The slot's place for a page.
+    pub(crate) fn slot_mut(&mut self, slot: usize) -> &mut Option<Page> {
+        if slot >= self.pages.len() {
+            self.pages.resize_with(slot + 1, || None);
+        }
+        &mut self.pages[slot]
+    }
+
+    /// Dirty blocks from `first` on that have no place.
+    pub(crate) fn unplaced(&self, first: u32) -> u64 {
+        let mut count = 0;
+        for (slot, page) in (0_u32..).zip(&self.pages) {
+            let Some(page) = page.as_ref().filter(|p| p.dirty != 0) else {
+                continue;
+            };
+            let blocks =
+                (slot * 16..slot * 16 + 16).filter(|b| *b >= first && page.dirty & bit(*b) != 0);
+            count += blocks.filter(|b| self.place(*b).is_none()).count() as u64;
+        }
+        count
+    }
+
+    /// Whether a block is dirty.
+    pub(crate) fn block_is_dirty(&self, block: u32) -> bool {
+        self.pages
+            .get(slot_of(block))
+            .and_then(Option::as_ref)
+            .is_some_and(|p| p.dirty & bit(block) != 0)
+    }
+
+    /// Whether any page is dirty.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.pages.iter().flatten().any(|p| p.dirty != 0)
+    }
+
+    /// Memory of the entry itself.
+    pub(crate) fn entry_bytes(&self) -> u64 {
+        (256 + self.places.capacity() * 12 + self.pages.capacity() * size_of::<Option<Page>>())
+            as u64
+    }
+}
+
+/// Adds one block to runs, as part of the last run where it continues that.
+pub(crate) fn push_block(out: &mut RunsRecord, block: u32, place: Place, crc: u32) {
+    match out.runs.last_mut() {
+        Some(run) if run.first + run.blocks == block && run.place.plus(run.blocks) == place => {
+            run.blocks += 1;
+        }
+        _ => out.runs.push(RunRecord {
+            first: block,
+            blocks: 1,
+            place,
+        }),
+    }
+    out.crcs.push(crc);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_survives_its_encoding() {
+        let mut chunk = Chunk::default();
+        for (block, place) in [(0, 10), (1, 11), (2, 20), (9, 21), (10, 22)] {
+            chunk.set(block, Place(place), block * 7);
+        }
+        let runs = chunk.to_runs();
+        assert_eq!(runs.runs.len(), 3);
+        assert_eq!(Chunk::from_runs(&runs).to_runs(), runs);
+    }
+
+    #[test]
+    fn a_shared_page_is_copied_before_it_changes() {
+        let pool = Pool::new();
+        let mut page = Page::covering(&pool, 3, 3);
+        page.block_mut(&pool, 3).fill(1);
+        page.valid |= bit(3);
+        let reader = Arc::clone(page.buffer());
+        page.block_mut(&pool, 3)[0] = 2;
+        assert_eq!(reader[0], 1);
+        page.block_mut(&pool, 14).fill(9);
+        page.valid |= bit(14);
+        assert_eq!(page.buffer()[page.at(3)], 2);
+        assert_eq!(page.bytes(), 16 * BLOCK as u64);
+    }
+}

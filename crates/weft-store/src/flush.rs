@@ -1,0 +1,220 @@
+//! Write-behind: dirty pages go to free places in full runs, then into the map.
+//!
+//! A round marks the blocks it takes as *flushing*. A write that comes meanwhile marks them
+//! *redirtied*; a cut or a direct write takes the mark away. When the round ends it maps the blocks
+//! that still carry its mark; redirtied ones stay dirty, because the frames after the round began
+//! (`as_of`) are not in what it wrote.
+
+use std::ops::Bound;
+
+use crate::alloc::Extent;
+use crate::chunk::{bit, push_block, slot_of};
+use crate::direct::Operations;
+use crate::error::StoreError;
+use crate::pool::BLOCK;
+use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
+use crate::state::State;
+use crate::store::Inner;
+
+/// Blocks of one round: 16 MiB.
+const ROUND_BLOCKS: u64 = 4096;
+
+/// A block on its way to the disk.
+struct Flight {
+    id: ForkId,
+    chunk: u64,
+    block: u32,
+    place: Place,
+    crc: u32,
+}
+
+/// One round's blocks and where it stopped.
+struct Round {
+    flush: u64,
+    as_of: u64,
+    flights: Vec<Flight>,
+    operations: Operations,
+    next: Option<(ForkId, u64)>,
+}
+
+impl Inner {
+    /// Flushes until at most `keep` bytes are dirty; with 0, every page that was dirty at the call.
+    pub(crate) async fn flush(&self, keep: u64) -> Result<(), StoreError> {
+        let _one = self.flush_lock.lock().await;
+        let mut from = Bound::Unbounded;
+        loop {
+            if keep > 0 && self.lock().dirty_blocks * BLOCK as u64 <= keep {
+                return Ok(());
+            }
+            let Some(mut round) = self.begin_round(from) else {
+                return Ok(());
+            };
+            let operations = std::mem::take(&mut round.operations);
+            if let Err(error) = self.write_operations(operations).await {
+                return Err(self.fail("flush dirty pages", error.to_string()));
+            }
+            let next = round.next;
+            let sequence = self.end_round(round);
+            self.append(sequence)?;
+            self.signals.room.notify_waiters();
+            match next {
+                Some(next) => from = Bound::Excluded(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn begin_round(&self, from: Bound<(ForkId, u64)>) -> Option<Round> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.flushes += 1;
+        let mut round = Round {
+            flush: state.flushes,
+            as_of: state.sequence,
+            flights: Vec::new(),
+            operations: Operations::default(),
+            next: None,
+        };
+        let mut at = from;
+        while (round.flights.len() as u64) < ROUND_BLOCKS {
+            let Some(&(id, n)) = state.dirty_chunks.range((at, Bound::Unbounded)).next() else {
+                round.next = None;
+                break;
+            };
+            take_off(state, id, n, &mut round);
+            round.next = Some((id, n));
+            at = Bound::Excluded((id, n));
+        }
+        (!round.flights.is_empty()).then_some(round)
+    }
+
+    /// Maps what the round wrote; returns the frame's sequence.
+    fn end_round(&self, round: Round) -> u64 {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let sequence = state.next_sequence();
+        let mut body = state.begin(0);
+        let mut runs: Option<((ForkId, u64), RunsRecord)> = None;
+        let mut finish = |state: &mut State, runs: Option<((ForkId, u64), RunsRecord)>| {
+            let Some(((id, chunk), runs)) = runs else {
+                return;
+            };
+            state.mark_changed(id, chunk);
+            state.count_entry(id, chunk);
+            let clean = state
+                .forks
+                .get(&id)
+                .and_then(|f| f.chunks.get(&chunk))
+                .is_none_or(|c| !c.is_dirty());
+            if clean {
+                state.dirty_chunks.remove(&(id, chunk));
+            }
+            ItemRecord::Map {
+                id,
+                chunk,
+                as_of: round.as_of,
+                end: 0,
+                runs,
+            }
+            .encode(&mut body);
+        };
+        for f in round.flights {
+            if !land(state, &f, round.flush, round.as_of, sequence) {
+                state.disk.free(Extent {
+                    start: f.place.block(),
+                    blocks: 1,
+                });
+                continue;
+            }
+            if runs.as_ref().is_some_and(|(at, _)| *at != (f.id, f.chunk)) {
+                finish(state, runs.take());
+            }
+            let record = &mut runs
+                .get_or_insert_with(|| ((f.id, f.chunk), RunsRecord::default()))
+                .1;
+            push_block(record, f.block, f.place, f.crc);
+        }
+        finish(state, runs);
+        state.log(&body)
+    }
+}
+
+/// Gives a chunk's dirty blocks places and marks them.
+fn take_off(state: &mut State, id: ForkId, n: u64, round: &mut Round) {
+    let Some(fork) = state.forks.get_mut(&id) else {
+        return;
+    };
+    let Some(chunk) = fork.chunks.get_mut(&n) else {
+        return;
+    };
+    let count: u64 = chunk
+        .pages
+        .iter()
+        .flatten()
+        .map(|p| u64::from(p.dirty.count_ones()))
+        .sum();
+    let Some(extents) = state.disk.take_reserved(count, fork.goal) else {
+        return;
+    };
+    let mut places = extents
+        .iter()
+        .flat_map(|e| (e.start..e.start + e.blocks).map(Place));
+    for (slot, page) in (0_u32..).zip(&mut chunk.pages) {
+        let Some(page) = page.as_mut().filter(|p| p.dirty != 0) else {
+            continue;
+        };
+        page.flushing = page.dirty;
+        page.redirtied = 0;
+        page.flush = round.flush;
+        for block in (slot * 16..slot * 16 + 16).filter(|b| page.dirty & bit(*b) != 0) {
+            let place = places.next().expect("as many places as dirty blocks");
+            let at = page.at(block % 16);
+            let crc = checksum(&page.buffer()[at..at + BLOCK]);
+            round.operations.add(page, block, std::iter::once(place));
+            round.flights.push(Flight {
+                id,
+                chunk: n,
+                block,
+                place,
+                crc,
+            });
+        }
+    }
+    if let Some(last) = extents.last() {
+        fork.goal = last.start + last.blocks;
+    }
+}
+
+/// Maps one written block, if nothing took its place meanwhile.
+fn land(state: &mut State, f: &Flight, flush: u64, as_of: u64, sequence: u64) -> bool {
+    let page = |state: &mut State| -> Option<(bool, bool)> {
+        let chunk = state.forks.get_mut(&f.id)?.chunks.get_mut(&f.chunk)?;
+        let page = chunk.page_mut(slot_of(f.block))?;
+        let mine = page.flush == flush && page.flushing & bit(f.block) != 0;
+        Some((mine, page.redirtied & bit(f.block) != 0))
+    };
+    let Some((true, redirtied)) = page(state) else {
+        return false;
+    };
+    let goal = state.forks[&f.id].goal;
+    state.place_block(f.id, f.chunk, f.block, f.place, f.crc, sequence);
+    let fork = state
+        .forks
+        .get_mut(&f.id)
+        .expect("the page was found under this lock");
+    fork.goal = goal;
+    let page = fork
+        .chunks
+        .get_mut(&f.chunk)
+        .and_then(|c| c.page_mut(slot_of(f.block)));
+    let page = page.expect("the page was found under this lock");
+    if redirtied {
+        page.flushing &= !bit(f.block);
+        page.redirtied &= !bit(f.block);
+        page.oldest = page.oldest.max(as_of + 1);
+    } else {
+        page.clean(bit(f.block));
+        state.dirty_blocks -= 1;
+    }
+    true
+}

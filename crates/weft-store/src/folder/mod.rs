@@ -1,0 +1,272 @@
+//! A folder of a real file system.
+//!
+//! The data file is read and written past the page cache by io_uring, or by threads where io_uring
+//! is forbidden, or through the page cache where direct I/O is refused (tmpfs). The log is written
+//! by plain `write`: that costs microseconds, and only the sync has to wait for the disk.
+
+mod ring;
+mod workers;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+
+use crate::error::StoreError;
+use crate::pool::{Buffer, Slice};
+use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+use ring::Ring;
+use workers::Workers;
+
+/// Threads for blocking work; with io_uring they only serve the index and the folder.
+const THREADS: usize = 2;
+/// Threads where every operation of the disk needs one.
+const THREADS_WITHOUT_RING: usize = 8;
+const LOCK: &str = "lock";
+
+/// How a [`FolderStorage`] reaches the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// io_uring where the kernel allows it, threads elsewhere.
+    Automatic,
+    /// Threads, even where io_uring would work.
+    Threads,
+}
+
+/// The files of one folder, which no other process has open.
+pub struct FolderStorage {
+    path: PathBuf,
+    _lock: File,
+    ring: Option<Arc<Ring>>,
+    workers: Arc<Workers>,
+}
+
+impl FolderStorage {
+    /// Opens a folder, creating it where it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process, or this one, has it open.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, Reach::Automatic)
+    }
+
+    /// As [`FolderStorage::open`], choosing how the disk is reached.
+    pub fn open_with(path: &Path, reach: Reach) -> Result<Self, StoreError> {
+        let shown = path.display().to_string();
+        std::fs::create_dir_all(path).map_err(|e| StoreError::io("create", &shown, &e))?;
+        let locked = path.join(LOCK);
+        let shown = locked.display().to_string();
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&locked);
+        let lock = lock.map_err(|e| StoreError::io("open", &shown, &e))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Locked { path: shown }),
+            Err(e) => return Err(StoreError::io("lock", &shown, &e.into())),
+        }
+        let ring = match reach {
+            Reach::Threads => None,
+            Reach::Automatic => match Ring::start() {
+                Ok(ring) => Some(Arc::new(ring)),
+                Err(error) => {
+                    tracing::warn!(%error, "io_uring is not to be had; the disk is reached by threads");
+                    None
+                }
+            },
+        };
+        let threads = if ring.is_some() {
+            THREADS
+        } else {
+            THREADS_WITHOUT_RING
+        };
+        let workers =
+            Workers::start(threads).map_err(|e| StoreError::io("start threads for", &shown, &e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+            ring,
+            workers: Arc::new(workers),
+        })
+    }
+}
+
+impl Storage for FolderStorage {
+    fn open(&self, name: &str, kind: FileKind) -> io::Result<Arc<dyn StorageFile>> {
+        let path = self.path.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = match kind {
+            FileKind::Log => options.append(true).open(&path)?,
+            FileKind::Data => {
+                let direct = OFlags::DIRECT.bits().cast_signed();
+                match options.clone().custom_flags(direct).open(&path) {
+                    Ok(file) => file,
+                    Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+                        tracing::warn!(path = %path.display(), "direct I/O is refused; using the page cache");
+                        let file = options.open(&path)?;
+                        // The store has a cache of its own; read-ahead would only fill a second one.
+                        rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
+                        file
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+        };
+        let length = AtomicU64::new(file.metadata()?.len());
+        Ok(Arc::new(FolderFile {
+            file: Arc::new(file),
+            kind,
+            length,
+            ring: self.ring.clone(),
+            workers: Arc::clone(&self.workers),
+        }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn available(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn run(&self, work: Work) -> BoxFuture<()> {
+        let done = self.workers.run(work);
+        Box::pin(async move {
+            // The worker drops its end only after the work.
+            let _ = done.await;
+        })
+    }
+}
+
+struct FolderFile {
+    file: Arc<File>,
+    kind: FileKind,
+    /// Bytes given a place by `allocate`, or found at open.
+    length: AtomicU64,
+    ring: Option<Arc<Ring>>,
+    workers: Arc<Workers>,
+}
+
+impl FolderFile {
+    fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<io::Result<T>> {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let file = Arc::clone(&self.file);
+        let _done = self.workers.run(Box::new(move || {
+            // Nobody waits any more when the caller was cancelled.
+            let _ = send.send(work(&file));
+        }));
+        Box::pin(async move {
+            receive
+                .await
+                .unwrap_or_else(|_| Err(io::Error::other("the worker stopped")))
+        })
+    }
+}
+
+impl StorageFile for FolderFile {
+    fn read_at(&self, at: u64, mut buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>> {
+        if let Some(ring) = &self.ring {
+            return ring.read(&self.file, at, buffers);
+        }
+        self.work(move |file| {
+            let mut at = at;
+            for buffer in &mut buffers {
+                file.read_exact_at(buffer, at)?;
+                at += buffer.len() as u64;
+            }
+            Ok(buffers)
+        })
+    }
+
+    fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>> {
+        if let Some(ring) = &self.ring {
+            return ring.write(&self.file, at, slices);
+        }
+        self.work(move |file| {
+            let mut at = at;
+            for slice in &slices {
+                file.write_all_at(slice, at)?;
+                at += slice.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> BoxFuture<io::Result<()>> {
+        if let Some(ring) = &self.ring {
+            return ring.sync(&self.file);
+        }
+        self.work(File::sync_data)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        let flags = match self.kind {
+            FileKind::Data => FallocateFlags::empty(),
+            FileKind::Log => FallocateFlags::KEEP_SIZE,
+        };
+        let from = self.length.load(Relaxed).min(length);
+        if from == length {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&*self.file, flags, from, length - from) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::OPNOTSUPP) if self.kind == FileKind::Data => {
+                self.file.set_len(length)?
+            }
+            Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(e) => return Err(e.into()),
+        }
+        if self.kind == FileKind::Data {
+            self.length.fetch_max(length, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        (&*self.file).write_all(bytes)
+    }
+
+    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        let end = self.file.metadata()?.len();
+        let length = length.min(end.saturating_sub(at) as usize);
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.length.store(length, Relaxed);
+        Ok(())
+    }
+}

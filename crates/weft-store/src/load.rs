@@ -1,0 +1,334 @@
+//! Bringing chunk entries from the index, and blocks from the disk, into memory.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::chunk::{Chunk, Page, bit, slot_of};
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::pool::{BLOCK, Buffer};
+use crate::record::{CHUNKS, ChunkRecord, ForkId, Place, checksum};
+use crate::state::{State, set_page};
+use crate::store::{DATA, Inner};
+
+/// Most blocks of one read or write operation: 1 MiB.
+pub(crate) const OPERATION_BLOCKS: u32 = 256;
+
+/// A block that is wanted from the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) id: ForkId,
+    pub(crate) chunk: u64,
+    pub(crate) block: u32,
+    pub(crate) place: Place,
+}
+
+/// Blocks that lie one after the other on the disk and in one slot each.
+struct Batch {
+    place: Place,
+    blocks: u32,
+    /// `(fork, chunk, first block, blocks, blocks of the buffer, first block of the buffer)`.
+    parts: Vec<Part>,
+}
+
+struct Part {
+    id: ForkId,
+    chunk: u64,
+    first: u32,
+    blocks: u32,
+}
+
+impl Inner {
+    /// Makes sure that a chunk's entry is in memory, empty where there is none.
+    pub(crate) fn load_entry(&self, id: ForkId, n: u64) -> Result<(), StoreError> {
+        loop {
+            let evictions = {
+                let mut state = self.lock();
+                let Some(fork) = state.forks.get_mut(&id) else {
+                    return Ok(());
+                };
+                if fork.chunks.contains_key(&n) {
+                    return Ok(());
+                }
+                if n >= fork.indexed_end {
+                    fork.chunks.insert(n, Chunk::default());
+                    state.count_entry(id, n);
+                    return Ok(());
+                }
+                state.evictions
+            };
+            let key = ChunkRecord::key(id, n);
+            let value = self.index.snapshot()?.get(CHUNKS, &key)?;
+            let chunk = match value {
+                Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
+                None => Chunk::default(),
+            };
+            let mut state = self.lock();
+            if state.evictions == evictions {
+                let Some(fork) = state.forks.get_mut(&id) else {
+                    return Ok(());
+                };
+                fork.chunks.entry(n).or_insert(chunk);
+                state.count_entry(id, n);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Brings all entries of a fork from chunk `from` on into memory; returns the count of
+    /// evictions under which that holds.
+    pub(crate) fn load_entries_from(&self, id: ForkId, from: u64) -> Result<u64, StoreError> {
+        loop {
+            let (evictions, end) = {
+                let state = self.lock();
+                let Some(fork) = state.forks.get(&id) else {
+                    return Ok(state.evictions);
+                };
+                (state.evictions, fork.indexed_end)
+            };
+            if from >= end {
+                return Ok(evictions);
+            }
+            let (low, high) = (ChunkRecord::key(id, from), ChunkRecord::key(id, end));
+            let mut found = Vec::new();
+            let mut failed = None;
+            let reader = self.index.snapshot()?;
+            reader.scan(
+                CHUNKS,
+                Bound::Included(&low),
+                Bound::Excluded(&high),
+                &mut |key, value| {
+                    let read = ChunkRecord::decode_key(key).and_then(|(_, n)| {
+                        Ok((n, Chunk::from_runs(&ChunkRecord::decode(key, value)?)))
+                    });
+                    match read {
+                        Ok(chunk) => found.push(chunk),
+                        Err(error) => {
+                            failed = Some(error);
+                            return ControlFlow::Break(());
+                        }
+                    }
+                    ControlFlow::Continue(())
+                },
+            )?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let mut state = self.lock();
+            if state.evictions != evictions {
+                continue;
+            }
+            for (n, chunk) in found {
+                let Some(fork) = state.forks.get_mut(&id) else {
+                    break;
+                };
+                fork.chunks.entry(n).or_insert(chunk);
+                state.count_entry(id, n);
+            }
+            return Ok(state.evictions);
+        }
+    }
+
+    /// Reads blocks, verifies them and puts them into the cache, except where the map changed
+    /// meanwhile: the caller looks again.
+    pub(crate) async fn load_blocks(
+        &self,
+        wanted: &[Wanted],
+        again: bool,
+    ) -> Result<(), StoreError> {
+        let mut running = FuturesUnordered::new();
+        for batch in batches(wanted) {
+            running.push(self.load_batch(batch, again));
+        }
+        while let Some(done) = running.next().await {
+            done?;
+        }
+        Ok(())
+    }
+
+    async fn load_batch(&self, batch: Batch, again: bool) -> Result<(), StoreError> {
+        let bytes = u64::from(batch.blocks) * BLOCK as u64;
+        if !again {
+            self.lock().evict(self.bounds.cache.saturating_sub(bytes));
+        }
+        let mut buffers = Vec::new();
+        for part in &batch.parts {
+            buffers.extend(self.buffers_for(part));
+        }
+        Counters::add(&self.counters.disk_reads, 1);
+        Counters::add(&self.counters.disk_read_bytes, bytes);
+        let read = self.data.read_at(batch.place.offset(), buffers).await;
+        let mut buffers = read
+            .map_err(|e| StoreError::io("read", DATA, &e))?
+            .into_iter();
+        let mut place = batch.place;
+        for part in batch.parts {
+            let mut first = part.first;
+            while first < part.first + part.blocks {
+                let buffer = buffers
+                    .next()
+                    .expect("the storage returns the buffers it was given");
+                let blocks = buffer.blocks() as u32;
+                self.install(&part, first, place, buffer)?;
+                first += blocks;
+                place = place.plus(blocks);
+            }
+        }
+        Ok(())
+    }
+
+    /// Buffers that hold exactly the part: reads must not touch neighbours in a page.
+    fn buffers_for(&self, part: &Part) -> Vec<Buffer> {
+        let (mut first, end) = (part.first, part.first + part.blocks);
+        let mut out = Vec::new();
+        while first < end {
+            let blocks = [16, 4, 1]
+                .into_iter()
+                .find(|n| first.is_multiple_of(*n) && first + n <= end);
+            let blocks = blocks.expect("one block always fits");
+            out.push(self.pool.take(blocks as usize));
+            first += blocks;
+        }
+        out
+    }
+
+    /// Checks blocks just read and puts them into the cache.
+    fn install(
+        &self,
+        part: &Part,
+        first: u32,
+        place: Place,
+        buffer: Buffer,
+    ) -> Result<(), StoreError> {
+        let crcs: Vec<u32> = buffer.chunks_exact(BLOCK).map(checksum).collect();
+        let mut state = self.lock();
+        let state = &mut *state;
+        let Some(fork) = state.forks.get_mut(&part.id) else {
+            return Ok(());
+        };
+        let Some(chunk) = fork.chunks.get_mut(&part.chunk) else {
+            return Ok(());
+        };
+        let mut valid = 0_u16;
+        for (i, &found) in (0_u32..).zip(&crcs) {
+            let block = first + i;
+            match chunk.place(block) {
+                Some((at, expected)) if at == place.plus(i) => {
+                    if expected != found {
+                        Counters::add(&self.counters.bad_checksums, 1);
+                        return Err(StoreError::BadChecksum {
+                            file: fork.key.file,
+                            cell: fork.key.cell,
+                            fork: fork.key.fork.clone(),
+                            chunk: part.chunk,
+                            block: at.block(),
+                            disk: at.disk(),
+                            expected,
+                            found,
+                        });
+                    }
+                    if chunk.valid_page(block).is_none() {
+                        valid |= bit(block);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let slot = slot_of(first);
+        match chunk.page_mut(slot) {
+            None => {
+                let page = Page::filled(first % 16, Arc::new(buffer), valid);
+                set_page(state, part.id, part.chunk, slot, page);
+            }
+            Some(page) => {
+                let before = page.bytes();
+                for (i, bytes) in (0_u32..).zip(buffer.chunks_exact(BLOCK)) {
+                    if valid & bit(first + i) != 0 {
+                        page.block_mut(&self.pool, (first + i) % 16)
+                            .copy_from_slice(bytes);
+                        page.valid |= bit(first + i);
+                    }
+                }
+                state.cached = state.cached + page.bytes() - before;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Groups blocks, which come in the order of their fork, into operations.
+fn batches(wanted: &[Wanted]) -> Vec<Batch> {
+    let mut out: Vec<Batch> = Vec::new();
+    for w in wanted {
+        if let Some(batch) = out.last_mut()
+            && batch.blocks < OPERATION_BLOCKS
+            && batch.place.plus(batch.blocks) == w.place
+        {
+            batch.blocks += 1;
+            match batch.parts.last_mut() {
+                Some(p) if p.id == w.id && p.chunk == w.chunk && p.first + p.blocks == w.block => {
+                    p.blocks += 1
+                }
+                _ => batch.parts.push(Part {
+                    id: w.id,
+                    chunk: w.chunk,
+                    first: w.block,
+                    blocks: 1,
+                }),
+            }
+            continue;
+        }
+        let part = Part {
+            id: w.id,
+            chunk: w.chunk,
+            first: w.block,
+            blocks: 1,
+        };
+        out.push(Batch {
+            place: w.place,
+            blocks: 1,
+            parts: vec![part],
+        });
+    }
+    out
+}
+
+/// What must be loaded before a change or a read can go on.
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    pub(crate) entries: BTreeMap<(ForkId, u64), ()>,
+    pub(crate) blocks: Vec<Wanted>,
+    /// Not the first attempt: what was loaded was evicted, so load beyond the cache's bound.
+    pub(crate) again: bool,
+}
+
+impl Missing {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Notes an entry that is not in memory; whether it is missing.
+    pub(crate) fn entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
+        let missing = state
+            .forks
+            .get(&id)
+            .is_some_and(|f| !f.chunks.contains_key(&n));
+        if missing {
+            self.entries.insert((id, n), ());
+        }
+        missing
+    }
+}
+
+impl Inner {
+    /// Loads what was found missing.
+    pub(crate) async fn load(&self, missing: Missing) -> Result<(), StoreError> {
+        for (id, n) in missing.entries.into_keys() {
+            self.load_entry(id, n)?;
+        }
+        self.load_blocks(&missing.blocks, missing.again).await
+    }
+}

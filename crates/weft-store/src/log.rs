@@ -1,0 +1,292 @@
+//! The log's segment files: appends in order, rotation, removal.
+//!
+//! Frames are queued under the state's lock and appended under this one, so a slow append does not
+//! hold up readers, and whoever appends takes along what others have queued.
+//! Lock order: log, then state.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::Mutex;
+
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::state::State;
+use crate::storage::{FileKind, Storage, StorageFile};
+
+/// Buffers above this size are given back after an append.
+const SCRATCH_MAX: usize = 16 << 20;
+
+/// One file of the log.
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) file: Arc<dyn StorageFile>,
+    pub(crate) bytes: u64,
+    /// Its last frame's sequence.
+    pub(crate) last: u64,
+}
+
+impl Segment {
+    /// The name of segment `number`.
+    pub(crate) fn name(number: u64) -> String {
+        format!("log.{number:012}")
+    }
+
+    /// The number in a segment's name.
+    pub(crate) fn number(name: &str) -> Option<u64> {
+        let number = name.strip_prefix("log.")?.parse().ok()?;
+        (Self::name(number) == name).then_some(number)
+    }
+
+    /// A new, empty segment with space of its own.
+    pub(crate) fn create(storage: &dyn Storage, number: u64, bytes: u64) -> io::Result<Self> {
+        let file = storage.open(&Self::name(number), FileKind::Log)?;
+        if let Err(error) = file.truncate(0).and_then(|()| file.allocate(bytes)) {
+            drop(file);
+            storage.remove(&Self::name(number))?;
+            return Err(error);
+        }
+        Ok(Self {
+            number,
+            file,
+            bytes: 0,
+            last: 0,
+        })
+    }
+}
+
+struct Files {
+    closed: Vec<Segment>,
+    active: Segment,
+    /// The next segment, made beforehand, so that a full disk is seen before it hurts.
+    spare: Option<Segment>,
+    /// Everything up to this frame is in the kernel.
+    appended: u64,
+    /// Closed segments that the next sync must still cover.
+    unsynced: Vec<Arc<dyn StorageFile>>,
+    folder_changed: bool,
+    scratch: Vec<u8>,
+}
+
+/// What a sync has to wait for.
+pub(crate) struct Unsynced {
+    pub(crate) files: Vec<Arc<dyn StorageFile>>,
+    pub(crate) folder: bool,
+    /// The last frame that they hold.
+    pub(crate) through: u64,
+}
+
+/// The log of a store.
+pub(crate) struct Log {
+    storage: Arc<dyn Storage>,
+    segment_bytes: u64,
+    files: Mutex<Files>,
+    bytes: std::sync::atomic::AtomicU64,
+    tight: std::sync::atomic::AtomicBool,
+}
+
+impl Log {
+    /// A log that goes on after `closed` with a fresh segment.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        closed: Vec<Segment>,
+        next: u64,
+        sequence: u64,
+        segment_bytes: u64,
+    ) -> Result<Self, StoreError> {
+        let active = Segment::create(&*storage, next, segment_bytes)
+            .map_err(|e| StoreError::io("create", &Segment::name(next), &e))?;
+        let bytes = closed.iter().map(|s| s.bytes).sum();
+        let log = Self {
+            storage,
+            segment_bytes,
+            bytes: std::sync::atomic::AtomicU64::new(bytes),
+            tight: false.into(),
+            files: Mutex::new(Files {
+                unsynced: closed.iter().map(|s| Arc::clone(&s.file)).collect(),
+                closed,
+                active,
+                spare: None,
+                appended: sequence,
+                folder_changed: true,
+                scratch: Vec::new(),
+            }),
+        };
+        log.refill(&mut log.files.lock());
+        Ok(log)
+    }
+
+    /// Bytes of frames that are not yet applied.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Whether there is room for more than deletions; tries to make some.
+    pub(crate) fn has_room(&self) -> bool {
+        if self.tight.load(Relaxed) {
+            self.refill(&mut self.files.lock());
+        }
+        !self.tight.load(Relaxed)
+    }
+
+    fn refill(&self, files: &mut Files) {
+        if files.spare.is_none() {
+            files.spare =
+                Segment::create(&*self.storage, files.active.number + 1, self.segment_bytes).ok();
+            files.folder_changed = true;
+        }
+        self.tight.store(files.spare.is_none(), Relaxed);
+    }
+
+    /// Appends what is queued, until frame `sequence` is in the kernel.
+    /// A failure closes the store to writes.
+    pub(crate) fn append(
+        &self,
+        state: &Mutex<State>,
+        counters: &Counters,
+        sequence: u64,
+    ) -> Result<(), StoreError> {
+        let mut files = self.files.lock();
+        self.append_locked(&mut files, state, counters, sequence)
+    }
+
+    fn append_locked(
+        &self,
+        files: &mut Files,
+        state: &Mutex<State>,
+        counters: &Counters,
+        sequence: u64,
+    ) -> Result<(), StoreError> {
+        if files.appended >= sequence {
+            return Ok(());
+        }
+        let mut scratch = std::mem::take(&mut files.scratch);
+        let last = {
+            let mut state = state.lock();
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            std::mem::swap(&mut state.pending, &mut scratch);
+            state.sequence
+        };
+        let length = scratch.len() as u64;
+        let result = self
+            .make_room(files, length)
+            .and_then(|()| files.active.file.append(&scratch));
+        if let Err(error) = result {
+            let failed = StoreError::SyncFailed {
+                doing: "append to the log",
+                reason: error.to_string(),
+            };
+            state.lock().failed.get_or_insert_with(|| failed.clone());
+            return Err(failed);
+        }
+        files.active.bytes += length;
+        files.active.last = last;
+        files.appended = last;
+        self.bytes.fetch_add(length, Relaxed);
+        Counters::add(&counters.log_appends, 1);
+        Counters::add(&counters.log_bytes, length);
+        scratch.clear();
+        if scratch.capacity() <= SCRATCH_MAX {
+            files.scratch = scratch;
+        }
+        Ok(())
+    }
+
+    fn make_room(&self, files: &mut Files, length: u64) -> io::Result<()> {
+        if files.active.bytes > 0 && files.active.bytes + length > self.segment_bytes {
+            self.rotate_locked(files)?;
+        }
+        Ok(())
+    }
+
+    fn rotate_locked(&self, files: &mut Files) -> io::Result<()> {
+        let next = match files.spare.take() {
+            Some(spare) => spare,
+            None => Segment::create(&*self.storage, files.active.number + 1, self.segment_bytes)?,
+        };
+        files.unsynced.push(Arc::clone(&files.active.file));
+        let closed = std::mem::replace(&mut files.active, next);
+        files.closed.push(closed);
+        files.folder_changed = true;
+        self.refill(files);
+        Ok(())
+    }
+
+    /// Begins a new segment; returns the last sequence of those before it.
+    pub(crate) fn rotate(
+        &self,
+        state: &Mutex<State>,
+        counters: &Counters,
+    ) -> Result<u64, StoreError> {
+        let mut files = self.files.lock();
+        let last = state.lock().sequence;
+        self.append_locked(&mut files, state, counters, last)?;
+        if files.active.bytes > 0 {
+            // A full disk is no failure here: the old segment simply goes on.
+            if self.rotate_locked(&mut files).is_err() {
+                return Ok(files.closed.last().map_or(0, |s| s.last));
+            }
+        }
+        Ok(files.appended)
+    }
+
+    /// What must reach stable storage for everything queued so far to be there.
+    pub(crate) fn unsynced(
+        &self,
+        state: &Mutex<State>,
+        counters: &Counters,
+    ) -> Result<Unsynced, StoreError> {
+        let mut files = self.files.lock();
+        let last = state.lock().sequence;
+        self.append_locked(&mut files, state, counters, last)?;
+        let mut wanted = std::mem::take(&mut files.unsynced);
+        wanted.push(Arc::clone(&files.active.file));
+        Ok(Unsynced {
+            files: wanted,
+            folder: std::mem::take(&mut files.folder_changed),
+            through: files.appended,
+        })
+    }
+
+    /// Removes the segments whose frames are all at or below `sequence`.
+    pub(crate) fn remove_through(&self, sequence: u64) -> Result<(), StoreError> {
+        let old = {
+            let mut files = self.files.lock();
+            let split = files.closed.partition_point(|s| s.last <= sequence);
+            files.closed.drain(..split).collect::<Vec<_>>()
+        };
+        for segment in old {
+            let name = Segment::name(segment.number);
+            self.storage
+                .remove(&name)
+                .map_err(|e| StoreError::io("remove", &name, &e))?;
+            self.bytes.fetch_sub(segment.bytes, Relaxed);
+        }
+        if self.tight.load(Relaxed) {
+            self.refill(&mut self.files.lock());
+        }
+        Ok(())
+    }
+
+    /// Removes every segment of a log that was wholly applied.
+    pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
+        let files = self.files.lock();
+        let numbers = files
+            .closed
+            .iter()
+            .chain([&files.active])
+            .chain(&files.spare)
+            .map(|s| s.number);
+        for name in numbers.map(Segment::name) {
+            self.storage
+                .remove(&name)
+                .map_err(|e| StoreError::io("remove", &name, &e))?;
+        }
+        self.storage
+            .sync_folder()
+            .map_err(|e| StoreError::io("sync", ".", &e))
+    }
+}

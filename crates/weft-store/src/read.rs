@@ -1,0 +1,214 @@
+//! Reading: slices of verified pages, zeros for holes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_layout::CellOffset;
+
+use crate::chunk::{Chunk, slot_of};
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::key::ForkKey;
+use crate::load::{Missing, Wanted};
+use crate::pool::{BLOCK, Slice};
+use crate::record::{ForkId, end_is_legal};
+use crate::state::State;
+use crate::store::{Inner, Store};
+
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Consecutive bytes of one chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkRange {
+    pub(crate) chunk: u64,
+    pub(crate) bytes: Range<u32>,
+}
+
+/// Cuts a range of a fork at its chunks' borders.
+pub(crate) fn by_chunk(size: u32, offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> {
+    let (size, end) = (u64::from(size), offset + length);
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        (at < end).then(|| {
+            let chunk = at / size;
+            let stop = end.min((chunk + 1) * size);
+            let bytes = (at - chunk * size) as u32..(stop - chunk * size) as u32;
+            at = stop;
+            ChunkRange { chunk, bytes }
+        })
+    })
+}
+
+/// Bytes of one slot's buffer, or a hole, on their way to the caller.
+enum Found {
+    Cached(Slice),
+    Hole(u64),
+}
+
+impl Store {
+    /// The bytes of a fork from `offset` on: at most `length`, fewer where the fork ends, none
+    /// beyond its end or where there is no such fork. Holes read as zeros.
+    ///
+    /// Cost: no copy; cached blocks are shared with the caller, who holds their memory until the
+    /// slices are dropped. The caller bounds `length` (4 MiB is meant).
+    pub async fn read(
+        &self,
+        key: &ForkKey,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let inner = &self.0;
+        Counters::add(&inner.counters.reads, 1);
+        if !end_is_legal(offset.0, length) {
+            return Err(StoreError::PastLimit {
+                offset: offset.0,
+                length,
+            });
+        }
+        let mut first = true;
+        loop {
+            let missing = {
+                let mut state = inner.lock();
+                state.check_alive(key.file)?;
+                let Some(id) = state.find(key) else {
+                    return Ok(Vec::new());
+                };
+                match inner.gather(&mut state, id, offset.0, length, first) {
+                    Ok(found) => {
+                        let sequence = state.sequence;
+                        drop(state);
+                        inner.seen(sequence)?;
+                        return Ok(inner.hand_out(found));
+                    }
+                    Err(missing) => missing,
+                }
+            };
+            let missing = Missing {
+                again: !first,
+                ..missing
+            };
+            first = false;
+            inner.load(missing).await?;
+        }
+    }
+}
+
+impl Inner {
+    fn gather(
+        &self,
+        state: &mut State,
+        id: ForkId,
+        offset: u64,
+        length: u64,
+        count: bool,
+    ) -> Result<Vec<Found>, Missing> {
+        let (size, end) = (state.forks[&id].chunk, state.forks[&id].length);
+        let length = length.min(end.saturating_sub(offset));
+        if size == 0 {
+            return Ok(if length > 0 {
+                vec![Found::Hole(length)]
+            } else {
+                Vec::new()
+            });
+        }
+        let mut missing = Missing::default();
+        let mut found = Vec::new();
+        let mut hits = 0;
+        for range in by_chunk(size, offset, length) {
+            if missing.entry(state, id, range.chunk) {
+                continue;
+            }
+            let fork = state
+                .forks
+                .get_mut(&id)
+                .expect("the fork was found under this lock");
+            let chunk = fork
+                .chunks
+                .get_mut(&range.chunk)
+                .expect("its entry is not missing");
+            hits += gather_chunk(id, &range, chunk, &mut found, &mut missing);
+        }
+        if count {
+            Counters::add(&self.counters.cache_hits, hits);
+            Counters::add(&self.counters.cache_misses, missing.blocks.len() as u64);
+        }
+        if missing.is_empty() {
+            Ok(found)
+        } else {
+            Err(missing)
+        }
+    }
+
+    fn hand_out(&self, found: Vec<Found>) -> Vec<Bytes> {
+        let mut out = Vec::with_capacity(found.len());
+        let mut bytes = 0;
+        for part in found {
+            match part {
+                Found::Cached(slice) => {
+                    bytes += slice.len() as u64;
+                    out.push(slice.into_bytes());
+                }
+                Found::Hole(mut length) => {
+                    bytes += length;
+                    while length > 0 {
+                        let part = length.min(ZEROS.len() as u64);
+                        out.push(Bytes::from_static(&ZEROS[..part as usize]));
+                        length -= part;
+                    }
+                }
+            }
+        }
+        Counters::add(&self.counters.read_bytes, bytes);
+        out
+    }
+}
+
+/// Collects what a chunk has of a range; returns how many blocks were cached.
+fn gather_chunk(
+    id: ForkId,
+    range: &ChunkRange,
+    chunk: &mut Chunk,
+    found: &mut Vec<Found>,
+    missing: &mut Missing,
+) -> u64 {
+    let mut at = range.bytes.start;
+    let mut hits = 0;
+    while at < range.bytes.end {
+        let block = at / BLOCK as u32;
+        let mut stop = range.bytes.end.min((block + 1) * BLOCK as u32);
+        if chunk.valid_page(block).is_some() {
+            let mut last = block;
+            hits += 1;
+            while stop < range.bytes.end
+                && slot_of(last + 1) == slot_of(block)
+                && chunk.valid_page(last + 1).is_some()
+            {
+                last += 1;
+                hits += 1;
+                stop = range.bytes.end.min((last + 1) * BLOCK as u32);
+            }
+            let page = chunk.page_mut(slot_of(block)).expect("the page is valid");
+            page.used = true;
+            if missing.is_empty() {
+                let from = page.at(block % 16) + at as usize % BLOCK;
+                let slice = from..from + (stop - at) as usize;
+                found.push(Found::Cached(Slice::new(Arc::clone(page.buffer()), slice)));
+            }
+        } else if let Some((place, _)) = chunk.place(block) {
+            missing.blocks.push(Wanted {
+                id,
+                chunk: range.chunk,
+                block,
+                place,
+            });
+        } else {
+            match found.last_mut() {
+                Some(Found::Hole(length)) => *length += u64::from(stop - at),
+                _ => found.push(Found::Hole(u64::from(stop - at))),
+            }
+        }
+        at = stop;
+    }
+    hits
+}

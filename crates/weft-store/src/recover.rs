@@ -1,0 +1,480 @@
+//! Opening a store: index, log, allocator; and marking it as running or clean.
+//!
+//! Steps: read the index; read the log up to where it stands; replay; after a loss of power check
+//! every map that was not known to be synced, and cut the log at the first that the disk does not
+//! bear out (so the store holds a prefix of what was acknowledged); count the free blocks; note the
+//! boot; bring the log's bytes back into dirty pages; sync twice, so that a durable `Synced` record
+//! covers everything before a freed block is used again.
+
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_kv::{Batch, OrderedKv, Space};
+
+use crate::alloc::{Allocator, Extent};
+use crate::apply::background;
+use crate::chunk::slot_of;
+use crate::config::StoreConfig;
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::load::Wanted;
+use crate::log::{Log, Segment};
+use crate::pool::{BLOCK, Pool};
+use crate::record::{
+    CHUNKS, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, ItemRecord, META, RunningRecord,
+    RunsRecord, STORE_KEY, StoreRecord, checksum,
+};
+use crate::replay::{Overlay, Parsed, Replay, each, parse};
+use crate::state::{State, extent};
+use crate::storage::{FileKind, Storage, StorageFile};
+use crate::store::{Bounds, DATA, Inner, Signals, Store};
+
+/// Holds the boot's name while the store is open.
+const RUNNING: &str = "running";
+
+impl Store {
+    /// Opens the store of a folder, empty at first, and recovers it if it was not closed.
+    ///
+    /// Must be called inside a tokio runtime: the store flushes and applies in the background.
+    /// # Errors
+    /// [`StoreError::Corrupt`] and [`StoreError::Version`] when stored bytes are not what a store
+    /// of this version wrote; nothing is changed then.
+    pub async fn open(config: StoreConfig) -> Result<Store, StoreError> {
+        let storage = Arc::clone(&config.storage);
+        let data = storage
+            .open(DATA, FileKind::Data)
+            .map_err(|e| StoreError::io("open", DATA, &e))?;
+        let power_lost = read_running(&*storage)?.is_none_or(|boot| boot != config.boot_id);
+        let pool = Pool::new();
+
+        let mut state = State::default();
+        let applied = read_index(&*config.index, &mut state)?;
+        let segments = open_segments(&*storage)?;
+        let mut parsed = read_log(&segments, applied, power_lost)?;
+        let (overlay, sequence) = replay(
+            &mut state,
+            &*config.index,
+            &data,
+            &pool,
+            &mut parsed,
+            applied,
+            power_lost,
+        )
+        .await?;
+        state.sequence = sequence;
+        state.last_change = sequence;
+        let blocks = data
+            .length()
+            .map_err(|e| StoreError::io("measure", DATA, &e))?
+            / BLOCK as u64;
+        let garbage = count_blocks(&*config.index, &mut state, blocks)?;
+
+        let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
+        let recovered = !closed.is_empty();
+        write_running(&*storage, &config.boot_id).await?;
+        let log = Log::new(
+            Arc::clone(&storage),
+            closed,
+            next,
+            sequence,
+            config.segment_bytes,
+        )?;
+        let signals = Arc::new(Signals::default());
+        let inner = Arc::new_cyclic(|me: &Weak<Inner>| Inner {
+            me: me.clone(),
+            storage,
+            index: config.index.clone(),
+            data,
+            pool,
+            bounds: Bounds::of(&config),
+            state: Mutex::new(state),
+            log,
+            counters: Counters::default(),
+            data_written: AtomicBool::new(true),
+            sync_lock: Arc::default(),
+            flush_lock: tokio::sync::Mutex::new(()),
+            apply_lock: tokio::sync::Mutex::new(()),
+            grow_lock: tokio::sync::Mutex::new(()),
+            signals: Arc::clone(&signals),
+        });
+        remove_garbage(&inner, garbage).await?;
+        inner.restore(overlay).await?;
+        inner.sync_now().await?;
+        if recovered {
+            inner.sync_now().await?;
+        }
+        tokio::spawn(background(signals, Arc::downgrade(&inner)));
+        Ok(Store(inner))
+    }
+}
+
+impl Inner {
+    /// Brings bytes that only the log has into dirty pages.
+    async fn restore(&self, overlay: Overlay) -> Result<(), StoreError> {
+        let mut wanted = Vec::new();
+        {
+            let mut state = self.lock();
+            for (&(id, n), blocks) in &overlay {
+                let Some(fork) = state.forks.get_mut(&id) else {
+                    continue;
+                };
+                let size = fork.chunk;
+                for (&block, pieces) in blocks {
+                    let held = (size - block * BLOCK as u32).min(BLOCK as u32);
+                    let whole = pieces.iter().any(|p| p.data.len() == held as usize);
+                    let place = fork.chunks.get(&n).and_then(|c| c.place(block));
+                    if let Some((place, _)) = place.filter(|_| !whole) {
+                        wanted.push(Wanted {
+                            id,
+                            chunk: n,
+                            block,
+                            place,
+                        });
+                    }
+                }
+            }
+        }
+        wanted.sort_by_key(|w| w.place);
+        for some in wanted.chunks(1024) {
+            self.load_blocks(some, true).await?;
+        }
+        let mut state = self.lock();
+        for ((id, n), blocks) in overlay {
+            let Some(size) = state.forks.get(&id).map(|f| f.chunk) else {
+                continue;
+            };
+            for (block, pieces) in blocks {
+                let held = ((size - block * BLOCK as u32) as usize).min(BLOCK);
+                // What lies before a piece that covers the block does not show any more.
+                let from = pieces
+                    .iter()
+                    .rposition(|p| p.data.len() == held)
+                    .unwrap_or(0);
+                let oldest = pieces.first().map_or(u64::MAX, |p| p.sequence);
+                for piece in &pieces[from..] {
+                    self.put(
+                        &mut state,
+                        id,
+                        size,
+                        n * u64::from(size) + u64::from(piece.at),
+                        &piece.data,
+                    );
+                }
+                let fork = state
+                    .forks
+                    .get_mut(&id)
+                    .expect("the fork was found under this lock");
+                if let Some(page) = fork
+                    .chunks
+                    .get_mut(&n)
+                    .and_then(|c| c.page_mut(slot_of(block)))
+                {
+                    page.oldest = page.oldest.min(oldest);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what says that the store is running, and the log, which is empty of news.
+    pub(crate) fn mark_clean(&self) -> Result<(), StoreError> {
+        self.log.remove_all()?;
+        self.storage
+            .remove(RUNNING)
+            .map_err(|e| StoreError::io("remove", RUNNING, &e))?;
+        self.storage
+            .sync_folder()
+            .map_err(|e| StoreError::io("sync", ".", &e))
+    }
+}
+
+fn read_running(storage: &dyn Storage) -> Result<Option<String>, StoreError> {
+    let fail = |e: io::Error| StoreError::io("read", RUNNING, &e);
+    if !storage.list().map_err(fail)?.iter().any(|n| n == RUNNING) {
+        return Ok(None);
+    }
+    let file = storage.open(RUNNING, FileKind::Log).map_err(fail)?;
+    let bytes = file.read_plain(0, 1024).map_err(fail)?;
+    // A torn or foreign mark is as good as none: everything not known to be synced is checked.
+    Ok(RunningRecord::decode(&bytes))
+}
+
+async fn write_running(storage: &dyn Storage, boot: &str) -> Result<(), StoreError> {
+    let fail = |e: io::Error| StoreError::io("write", RUNNING, &e);
+    let file = storage.open(RUNNING, FileKind::Log).map_err(fail)?;
+    file.truncate(0).map_err(fail)?;
+    file.append(&RunningRecord::encode(boot)).map_err(fail)?;
+    file.sync().await.map_err(fail)?;
+    storage
+        .sync_folder()
+        .map_err(|e| StoreError::io("sync", ".", &e))
+}
+
+/// Visits a whole space; the first error ends it.
+fn visit(
+    index: &dyn OrderedKv,
+    space: Space,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut failed = None;
+    index.snapshot()?.scan(
+        space,
+        Bound::Unbounded,
+        Bound::Unbounded,
+        &mut |key, value| match each(key, value) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// Reads files and forks; returns the sequence that the index holds everything up to.
+fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreError> {
+    let mut applied = 0;
+    if let Some(value) = index.snapshot()?.get(META, STORE_KEY)? {
+        let record = StoreRecord::decode(&value)?;
+        state.next_fork = record.next_fork;
+        applied = record.applied;
+    }
+    visit(index, FILES, |key, value| {
+        let record = FileRecord::decode(key, value)?;
+        let file = state.files.entry(FileRecord::decode_key(key)?).or_default();
+        file.deleted = record.deleted;
+        file.op = record.op;
+        Ok(())
+    })?;
+    visit(index, FORKS, |key, value| {
+        let record = ForkRecord::decode(key, value)?;
+        let key = ForkRecord::decode_key(key)?;
+        if state.check_alive(key.file).is_err() {
+            return Ok(());
+        }
+        state.next_fork = state.next_fork.max(record.id.0 + 1);
+        state.set_fork(record.id, record.chunk, &key);
+        state.touch(record.id, record.length, record.modified);
+        Ok(())
+    })?;
+    state.changes = crate::state::Changes::default();
+    Ok(applied)
+}
+
+fn open_segments(storage: &dyn Storage) -> Result<Vec<Segment>, StoreError> {
+    let names = storage
+        .list()
+        .map_err(|e| StoreError::io("list", ".", &e))?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|n| Segment::number(n)).collect();
+    numbers.sort_unstable();
+    let open = |number| {
+        let name = Segment::name(number);
+        let fail = |e: io::Error| StoreError::io("open", &name, &e);
+        let file = storage.open(&name, FileKind::Log).map_err(fail)?;
+        let bytes = file.length().map_err(fail)?;
+        Ok(Segment {
+            number,
+            file,
+            bytes,
+            last: 0,
+        })
+    };
+    numbers.into_iter().map(open).collect()
+}
+
+fn read_log(segments: &[Segment], applied: u64, power_lost: bool) -> Result<Parsed, StoreError> {
+    let read = |s: &Segment| {
+        let bytes = s.file.read_plain(0, s.bytes as usize);
+        bytes
+            .map(Bytes::from)
+            .map_err(|e| StoreError::io("read", &Segment::name(s.number), &e))
+    };
+    let contents = segments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    parse(&contents, applied, power_lost)
+}
+
+/// Replays what stands; returns what only the log has, and the last sequence.
+async fn replay(
+    state: &mut State,
+    index: &dyn OrderedKv,
+    data: &Arc<dyn StorageFile>,
+    pool: &Pool,
+    parsed: &mut Parsed,
+    applied: u64,
+    power_lost: bool,
+) -> Result<(Overlay, u64), StoreError> {
+    let mut sequence = applied;
+    let mut replay = Replay {
+        state,
+        index,
+        overlay: Overlay::new(),
+    };
+    let mut end = parsed.frames.len();
+    for (i, frame) in parsed.frames.iter().enumerate() {
+        if frame.sequence <= applied {
+            continue;
+        }
+        if power_lost && frame.sequence > parsed.synced {
+            let mut stands = true;
+            for item in &frame.items {
+                if let ItemRecord::Map { runs, .. } = item {
+                    stands = stands && is_borne_out(data, pool, runs).await?;
+                }
+            }
+            if !stands {
+                parsed.cut = Some(frame.at);
+                end = i;
+                break;
+            }
+        }
+        for item in &frame.items {
+            replay.item(frame.sequence, frame.modified, item)?;
+        }
+        sequence = frame.sequence;
+    }
+    let overlay = replay.overlay;
+    parsed.frames.truncate(end);
+    Ok((overlay, sequence))
+}
+
+/// Whether the disk has what a map says.
+async fn is_borne_out(
+    data: &Arc<dyn StorageFile>,
+    pool: &Pool,
+    runs: &RunsRecord,
+) -> Result<bool, StoreError> {
+    for (_, place, crc) in each(runs) {
+        match data.read_at(place.offset(), vec![pool.take(1)]).await {
+            Ok(read) if read.iter().all(|b| checksum(b) == crc) => {}
+            Ok(_) => return Ok(false),
+            // The file's growth was lost, too.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(e) => return Err(StoreError::io("read", DATA, &e)),
+        }
+    }
+    Ok(true)
+}
+
+/// Builds the allocator; returns keys of chunks whose forks are gone.
+fn count_blocks(
+    index: &dyn OrderedKv,
+    state: &mut State,
+    blocks: u64,
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    state.disk = Allocator::default();
+    state.changes.dead.clear();
+    state.disk.grow(blocks);
+    for fork in state.forks.values_mut() {
+        fork.blocks = 0;
+        fork.unplaced = 0;
+    }
+    let twice = |e: Extent| StoreError::Corrupt {
+        what: "the map of the disk",
+        at: format!(
+            "blocks {}+{}: used twice, or beyond the disk's end",
+            e.start, e.blocks
+        ),
+    };
+    let mut garbage = Vec::new();
+    visit(index, CHUNKS, |key, value| {
+        let (id, n) = ChunkRecord::decode_key(key)?;
+        state.next_fork = state.next_fork.max(id.0 + 1);
+        let Some(fork) = state.forks.get_mut(&id) else {
+            garbage.push(key.to_vec());
+            return Ok(());
+        };
+        fork.indexed_end = fork.indexed_end.max(n + 1);
+        if fork.chunks.contains_key(&n) {
+            return Ok(());
+        }
+        for run in ChunkRecord::decode(key, value)?.runs {
+            let extent = Extent {
+                start: run.place.block(),
+                blocks: u64::from(run.blocks),
+            };
+            fork.blocks += extent.blocks;
+            fork.goal = extent.start + extent.blocks;
+            if !state.disk.claim(extent) {
+                return Err(twice(extent));
+            }
+        }
+        Ok(())
+    })?;
+    for fork in state.forks.values_mut() {
+        for chunk in fork.chunks.values() {
+            for place in chunk.places() {
+                fork.blocks += 1;
+                if !state.disk.claim(extent(place)) {
+                    return Err(twice(extent(place)));
+                }
+            }
+        }
+    }
+    Ok(garbage)
+}
+
+async fn remove_garbage(inner: &Inner, keys: Vec<Vec<u8>>) -> Result<(), StoreError> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let index = Arc::clone(&inner.index);
+    let changes = keys.into_iter().map(|key| (CHUNKS, key, None)).collect();
+    inner.run(move || index.write(Batch { changes })).await??;
+    Ok(())
+}
+
+/// Cuts off what does not stand; returns the segments that stay and the number of the next.
+async fn cut_log(
+    storage: &dyn Storage,
+    segments: Vec<Segment>,
+    parsed: &Parsed,
+) -> Result<(Vec<Segment>, u64), StoreError> {
+    let next = segments.last().map_or(1, |s| s.number + 1);
+    let mut last = vec![0; segments.len()];
+    for frame in &parsed.frames {
+        last[frame.at.0] = frame.sequence;
+    }
+    let mut kept = Vec::new();
+    let mut removed = Vec::new();
+    for (index, mut segment) in segments.into_iter().enumerate() {
+        let name = Segment::name(segment.number);
+        let keep = match parsed.cut {
+            Some((cut, at)) if index == cut => at,
+            Some((cut, _)) if index > cut => 0,
+            _ => segment.bytes,
+        };
+        if keep == 0 {
+            removed.push(name);
+            continue;
+        }
+        if keep < segment.bytes {
+            segment
+                .file
+                .truncate(keep)
+                .map_err(|e| StoreError::io("cut", &name, &e))?;
+            segment
+                .file
+                .sync()
+                .await
+                .map_err(|e| StoreError::io("sync", &name, &e))?;
+            segment.bytes = keep;
+        }
+        segment.last = last[index];
+        kept.push(segment);
+    }
+    // From the end, so that a crash in between leaves a gap to nobody.
+    for name in removed.iter().rev() {
+        storage
+            .remove(name)
+            .map_err(|e| StoreError::io("remove", name, &e))?;
+    }
+    storage
+        .sync_folder()
+        .map_err(|e| StoreError::io("sync", ".", &e))?;
+    Ok((kept, next))
+}

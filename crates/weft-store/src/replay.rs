@@ -1,0 +1,406 @@
+//! Reading a log back: which frames stand, and what they make of the state.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+use weft_kv::OrderedKv;
+
+use crate::chunk::Chunk;
+use crate::cut::edge;
+use crate::error::StoreError;
+use crate::pool::BLOCK;
+use crate::read::by_chunk;
+use crate::record::{
+    CHUNKS, ChunkRecord, FRAME_BYTES, ForkId, FrameRecord, Header, ItemRecord, Place, RunsRecord,
+    VERSION, checksum, decode_body,
+};
+use crate::state::State;
+
+/// A frame that was read back whole.
+pub(crate) struct Frame {
+    /// Where it begins: index of its segment, offset.
+    pub(crate) at: (usize, u64),
+    pub(crate) sequence: u64,
+    pub(crate) modified: i64,
+    pub(crate) items: Vec<ItemRecord>,
+}
+
+/// What a log holds.
+#[derive(Default)]
+pub(crate) struct Parsed {
+    pub(crate) frames: Vec<Frame>,
+    /// Where it ends: everything from here on is cut off. `None`: at the end of the last segment.
+    pub(crate) cut: Option<(usize, u64)>,
+    /// Everything up to here is known to be on stable storage.
+    pub(crate) synced: u64,
+}
+
+/// Reads segments in order up to the first frame that does not stand.
+///
+/// A frame that was never synced may be torn: after a loss of power anywhere, after a kill only at
+/// the very end. Anything else that is not a frame is damage, and the store refuses to guess.
+pub(crate) fn parse(
+    segments: &[Bytes],
+    applied: u64,
+    power_lost: bool,
+) -> Result<Parsed, StoreError> {
+    let mut parsed = Parsed::default();
+    let mut next = None;
+    for (index, segment) in segments.iter().enumerate() {
+        let mut at = 0;
+        while at < segment.len() {
+            let corrupt = || StoreError::Corrupt {
+                what: "a frame of the log",
+                at: format!("segment {index}, offset {at}"),
+            };
+            match frame_at(segment, at, next, applied) {
+                Read::Frame(frame, body) => {
+                    let (modified, items) = decode_body(&body).ok_or_else(corrupt)?;
+                    for item in &items {
+                        if let ItemRecord::Synced { through } = item {
+                            parsed.synced = parsed.synced.max(*through);
+                        }
+                    }
+                    parsed.frames.push(Frame {
+                        at: (index, at as u64),
+                        sequence: frame.sequence,
+                        modified,
+                        items,
+                    });
+                    next = Some(frame.sequence + 1);
+                    at += frame.stride() as usize;
+                }
+                Read::Version(found) => {
+                    return Err(StoreError::Version {
+                        what: "a frame of the log",
+                        found,
+                        known: VERSION,
+                    });
+                }
+                Read::Torn if !power_lost && segments[index + 1..].iter().all(Bytes::is_empty) => {
+                    parsed.cut = Some((index, at as u64));
+                    return Ok(parsed);
+                }
+                Read::Torn | Read::Bad if power_lost => {
+                    let expected = next.unwrap_or(applied + 1);
+                    if synced_beyond(&segments[index..], at, expected) {
+                        return Err(corrupt());
+                    }
+                    parsed.cut = Some((index, at as u64));
+                    return Ok(parsed);
+                }
+                Read::Torn | Read::Bad => return Err(corrupt()),
+            }
+        }
+    }
+    Ok(parsed)
+}
+
+enum Read {
+    Frame(FrameRecord, Bytes),
+    /// The file ends inside the frame.
+    Torn,
+    Bad,
+    Version(u8),
+}
+
+fn frame_at(segment: &Bytes, at: usize, next: Option<u64>, applied: u64) -> Read {
+    let frame = match FrameRecord::decode(&segment[at..]) {
+        Header::Short => return Read::Torn,
+        Header::Bad => return Read::Bad,
+        Header::Version(found) => return Read::Version(found),
+        Header::Good(frame) => frame,
+    };
+    // Segments that were applied may be there or not: their removal is not synced.
+    let may_jump = next.is_none_or(|n| n <= applied + 1) && frame.sequence <= applied + 1;
+    if next != Some(frame.sequence) && !may_jump {
+        return Read::Bad;
+    }
+    let start = at + FRAME_BYTES;
+    if at as u64 + frame.stride() > segment.len() as u64 {
+        return Read::Torn;
+    }
+    let body = segment.slice(start..start + frame.body as usize);
+    let padding = &segment[start + frame.body as usize..at + frame.stride() as usize];
+    if checksum(&body) != frame.crc || padding.iter().any(|b| *b != 0) {
+        return Read::Bad;
+    }
+    Read::Frame(frame, body)
+}
+
+/// Whether somewhere after `at` a frame says that frame `expected` had been synced.
+fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
+    segments.iter().enumerate().any(|(i, segment)| {
+        let from = if i == 0 { at } else { 0 };
+        (from..segment.len()).step_by(8).any(|offset| {
+            let Header::Good(frame) = FrameRecord::decode(&segment[offset..]) else {
+                return false;
+            };
+            let start = offset + FRAME_BYTES;
+            let Some(body) = segment.get(start..start + frame.body as usize) else {
+                return false;
+            };
+            frame.synced
+                && checksum(body) == frame.crc
+                && decode_body(&segment.slice_ref(body)).is_some_and(|(_, items)| {
+                    items.iter().any(
+                        |i| matches!(i, ItemRecord::Synced { through } if *through >= expected),
+                    )
+                })
+        })
+    })
+}
+
+/// Bytes of a block that only the log has.
+pub(crate) struct Piece {
+    pub(crate) sequence: u64,
+    /// Where in the chunk.
+    pub(crate) at: u32,
+    pub(crate) data: Bytes,
+}
+
+/// Pieces by chunk and block, in the log's order.
+pub(crate) type Overlay = HashMap<(ForkId, u64), BTreeMap<u32, Vec<Piece>>>;
+
+/// Replays frames onto the state that the index holds.
+pub(crate) struct Replay<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) index: &'a dyn OrderedKv,
+    pub(crate) overlay: Overlay,
+}
+
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+impl Replay<'_> {
+    /// Lets one item take effect.
+    pub(crate) fn item(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        item: &ItemRecord,
+    ) -> Result<(), StoreError> {
+        match item {
+            ItemRecord::Fork { id, chunk, key } => {
+                self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+                if self.state.check_alive(key.file).is_ok() {
+                    self.state.set_fork(*id, *chunk, key);
+                }
+            }
+            ItemRecord::Data { id, offset, data } => {
+                self.data(sequence, modified, *id, *offset, data)?
+            }
+            ItemRecord::Map {
+                id,
+                chunk,
+                as_of,
+                end,
+                runs,
+            } => {
+                if self.state.forks.contains_key(id) {
+                    self.map(*id, *chunk, *as_of, runs)?;
+                    self.extend(*id, *end, modified);
+                }
+            }
+            ItemRecord::Truncate { id, length } => {
+                self.truncate(sequence, modified, *id, *length)?
+            }
+            ItemRecord::Operation { file, op } => {
+                let entry = self.state.files.entry(*file).or_default();
+                entry.op = entry.op.max(*op);
+                self.state.changes.files.insert(*file);
+            }
+            ItemRecord::Remove { id } => {
+                self.overlay.retain(|(fork, _), _| fork != id);
+                self.state.remove(*id, sequence);
+            }
+            ItemRecord::Delete { file } => {
+                let gone = self
+                    .state
+                    .files
+                    .get(file)
+                    .map(|f| f.forks.values().copied().collect::<Vec<_>>());
+                let gone = gone.unwrap_or_default();
+                self.overlay.retain(|(fork, _), _| !gone.contains(fork));
+                self.state.delete(*file, sequence);
+            }
+            ItemRecord::Synced { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn extend(&mut self, id: ForkId, end: u64, modified: i64) {
+        // A flush's map has no end and no time of its own.
+        if end > 0 {
+            let length = self.state.forks[&id].length.max(end);
+            self.state.touch(id, length, modified);
+        }
+    }
+
+    fn data(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        id: ForkId,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<(), StoreError> {
+        let Some(fork) = self.state.forks.get(&id) else {
+            return Ok(());
+        };
+        if fork.chunk == 0 {
+            return Err(StoreError::Corrupt {
+                what: "a data item of the log",
+                at: format!("sequence {sequence}: the fork has no chunk size"),
+            });
+        }
+        let size = fork.chunk;
+        for range in by_chunk(size, offset, data.len() as u64) {
+            let blocks = self.overlay.entry((id, range.chunk)).or_default();
+            let mut at = range.bytes.start;
+            while at < range.bytes.end {
+                let block = at / BLOCK as u32;
+                let stop = range.bytes.end.min((block + 1) * BLOCK as u32);
+                let from = (range.chunk * u64::from(size) + u64::from(at) - offset) as usize;
+                let data = data.slice(from..from + (stop - at) as usize);
+                blocks
+                    .entry(block)
+                    .or_default()
+                    .push(Piece { sequence, at, data });
+                at = stop;
+            }
+        }
+        self.extend(id, offset + data.len() as u64, modified);
+        Ok(())
+    }
+
+    fn map(&mut self, id: ForkId, n: u64, as_of: u64, runs: &RunsRecord) -> Result<(), StoreError> {
+        self.load(id, n)?;
+        let blocks = self.state.forks[&id].chunk.div_ceil(BLOCK as u32);
+        if runs
+            .runs
+            .last()
+            .is_some_and(|r| r.first + r.blocks > blocks)
+        {
+            return Err(StoreError::Corrupt {
+                what: "a map item of the log",
+                at: format!("fork {}, chunk {n}", id.0),
+            });
+        }
+        let mut overlay = self.overlay.get_mut(&(id, n));
+        for (block, place, crc) in each(runs) {
+            self.state.place_block(id, n, block, place, crc, 0);
+            if let Some(blocks) = overlay.as_deref_mut()
+                && let Some(pieces) = blocks.get_mut(&block)
+            {
+                pieces.retain(|p| p.sequence > as_of);
+                if pieces.is_empty() {
+                    blocks.remove(&block);
+                }
+            }
+        }
+        self.state.mark_changed(id, n);
+        Ok(())
+    }
+
+    fn truncate(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        id: ForkId,
+        length: u64,
+    ) -> Result<(), StoreError> {
+        let Some(fork) = self.state.forks.get(&id) else {
+            return Ok(());
+        };
+        let (size, old) = (fork.chunk, fork.length);
+        if size != 0 && length < old {
+            let (first, inside) = (length / u64::from(size), (length % u64::from(size)) as u32);
+            for n in stored_chunks(self.index, id, first)? {
+                self.load(id, n)?;
+            }
+            let keep = inside.div_ceil(BLOCK as u32);
+            self.overlay.retain(|(fork, n), blocks| {
+                if *fork == id && *n >= first {
+                    let keep = if *n == first { keep } else { 0 };
+                    blocks.retain(|b, _| *b < keep);
+                }
+                !blocks.is_empty()
+            });
+        }
+        self.state.cut(id, length, modified, 0);
+        let Some((n, block)) = edge(size, old, length) else {
+            return Ok(());
+        };
+        let placed = self.state.forks[&id]
+            .chunks
+            .get(&n)
+            .is_some_and(|c| c.place(block).is_some());
+        let pieces = self
+            .overlay
+            .get(&(id, n))
+            .is_some_and(|b| b.contains_key(&block));
+        if placed || pieces {
+            let at = (length % u64::from(size)) as u32;
+            let end = size.min((block + 1) * BLOCK as u32);
+            let data = Bytes::from_static(&ZEROS[..(end - at) as usize]);
+            let blocks = self.overlay.entry((id, n)).or_default();
+            blocks
+                .entry(block)
+                .or_default()
+                .push(Piece { sequence, at, data });
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
+        let Some(fork) = self.state.forks.get_mut(&id) else {
+            return Ok(());
+        };
+        if fork.chunks.contains_key(&n) {
+            return Ok(());
+        }
+        let key = ChunkRecord::key(id, n);
+        let chunk = match self.index.snapshot()?.get(CHUNKS, &key)? {
+            Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
+            None => Chunk::default(),
+        };
+        fork.chunks.insert(n, chunk);
+        self.state.count_entry(id, n);
+        Ok(())
+    }
+}
+
+/// Blocks of runs with their places and checksums.
+pub(crate) fn each(runs: &RunsRecord) -> impl Iterator<Item = (u32, Place, u32)> + '_ {
+    let blocks = runs
+        .runs
+        .iter()
+        .flat_map(|r| (0..r.blocks).map(|i| (r.first + i, r.place.plus(i))));
+    blocks
+        .zip(&runs.crcs)
+        .map(|((block, place), crc)| (block, place, *crc))
+}
+
+/// Numbers of a fork's chunks in the index from `first` on.
+fn stored_chunks(index: &dyn OrderedKv, id: ForkId, first: u64) -> Result<Vec<u64>, StoreError> {
+    let (low, high) = (ChunkRecord::key(id, first), ChunkRecord::key(id, u64::MAX));
+    let mut found = Vec::new();
+    let mut failed = None;
+    index.snapshot()?.scan(
+        CHUNKS,
+        Bound::Included(&low),
+        Bound::Included(&high),
+        &mut |key, _| {
+            match ChunkRecord::decode_key(key) {
+                Ok((_, n)) => found.push(n),
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
+    failed.map_or(Ok(found), Err)
+}

@@ -1,0 +1,482 @@
+//! A disk in memory that knows what was synced.
+//!
+//! The fault model. A *kill* keeps everything that the storage was given, except that the operation
+//! under way may have taken effect in part. A *loss of power* keeps what was synced; of every other
+//! write each 512-byte sector is kept or lost, and each creation or removal of a file, as the seed
+//! says; an unsynced growth of a file is kept or lost as a whole. Reads never return what was
+//! written to another place. Faults can be placed: the n-th operation fails, or everything from the
+//! n-th operation on does (the process has died).
+//!
+//! Operations are counted from 1 in the order they begin; each takes effect when its future is
+//! first polled past a few yields, so that concurrent operations interleave as the seed says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::pool::{BLOCK, Buffer, Slice};
+use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+
+const SECTOR: usize = 512;
+
+/// A small generator, so that a seed means the same on every platform and for ever.
+#[derive(Clone, Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn flip(&mut self) -> bool {
+        self.roll() & 1 == 1
+    }
+}
+
+/// Bytes of a file, sparse by blocks.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
+    length: u64,
+}
+
+impl Content {
+    fn write(&mut self, at: u64, bytes: &[u8]) {
+        let mut at = at;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let inside = at as usize % BLOCK;
+            let (now, later) = rest.split_at(rest.len().min(BLOCK - inside));
+            let block = self
+                .blocks
+                .entry(at / BLOCK as u64)
+                .or_insert_with(|| Box::new([0; BLOCK]));
+            block[inside..inside + now.len()].copy_from_slice(now);
+            at += now.len() as u64;
+            rest = later;
+        }
+        self.length = self.length.max(at);
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) {
+        let mut at = at;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let inside = at as usize % BLOCK;
+            let (now, later) = {
+                let n = rest.len().min(BLOCK - inside);
+                rest.split_at_mut(n)
+            };
+            match self.blocks.get(&(at / BLOCK as u64)) {
+                Some(block) => now.copy_from_slice(&block[inside..inside + now.len()]),
+                None => now.fill(0),
+            }
+            at += now.len() as u64;
+            rest = later;
+        }
+    }
+
+    fn set_length(&mut self, length: u64) {
+        if length < self.length {
+            let zeros = vec![0; BLOCK - length as usize % BLOCK];
+            let end = self.length;
+            self.write(length, &zeros);
+            self.blocks.retain(|b, _| b * (BLOCK as u64) < length);
+            debug_assert!(end > length, "only a cut comes here");
+        }
+        self.length = length;
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write(u64, Vec<u8>),
+    Length(u64),
+}
+
+#[derive(Clone, Debug, Default)]
+struct SimFile {
+    now: Content,
+    durable: Content,
+    unsynced: Vec<Change>,
+    /// The folder's entry was synced.
+    entry_durable: bool,
+}
+
+#[derive(Debug)]
+struct Disk {
+    files: BTreeMap<String, SimFile>,
+    /// Removed, but the folder was not synced.
+    removed: BTreeMap<String, SimFile>,
+    capacity: u64,
+    dice: Dice,
+    operations: u64,
+    fail_at: BTreeMap<u64, io::ErrorKind>,
+    die_at: Option<u64>,
+    dead: bool,
+    /// Raised by every crash: what was begun before it does nothing any more.
+    life: u64,
+}
+
+/// A disk in memory; clones share it. Survives the store that uses it.
+#[derive(Clone, Debug)]
+pub struct SimStorage(Arc<Mutex<Disk>>);
+
+fn died() -> io::Error {
+    io::Error::other("the simulated process has died")
+}
+
+impl Disk {
+    /// Counts an operation; `Ok(true)`: it is the last of this life and takes effect in part.
+    fn begin(&mut self, life: u64) -> io::Result<bool> {
+        if self.dead || life != self.life {
+            return Err(died());
+        }
+        self.operations += 1;
+        if let Some(kind) = self.fail_at.remove(&self.operations) {
+            return Err(kind.into());
+        }
+        if self.die_at == Some(self.operations) {
+            self.dead = true;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn file(&mut self, name: &str) -> io::Result<&mut SimFile> {
+        self.files
+            .get_mut(name)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn used(&self) -> u64 {
+        self.files.values().map(|f| f.now.length).sum()
+    }
+
+    fn write(&mut self, life: u64, name: &str, at: Option<u64>, bytes: &[u8]) -> io::Result<()> {
+        let last = self.begin(life)?;
+        let kept = if last {
+            self.dice.roll() as usize % (bytes.len() + 1)
+        } else {
+            bytes.len()
+        };
+        let grows = at.is_none();
+        if grows && self.used() + kept as u64 > self.capacity {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let kept = if grows { kept } else { kept / SECTOR * SECTOR };
+        let file = self.file(name)?;
+        let at = at.unwrap_or(file.now.length);
+        if kept > 0 {
+            file.now.write(at, &bytes[..kept]);
+            file.unsynced
+                .push(Change::Write(at, bytes[..kept].to_vec()));
+        }
+        if last { Err(died()) } else { Ok(()) }
+    }
+
+    fn sync(&mut self, life: u64, name: &str) -> io::Result<()> {
+        let last = self.begin(life)?;
+        if last && self.dice.flip() {
+            return Err(died());
+        }
+        let file = self.file(name)?;
+        file.durable = file.now.clone();
+        file.unsynced.clear();
+        if last { Err(died()) } else { Ok(()) }
+    }
+
+    fn lose_power(&mut self) {
+        let mut dice = self.dice.clone();
+        for (name, file) in std::mem::take(&mut self.removed) {
+            // The removal may not have reached the disk.
+            if dice.flip() && !self.files.contains_key(&name) {
+                self.files.insert(name, file);
+            }
+        }
+        self.files
+            .retain(|_, file| file.entry_durable || dice.flip());
+        for file in self.files.values_mut() {
+            let mut content = file.durable.clone();
+            for change in file.unsynced.drain(..) {
+                match change {
+                    Change::Length(length) if dice.flip() => content.set_length(length),
+                    Change::Length(_) => {}
+                    Change::Write(at, bytes) => {
+                        let mut from = 0;
+                        // Whole writes are kept or lost more often than torn.
+                        let fate = dice.roll() % 3;
+                        while from < bytes.len() {
+                            let place = at as usize + from;
+                            let to = bytes.len().min(from + SECTOR - place % SECTOR);
+                            if fate == 0 || (fate == 1 && dice.flip()) {
+                                content.write(place as u64, &bytes[from..to]);
+                            }
+                            from = to;
+                        }
+                    }
+                }
+            }
+            file.durable = content.clone();
+            file.now = content;
+            file.entry_durable = true;
+        }
+        self.dice = dice;
+    }
+}
+
+impl SimStorage {
+    /// An empty disk whose interleavings and losses follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(Disk {
+            files: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            capacity: u64::MAX,
+            dice: Dice(seed),
+            operations: 0,
+            fail_at: BTreeMap::new(),
+            die_at: None,
+            dead: false,
+            life: 0,
+        })))
+    }
+
+    /// Bounds the bytes of all files.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.0.lock().capacity = bytes;
+    }
+
+    /// Operations so far.
+    pub fn operations(&self) -> u64 {
+        self.0.lock().operations
+    }
+
+    /// The `n`-th operation fails with this kind of error and has no effect.
+    pub fn fail_at(&self, n: u64, kind: io::ErrorKind) {
+        self.0.lock().fail_at.insert(n, kind);
+    }
+
+    /// The `n`-th operation takes effect in part or not, and nothing after it does.
+    pub fn die_at(&self, n: u64) {
+        self.0.lock().die_at = Some(n);
+    }
+
+    /// Whether the process has died by [`SimStorage::die_at`].
+    pub fn is_dead(&self) -> bool {
+        self.0.lock().dead
+    }
+
+    /// Ends this life of the process, with the power's if `power_loss`: files opened before do
+    /// nothing any more. The next store finds what the fault model leaves.
+    pub fn crash(&self, power_loss: bool, seed: u64) {
+        let mut disk = self.0.lock();
+        disk.dice = Dice(seed);
+        disk.life += 1;
+        disk.dead = false;
+        disk.die_at = None;
+        disk.fail_at.clear();
+        if power_loss {
+            disk.lose_power();
+        }
+    }
+
+    /// Names of the files.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.0.lock().files.keys().cloned().collect()
+    }
+
+    /// A file's bytes.
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let disk = self.0.lock();
+        let content = &disk.files.get(name)?.now;
+        let mut out = vec![0; content.length as usize];
+        content.read(0, &mut out);
+        Some(out)
+    }
+
+    /// Changes a file behind the store's back: bit rot. False when there is no such file.
+    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let Some(mut bytes) = self.bytes(name) else {
+            return false;
+        };
+        change(&mut bytes);
+        let mut disk = self.0.lock();
+        let Ok(file) = disk.file(name) else {
+            return false;
+        };
+        let mut content = Content::default();
+        content.write(0, &bytes);
+        file.now = content.clone();
+        file.durable = content;
+        file.unsynced.clear();
+        true
+    }
+}
+
+impl Storage for SimStorage {
+    fn open(&self, name: &str, kind: FileKind) -> io::Result<Arc<dyn StorageFile>> {
+        let mut disk = self.0.lock();
+        if disk.dead {
+            return Err(died());
+        }
+        let life = disk.life;
+        if !disk.files.contains_key(name) {
+            let last = disk.begin(life)?;
+            disk.files.insert(name.to_owned(), SimFile::default());
+            if last {
+                return Err(died());
+            }
+        }
+        Ok(Arc::new(SimHandle {
+            disk: self.clone(),
+            name: name.to_owned(),
+            kind,
+            life,
+        }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.names().into_iter().collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        let life = disk.life;
+        let last = disk.begin(life)?;
+        let file = disk.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        if file.entry_durable {
+            disk.removed.insert(name.to_owned(), file);
+        }
+        if last { Err(died()) } else { Ok(()) }
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        let life = disk.life;
+        if disk.begin(life)? {
+            return Err(died());
+        }
+        disk.removed.clear();
+        for file in disk.files.values_mut() {
+            file.entry_durable = true;
+        }
+        Ok(())
+    }
+
+    fn available(&self) -> io::Result<u64> {
+        let disk = self.0.lock();
+        Ok(disk.capacity.saturating_sub(disk.used()))
+    }
+
+    fn run(&self, work: Work) -> BoxFuture<()> {
+        work();
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct SimHandle {
+    disk: SimStorage,
+    name: String,
+    kind: FileKind,
+    life: u64,
+}
+
+impl SimHandle {
+    /// Lets others go first for a few turns.
+    fn later<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Disk, u64, &str) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<io::Result<T>> {
+        let (disk, name, life) = (self.disk.clone(), self.name.clone(), self.life);
+        let turns = disk.0.lock().dice.roll() % 4;
+        Box::pin(async move {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            work(&mut disk.0.lock(), life, &name)
+        })
+    }
+}
+
+impl StorageFile for SimHandle {
+    fn read_at(&self, at: u64, mut buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>> {
+        self.later(move |disk, life, name| {
+            if disk.dead || life != disk.life {
+                return Err(died());
+            }
+            let content = &disk.file(name)?.now;
+            let mut at = at;
+            for buffer in &mut buffers {
+                if at + buffer.len() as u64 > content.length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                content.read(at, buffer);
+                at += buffer.len() as u64;
+            }
+            Ok(buffers)
+        })
+    }
+
+    fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>> {
+        let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+        self.later(move |disk, life, name| disk.write(life, name, Some(at), &bytes))
+    }
+
+    fn sync(&self) -> BoxFuture<io::Result<()>> {
+        self.later(Disk::sync)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        if self.kind == FileKind::Log {
+            return Ok(());
+        }
+        let mut disk = self.disk.0.lock();
+        let last = disk.begin(self.life)?;
+        let now = disk.file(&self.name)?.now.length;
+        if disk.used() + length.saturating_sub(now) > disk.capacity {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if length > now {
+            let file = disk.file(&self.name)?;
+            file.now.set_length(length);
+            file.unsynced.push(Change::Length(length));
+        }
+        if last { Err(died()) } else { Ok(()) }
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.disk.0.lock().write(self.life, &self.name, None, bytes)
+    }
+
+    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut disk = self.disk.0.lock();
+        if disk.dead || self.life != disk.life {
+            return Err(died());
+        }
+        let content = &disk.file(&self.name)?.now;
+        let mut out = vec![0; length.min(content.length.saturating_sub(at) as usize)];
+        content.read(at, &mut out);
+        Ok(out)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.disk.0.lock().file(&self.name)?.now.length)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        let mut disk = self.disk.0.lock();
+        let last = disk.begin(self.life)?;
+        let file = disk.file(&self.name)?;
+        if file.now.length != length {
+            file.now.set_length(length);
+            file.unsynced.push(Change::Length(length));
+        }
+        if last { Err(died()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,448 @@
+//! Everything a store knows in memory, under one lock.
+//!
+//! One owner: every change of forks, maps, pages and free blocks happens here, together with the
+//! log frame that records it, in the order of the frames' sequences. The lock is held for
+//! microseconds, never while waiting for a disk. Rejected: a lock per fork or chunk, because a
+//! batch touches several and the log needs one order anyway.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+use weft_layout::{CellIndex, FileId};
+
+use crate::alloc::{Allocator, Extent};
+use crate::chunk::{CHANGED, Chunk, Page};
+use crate::error::StoreError;
+use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
+use crate::pool::BLOCK;
+use crate::record::{ForkId, FrameRecord, ItemRecord, Place, begin_body};
+
+/// The clock's mark for a chunk's entry instead of a page.
+pub(crate) const ENTRY: u32 = u32::MAX;
+
+/// A file: its tombstone, its last cutting operation, its forks.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    pub(crate) deleted: bool,
+    pub(crate) op: u64,
+    pub(crate) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
+}
+
+/// A fork and those of its chunks that are in memory.
+#[derive(Debug)]
+pub(crate) struct Fork {
+    pub(crate) key: ForkKey,
+    /// 0 until the first write fixes it.
+    pub(crate) chunk: u32,
+    pub(crate) length: u64,
+    pub(crate) modified: i64,
+    /// Blocks that its maps hold.
+    pub(crate) blocks: u64,
+    /// Dirty blocks without a place.
+    pub(crate) unplaced: u64,
+    pub(crate) chunks: BTreeMap<u64, Chunk>,
+    /// No chunk from here on is in the index.
+    pub(crate) indexed_end: u64,
+    /// Where on the disk its next block would lie well.
+    pub(crate) goal: u64,
+}
+
+/// A removed fork whose chunks may still be in the index.
+#[derive(Debug)]
+pub(crate) struct Dead {
+    pub(crate) id: ForkId,
+    pub(crate) key: ForkKey,
+    /// Chunks whose blocks were freed when it was removed.
+    pub(crate) freed: HashSet<u64>,
+}
+
+/// What differs from the index.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) files: BTreeSet<FileId>,
+    pub(crate) forks: BTreeSet<ForkId>,
+    pub(crate) chunks: BTreeSet<(ForkId, u64)>,
+    pub(crate) dead: Vec<Dead>,
+}
+
+/// Everything a store knows in memory.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) files: HashMap<FileId, File>,
+    pub(crate) forks: HashMap<ForkId, Fork>,
+    pub(crate) next_fork: u64,
+    pub(crate) disk: Allocator,
+    pub(crate) changes: Changes,
+    pub(crate) dirty_chunks: BTreeSet<(ForkId, u64)>,
+    /// Dirty blocks in memory.
+    pub(crate) dirty_blocks: u64,
+    /// Bytes of pages and entries in memory.
+    pub(crate) cached: u64,
+    pub(crate) clock: VecDeque<(ForkId, u64, u32)>,
+    /// Counts evicted entries, so that a load from the index can tell that it was overtaken.
+    pub(crate) evictions: u64,
+    pub(crate) flushes: u64,
+    /// The last frame's sequence.
+    pub(crate) sequence: u64,
+    /// The last frame that changed something.
+    pub(crate) last_change: u64,
+    /// Frames that are not in the kernel yet.
+    pub(crate) pending: Vec<u8>,
+    /// Everything up to this frame is on stable storage.
+    pub(crate) durable: u64,
+    /// The newest `Synced` record: its own sequence and what it covers.
+    pub(crate) synced: Option<(u64, u64)>,
+    pub(crate) failed: Option<StoreError>,
+    pub(crate) closed: bool,
+}
+
+impl State {
+    /// Refuses when the store failed or was closed.
+    pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.closed => Err(StoreError::Closed),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses late calls for deleted files.
+    pub(crate) fn check_alive(&self, file: FileId) -> Result<(), StoreError> {
+        match self.files.get(&file) {
+            Some(f) if f.deleted => Err(StoreError::Stale { file }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The fork of this name.
+    pub(crate) fn find(&self, key: &ForkKey) -> Option<ForkId> {
+        let forks = &self.files.get(&key.file)?.forks;
+        forks.get(&(key.cell, key.fork.clone())).copied()
+    }
+
+    /// The fork of this name with this chunk size, made or fixed if need be.
+    ///
+    /// The caller has checked that the file is alive and the chunk size agrees.
+    pub(crate) fn find_or_create(
+        &mut self,
+        key: &ForkKey,
+        chunk: u32,
+        body: &mut Vec<u8>,
+    ) -> ForkId {
+        let id = match self.find(key) {
+            Some(id) if self.forks[&id].chunk == chunk || chunk == 0 => return id,
+            Some(id) => id,
+            None => {
+                self.next_fork += 1;
+                ForkId(self.next_fork - 1)
+            }
+        };
+        self.set_fork(id, chunk, key);
+        ItemRecord::Fork {
+            id,
+            chunk,
+            key: key.clone(),
+        }
+        .encode(body);
+        id
+    }
+
+    /// A `Fork` record takes effect.
+    pub(crate) fn set_fork(&mut self, id: ForkId, chunk: u32, key: &ForkKey) {
+        let goal = self.disk_goal(id);
+        self.forks
+            .entry(id)
+            .and_modify(|f| f.chunk = chunk)
+            .or_insert_with(|| Fork {
+                key: key.clone(),
+                chunk,
+                length: 0,
+                modified: 0,
+                blocks: 0,
+                unplaced: 0,
+                chunks: BTreeMap::new(),
+                indexed_end: 0,
+                goal,
+            });
+        let file = self.files.entry(key.file).or_default();
+        file.forks.insert((key.cell, key.fork.clone()), id);
+        self.changes.forks.insert(id);
+    }
+
+    fn disk_goal(&self, id: ForkId) -> u64 {
+        self.forks.get(&id).map_or(u64::MAX, |f| f.goal)
+    }
+
+    /// What callers are told of a fork.
+    pub(crate) fn status(&self, id: ForkId) -> ForkStatus {
+        let fork = &self.forks[&id];
+        ForkStatus {
+            length: fork.length,
+            modified: Timestamp(fork.modified),
+            stored: (fork.blocks + fork.unplaced) * BLOCK as u64,
+            chunk: fork.chunk,
+        }
+    }
+
+    /// Sets a fork's length and time and notes the change.
+    pub(crate) fn touch(&mut self, id: ForkId, length: u64, modified: i64) {
+        let fork = self
+            .forks
+            .get_mut(&id)
+            .expect("the caller found the fork under this lock");
+        fork.length = length;
+        fork.modified = modified;
+        self.changes.forks.insert(id);
+    }
+
+    /// Begins the body of the next frame.
+    pub(crate) fn begin(&self, modified: i64) -> Vec<u8> {
+        let mut body = Vec::with_capacity(256);
+        begin_body(&mut body, modified);
+        body
+    }
+
+    /// The sequence of the next frame.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence + 1
+    }
+
+    /// Queues a frame for the log; returns its sequence.
+    pub(crate) fn log(&mut self, body: &[u8]) -> u64 {
+        self.sequence += 1;
+        self.last_change = self.sequence;
+        FrameRecord::append(&mut self.pending, self.sequence, false, body);
+        self.sequence
+    }
+
+    /// Queues a `Synced` record.
+    pub(crate) fn log_synced(&mut self, through: u64) {
+        let mut body = self.begin(0);
+        ItemRecord::Synced { through }.encode(&mut body);
+        self.sequence += 1;
+        FrameRecord::append(&mut self.pending, self.sequence, true, &body);
+        self.synced = Some((self.sequence, through));
+    }
+
+    /// A block of a chunk lies here now; the old place waits for a sync after `sequence`.
+    pub(crate) fn place_block(
+        &mut self,
+        id: ForkId,
+        chunk: u64,
+        block: u32,
+        place: Place,
+        crc: u32,
+        sequence: u64,
+    ) {
+        let Some(fork) = self.forks.get_mut(&id) else {
+            return;
+        };
+        let entry = fork.chunks.entry(chunk).or_default();
+        match entry.set(block, place, crc) {
+            Some(old) => self.disk.free_after(sequence, extent(old)),
+            None => {
+                fork.blocks += 1;
+                if entry.block_is_dirty(block) {
+                    fork.unplaced -= 1;
+                }
+            }
+        }
+        fork.goal = place.block() + 1;
+    }
+
+    /// A chunk's entry differs from the index now.
+    pub(crate) fn mark_changed(&mut self, id: ForkId, chunk: u64) {
+        if let Some(entry) = self
+            .forks
+            .get_mut(&id)
+            .and_then(|f| f.chunks.get_mut(&chunk))
+        {
+            entry.marks |= CHANGED;
+            self.changes.chunks.insert((id, chunk));
+            self.changes.forks.insert(id);
+        }
+    }
+
+    /// Drops what lies beyond `length` and sets the length; chunks that the cut touches are in
+    /// memory. The caller zeroes the rest of the last block.
+    pub(crate) fn cut(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) {
+        let fork = self
+            .forks
+            .get_mut(&id)
+            .expect("the caller found the fork under this lock");
+        if length < fork.length && fork.chunk != 0 {
+            let size = u64::from(fork.chunk);
+            let (first, inside) = (length / size, length % size);
+            let keep = inside.div_ceil(BLOCK as u64) as u32;
+            let mut touched = Vec::new();
+            for (&n, chunk) in fork.chunks.range_mut(first..) {
+                let from = if n == first { keep } else { 0 };
+                fork.unplaced -= chunk.unplaced(from);
+                let mut freed = 0;
+                chunk.cut(from, |place| {
+                    freed += 1;
+                    self.disk.free_after(sequence, extent(place));
+                });
+                // Recovery counts blocks only after it has replayed the log.
+                fork.blocks = fork.blocks.saturating_sub(freed);
+                touched.push((n, freed > 0));
+                let (cached, dirty, promises) = forget_pages(chunk, from);
+                self.cached -= cached;
+                self.dirty_blocks -= u64::from(dirty);
+                self.disk.unreserve(u64::from(promises));
+                if !chunk.is_dirty() {
+                    self.dirty_chunks.remove(&(id, n));
+                }
+            }
+            for (n, _) in touched.iter().filter(|t| t.1) {
+                self.mark_changed(id, *n);
+            }
+        }
+        self.touch(id, length, modified);
+    }
+
+    /// Removes a fork; its blocks wait for a sync after `sequence`, those of chunks that are only
+    /// in the index for the next application of the log.
+    pub(crate) fn remove(&mut self, id: ForkId, sequence: u64) {
+        let Some(fork) = self.forks.remove(&id) else {
+            return;
+        };
+        let mut freed = HashSet::new();
+        for (n, mut chunk) in fork.chunks {
+            for place in chunk.places() {
+                self.disk.free_after(sequence, extent(place));
+            }
+            let (cached, dirty, promises) = forget_pages(&mut chunk, 0);
+            self.cached -= cached + chunk.cost;
+            self.dirty_blocks -= u64::from(dirty);
+            self.disk.unreserve(u64::from(promises));
+            self.dirty_chunks.remove(&(id, n));
+            freed.insert(n);
+        }
+        if let Some(file) = self.files.get_mut(&fork.key.file) {
+            let name = (fork.key.cell, fork.key.fork.clone());
+            if file.forks.get(&name) == Some(&id) {
+                file.forks.remove(&name);
+            }
+        }
+        self.evictions += 1;
+        self.changes.forks.remove(&id);
+        self.changes.dead.push(Dead {
+            id,
+            key: fork.key,
+            freed,
+        });
+    }
+
+    /// Deletes a file for ever.
+    pub(crate) fn delete(&mut self, file: FileId, sequence: u64) {
+        let entry = self.files.entry(file).or_default();
+        entry.deleted = true;
+        self.changes.files.insert(file);
+        for id in std::mem::take(&mut entry.forks).into_values() {
+            self.remove(id, sequence);
+        }
+    }
+
+    /// Counts a chunk's entry in the cache after it was loaded or grew.
+    pub(crate) fn count_entry(&mut self, id: ForkId, n: u64) {
+        let Some(chunk) = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) else {
+            return;
+        };
+        if chunk.cost == 0 {
+            self.clock.push_back((id, n, ENTRY));
+        }
+        let cost = chunk.entry_bytes();
+        self.cached = self.cached + cost - chunk.cost;
+        chunk.cost = cost;
+    }
+
+    /// Evicts clean pages, and entries that the index has, until `limit` holds.
+    pub(crate) fn evict(&mut self, limit: u64) {
+        let mut patience = self.clock.len() * 2;
+        while self.cached > limit && patience > 0 {
+            patience -= 1;
+            let Some((id, n, slot)) = self.clock.pop_front() else {
+                return;
+            };
+            let Some(fork) = self.forks.get_mut(&id) else {
+                continue;
+            };
+            let Some(chunk) = fork.chunks.get_mut(&n) else {
+                continue;
+            };
+            if slot == ENTRY {
+                if chunk.marks == 0 && chunk.pages.iter().all(Option::is_none) {
+                    self.cached -= chunk.cost;
+                    fork.chunks.remove(&n);
+                    self.evictions += 1;
+                } else {
+                    self.clock.push_back((id, n, slot));
+                }
+                continue;
+            }
+            let Some(place) = chunk.pages.get_mut(slot as usize) else {
+                continue;
+            };
+            match place {
+                Some(page) if page.dirty != 0 || page.used => {
+                    page.used = false;
+                    self.clock.push_back((id, n, slot));
+                }
+                Some(page) => {
+                    self.cached -= page.bytes();
+                    *place = None;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// The block at a place.
+pub(crate) fn extent(place: Place) -> Extent {
+    Extent {
+        start: place.block(),
+        blocks: 1,
+    }
+}
+
+/// Drops a chunk's pages from block `from` on: bytes of memory, dirty blocks and promises that
+/// went with them.
+fn forget_pages(chunk: &mut Chunk, from: u32) -> (u64, u32, u32) {
+    let (mut cached, mut dirty, mut promises) = (0, 0, 0);
+    for (slot, place) in chunk.pages.iter_mut().enumerate() {
+        let first = slot as u32 * 16;
+        let mask = match from.saturating_sub(first) {
+            0 => u16::MAX,
+            keep if keep >= 16 => continue,
+            keep => u16::MAX << keep,
+        };
+        let Some(page) = place else { continue };
+        dirty += (page.dirty & mask).count_ones();
+        promises += page.forget(mask);
+        if page.valid == 0 {
+            cached += page.bytes();
+            *place = None;
+        }
+    }
+    (cached, dirty, promises)
+}
+
+/// Puts a page into a slot and counts it.
+pub(crate) fn set_page(state: &mut State, id: ForkId, n: u64, slot: usize, mut page: Page) {
+    let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) else {
+        return;
+    };
+    let place = chunk.slot_mut(slot);
+    page.queued = true;
+    state.cached += page.bytes();
+    match place.replace(page) {
+        Some(old) => {
+            state.cached -= old.bytes();
+            if !old.queued {
+                state.clock.push_back((id, n, slot as u32));
+            }
+        }
+        None => state.clock.push_back((id, n, slot as u32)),
+    }
+}

@@ -1,0 +1,211 @@
+//! The store as callers see it.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use weft_kv::OrderedKv;
+use weft_layout::FileId;
+
+use crate::config::StoreConfig;
+use crate::counters::{CounterSnapshot, Counters};
+use crate::error::StoreError;
+use crate::key::{ForkKey, ForkStatus, Usage};
+use crate::log::Log;
+use crate::pool::{BLOCK, Pool};
+use crate::state::State;
+use crate::storage::{Storage, StorageFile};
+
+/// The name of the disk's file.
+pub(crate) const DATA: &str = "data";
+
+/// Bounds and sizes, from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) cache: u64,
+    pub(crate) dirty: u64,
+    pub(crate) log: u64,
+    pub(crate) growth: u64,
+    pub(crate) capacity: u64,
+    pub(crate) reserve: u64,
+}
+
+impl Bounds {
+    pub(crate) fn of(config: &StoreConfig) -> Self {
+        Self {
+            cache: config.cache_bytes,
+            dirty: config.dirty_bytes,
+            log: config.log_bytes,
+            growth: config
+                .growth_bytes
+                .next_multiple_of(BLOCK as u64)
+                .max(BLOCK as u64),
+            capacity: config.capacity / BLOCK as u64 * BLOCK as u64,
+            reserve: config.reserve_bytes,
+        }
+    }
+}
+
+/// Wakes the background task and those who wait for it.
+#[derive(Default)]
+pub(crate) struct Signals {
+    pub(crate) work: Notify,
+    pub(crate) room: Notify,
+    pub(crate) apply: AtomicBool,
+    pub(crate) stop: AtomicBool,
+}
+
+pub(crate) struct Inner {
+    pub(crate) me: Weak<Inner>,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) index: Arc<dyn OrderedKv>,
+    pub(crate) data: Arc<dyn StorageFile>,
+    pub(crate) pool: Pool,
+    pub(crate) bounds: Bounds,
+    pub(crate) state: Mutex<State>,
+    pub(crate) log: Log,
+    pub(crate) counters: Counters,
+    /// The disk was written since the last sync began.
+    pub(crate) data_written: AtomicBool,
+    pub(crate) sync_lock: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) flush_lock: tokio::sync::Mutex<()>,
+    pub(crate) apply_lock: tokio::sync::Mutex<()>,
+    pub(crate) grow_lock: tokio::sync::Mutex<()>,
+    pub(crate) signals: Arc<Signals>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.signals.stop.store(true, Relaxed);
+        self.signals.work.notify_one();
+    }
+}
+
+/// The disk of an I/O server. Clones share the store.
+///
+/// # Cancellation
+/// Every method may be dropped: what has begun either takes effect wholly or not at all.
+#[derive(Clone)]
+pub struct Store(pub(crate) Arc<Inner>);
+
+impl Inner {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(crate) fn me(&self) -> Arc<Self> {
+        self.me
+            .upgrade()
+            .expect("whoever borrows the store holds it")
+    }
+
+    /// Waits until frame `sequence` is in the kernel.
+    pub(crate) fn append(&self, sequence: u64) -> Result<(), StoreError> {
+        self.log.append(&self.state, &self.counters, sequence)
+    }
+
+    /// Runs blocking work beside the callers and returns what it made.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let done = self.storage.run(Box::new(move || {
+            // The receiver is gone when its caller was cancelled: then nobody wants the answer.
+            let _ = send.send(work());
+        }));
+        done.await;
+        receive.await.map_err(|_| StoreError::Io {
+            doing: "run work beside",
+            path: ".".into(),
+            errno: None,
+            kind: std::io::ErrorKind::Interrupted,
+            reason: "the worker stopped".into(),
+        })
+    }
+
+    /// Closes the store to writes.
+    pub(crate) fn fail(&self, doing: &'static str, reason: String) -> StoreError {
+        let failed = StoreError::SyncFailed { doing, reason };
+        tracing::error!(%failed, "the store failed");
+        self.signals.room.notify_waiters();
+        self.lock().failed.get_or_insert(failed).clone()
+    }
+}
+
+impl Store {
+    /// What is known of a fork; `None` when there is none of this name.
+    pub async fn status(&self, key: &ForkKey) -> Result<Option<ForkStatus>, StoreError> {
+        let (status, sequence) = {
+            let state = self.0.lock();
+            state.check_alive(key.file)?;
+            (state.find(key).map(|id| state.status(id)), state.sequence)
+        };
+        self.0.seen(sequence)?;
+        Ok(status)
+    }
+
+    /// All forks of a file's cells on this server, by cell and name.
+    pub async fn forks(&self, file: FileId) -> Result<Vec<(ForkKey, ForkStatus)>, StoreError> {
+        let (forks, sequence) = {
+            let state = self.0.lock();
+            state.check_alive(file)?;
+            let forks = state.files.get(&file).map(|f| f.forks.values());
+            let forks = forks.into_iter().flatten();
+            let list: Vec<_> = forks
+                .map(|id| (state.forks[id].key.clone(), state.status(*id)))
+                .collect();
+            (list, state.sequence)
+        };
+        self.0.seen(sequence)?;
+        Ok(forks)
+    }
+
+    /// Space held and left.
+    pub fn usage(&self) -> Usage {
+        let inner = &self.0;
+        let (used, free, waiting, blocks) = {
+            let state = inner.lock();
+            let disk = &state.disk;
+            (disk.used(), disk.available(), disk.waiting(), disk.blocks())
+        };
+        let size = blocks * BLOCK as u64;
+        let system = inner
+            .storage
+            .available()
+            .unwrap_or(0)
+            .saturating_sub(inner.bounds.reserve);
+        let growth = inner.bounds.capacity.saturating_sub(size).min(system);
+        let (used, available) = (
+            used * BLOCK as u64,
+            (free + waiting) * BLOCK as u64 + growth,
+        );
+        Usage {
+            capacity: used + available,
+            used,
+            available,
+        }
+    }
+
+    /// What the store has done since it was opened.
+    pub fn counters(&self) -> CounterSnapshot {
+        self.0.counters.snapshot()
+    }
+
+    /// Memory that buffers have taken from the system.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.0.pool.bytes()
+    }
+}
+
+impl Inner {
+    /// What a caller is shown must be in the kernel: else a kill could take it back. Reading goes
+    /// on after the store failed, because what is shown then is at worst newer than what stays.
+    pub(crate) fn seen(&self, sequence: u64) -> Result<(), StoreError> {
+        match self.append(sequence) {
+            Err(StoreError::SyncFailed { .. }) => Ok(()),
+            other => other,
+        }
+    }
+}

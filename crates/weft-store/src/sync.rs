@@ -1,0 +1,90 @@
+//! Group commit.
+//!
+//! One sync at a time. It waits for the disk and for the log side by side: the log's maps carry
+//! checksums, so after a loss of power recovery can tell which of them the disk has. Then it queues
+//! a `Synced` record, which goes out with the next append. Freed blocks are used again only when
+//! that record is durable itself, because until then recovery may read what they held.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::store::{Inner, Store};
+use crate::write::whole;
+
+impl Store {
+    /// Waits until everything acknowledged before the call is on stable storage.
+    ///
+    /// Calls that come while a sync runs are answered together by the next one.
+    /// # Errors
+    /// [`StoreError::SyncFailed`], to every caller waiting and to every later write: what was
+    /// acknowledged since the last good sync may be lost. The store must be reopened.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        Counters::add(&self.0.counters.sync_callers, 1);
+        let wanted = {
+            let state = self.0.lock();
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            if state.durable >= state.last_change {
+                return Ok(());
+            }
+            state.last_change
+        };
+        let turn = Arc::clone(&self.0.sync_lock).lock_owned().await;
+        if self.0.lock().durable >= wanted {
+            return Ok(());
+        }
+        // Apart from the caller: an error of the disk is told once and must not be lost with a
+        // caller that has gone.
+        let inner = Arc::clone(&self.0);
+        whole(async move {
+            let _turn = turn;
+            inner.commit_group().await
+        })
+        .await
+    }
+}
+
+impl Inner {
+    /// A sync even where nothing changed, for the store's own sake.
+    pub(crate) async fn sync_now(&self) -> Result<(), StoreError> {
+        let _turn = Arc::clone(&self.sync_lock).lock_owned().await;
+        self.commit_group().await
+    }
+
+    async fn commit_group(&self) -> Result<(), StoreError> {
+        if let Some(error) = &self.lock().failed {
+            return Err(error.clone());
+        }
+        Counters::add(&self.counters.syncs, 1);
+        let log = self.log.unsynced(&self.state, &self.counters)?;
+        // Taken after the log's end: a write sets the mark before its map is logged.
+        let data = self.data_written.swap(false, Relaxed);
+        let mut running: FuturesUnordered<_> = log.files.iter().map(|f| f.sync()).collect();
+        if data {
+            running.push(self.data.sync());
+        }
+        let mut result = Ok(());
+        while let Some(done) = running.next().await {
+            result = result.and(done);
+        }
+        if log.folder {
+            let storage = Arc::clone(&self.storage);
+            result = result.and(self.run(move || storage.sync_folder()).await?);
+        }
+        if let Err(error) = result {
+            return Err(self.fail("sync", error.to_string()));
+        }
+        let mut state = self.lock();
+        state.durable = state.durable.max(log.through);
+        if let Some((_, covers)) = state.synced.filter(|(own, _)| *own <= log.through) {
+            state.disk.release(covers);
+        }
+        state.log_synced(log.through);
+        Ok(())
+    }
+}
