@@ -24,4 +24,4 @@ pub use group::Blocking;
 pub use io::IoService;
 pub use meta::MetaService;
 pub use metrics::{Metrics, serve_metrics};
-pub use node::{Node, NodeConfig};
+pub use node::{IoRole, MetaRole, Node, NodeConfig, NodeError};

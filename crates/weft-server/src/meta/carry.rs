@@ -1,0 +1,168 @@
+//! Carries through what the namespace owes to I/O servers: deletes and truncates.
+//!
+//! Every intent is on stable storage before the first server hears of it, every step may be repeated, and the
+//! intent goes when all servers have done it. So the death of a client, a server or this service at any step
+//! leaves work to be repeated, never work half done.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::join_all;
+use weft_layout::{Layout, ServerId};
+use weft_meta::{Intent, Namespace};
+use weft_net::{BufferPool, Counters, Env, Identity, Link};
+use weft_proto::io::{DeleteCellsRequest, Grid, TruncateCellsRequest};
+use weft_proto::meta::{ServerMapReply, StatReply};
+
+/// Intents looked at together.
+pub(super) const BATCH: usize = 1024;
+
+pub(super) struct Carrier {
+    env: Env,
+    identity: Identity,
+    counters: Arc<Counters>,
+    pool: BufferPool,
+    links: Mutex<HashMap<ServerId, Link>>,
+    /// Truncates go one by one, so that those of one file keep their order.
+    truncates: tokio::sync::Mutex<()>,
+}
+
+impl Carrier {
+    pub(super) fn new(env: Env, identity: Identity) -> Carrier {
+        Carrier {
+            env,
+            identity,
+            counters: Arc::new(Counters::default()),
+            pool: BufferPool::default(),
+            links: Mutex::default(),
+            truncates: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Takes note of where servers are.
+    pub(super) fn learn(&self, map: &ServerMapReply) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        for server in &map.servers {
+            let link = links.entry(ServerId(server.id)).or_insert_with(|| {
+                Link::new(
+                    self.env.clone(),
+                    self.identity.clone(),
+                    server.address.clone(),
+                    Some(server.id),
+                    self.pool.clone(),
+                    self.counters.clone(),
+                )
+            });
+            link.set_address(&server.address);
+        }
+    }
+
+    fn link(&self, server: ServerId) -> Result<Link, String> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.get(&server).cloned().ok_or_else(|| format!("server {server} is not in the server map"))
+    }
+
+    /// Carries these intents through as far as servers answer; an error says which does not.
+    pub(super) async fn carry(
+        &self,
+        namespace: &Namespace,
+        now: i64,
+        intents: Vec<Intent>,
+    ) -> Result<(), String> {
+        let mut deletes = Vec::new();
+        let mut failed = None;
+        for intent in intents {
+            match intent {
+                Intent::Delete { number, file, servers } => deletes.push((number, file.0, servers)),
+                Intent::Truncate { number, .. } => {
+                    if let Err(reason) = self.truncate(namespace, now, number).await {
+                        failed = Some(reason);
+                    }
+                }
+            }
+        }
+        self.delete(namespace, deletes).await?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// One request per server for all files together.
+    async fn delete(
+        &self,
+        namespace: &Namespace,
+        deletes: Vec<(u64, u64, Vec<ServerId>)>,
+    ) -> Result<(), String> {
+        let mut by_server: BTreeMap<ServerId, Vec<u64>> = BTreeMap::new();
+        for (_, file, servers) in &deletes {
+            for server in servers {
+                by_server.entry(*server).or_default().push(*file);
+            }
+        }
+        let calls = by_server.into_iter().map(|(server, files)| async move {
+            let result = async {
+                let (connection, _) =
+                    self.link(server)?.connection().await.map_err(|e| e.to_string())?;
+                let request = DeleteCellsRequest { files };
+                connection.call(&request).await.map_err(|e| e.to_string())
+            };
+            (server, result.await)
+        });
+        let results: BTreeMap<ServerId, Result<_, String>> =
+            join_all(calls).await.into_iter().collect();
+        for (number, _, servers) in deletes {
+            if servers.iter().all(|s| results.get(s).is_some_and(Result::is_ok)) {
+                namespace.intent_done(number).map_err(|e| e.to_string())?;
+            }
+        }
+        let failed = results.into_iter().find_map(|(s, r)| r.err().map(|e| (s, e)));
+        failed.map_or(Ok(()), |(server, e)| Err(format!("delete on server {server}: {e}")))
+    }
+
+    /// Carries a truncate through, after those before it.
+    pub(super) async fn truncate(
+        &self,
+        namespace: &Namespace,
+        now: i64,
+        number: u64,
+    ) -> Result<StatReply, String> {
+        let _turn = self.truncates.lock().await;
+        let pending = namespace.truncates_up_to(number).map_err(|e| e.to_string())?;
+        for intent in pending {
+            if let Intent::Truncate { number: op, file, layout, size } = intent {
+                self.truncate_cells(file.0, &layout, size, op).await?;
+                let attributes = namespace.truncate_done(op, now).map_err(|e| e.to_string())?;
+                if op == number {
+                    return Ok(StatReply { attributes });
+                }
+            }
+        }
+        namespace.truncated(number).map_err(|e| e.to_string())
+    }
+
+    async fn truncate_cells(
+        &self,
+        file: u64,
+        layout: &Layout,
+        size: u64,
+        op: u64,
+    ) -> Result<(), String> {
+        let grid = Grid::from(&layout.grid());
+        let used = layout.servers().len().min(layout.cells() as usize);
+        let calls = layout.servers()[..used].iter().enumerate().map(|(slot, server)| async move {
+            let request = TruncateCellsRequest {
+                file,
+                grid,
+                slot: slot as u32,
+                size,
+                op,
+                chunk: layout.chunk(),
+            };
+            let result = async {
+                let (connection, _) =
+                    self.link(*server)?.connection().await.map_err(|e| e.to_string())?;
+                connection.call(&request).await.map_err(|e| e.to_string())
+            };
+            result.await.map_err(|e| format!("truncate on server {server}: {e}"))
+        });
+        join_all(calls).await.into_iter().collect::<Result<Vec<_>, String>>().map(|_| ())
+    }
+}

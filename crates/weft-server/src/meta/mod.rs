@@ -1,0 +1,232 @@
+//! The metadata service's role: one transaction per call, made durable together with those of other callers.
+
+mod carry;
+mod sessions;
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use weft_meta::{MetaError, Namespace};
+use weft_net::{Env, Identity, Peer, Served};
+use weft_proto::meta::{ServerMapRequest, TruncateRequest};
+use weft_proto::session::Role;
+use weft_proto::{Call, Code, Failure, Kind};
+
+use crate::failure;
+use crate::group::GroupSync;
+use crate::io::unsupported;
+use crate::metrics::{Metrics, Stage};
+use crate::node::{MetaRole, stopped};
+
+use carry::Carrier;
+use sessions::Sessions;
+
+/// Serves the calls of kinds 64 and above from one namespace.
+pub struct MetaService {
+    env: Env,
+    namespace: Namespace,
+    group: Arc<GroupSync>,
+    metrics: Arc<Metrics>,
+    sessions: Sessions,
+    carrier: Carrier,
+    /// There are new intents.
+    owed: Notify,
+}
+
+impl MetaService {
+    pub(crate) fn open(
+        env: Env,
+        identity: Identity,
+        role: MetaRole,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<MetaService>, MetaError> {
+        let namespace = Namespace::open(role.kv.clone())?;
+        let group = GroupSync::new(role.kv, role.blocking);
+        let carrier = Carrier::new(env.clone(), identity);
+        Ok(Arc::new(MetaService {
+            env,
+            namespace,
+            group,
+            metrics,
+            sessions: Sessions::default(),
+            carrier,
+            owed: Notify::new(),
+        }))
+    }
+
+    /// Makes everything committed so far survive power loss.
+    pub(crate) async fn sync(&self) -> Result<(), String> {
+        self.group.sync().await
+    }
+
+    pub(crate) fn opened(&self, peer: &Peer) {
+        if peer.role == Role::Client {
+            self.sessions.opened(peer.client);
+        }
+    }
+
+    pub(crate) fn closed(&self, peer: &Peer) {
+        if peer.role == Role::Client {
+            self.sessions.closed(peer.client);
+        }
+    }
+
+    /// Carries intents through and ends the sessions of clients that stay away, until the node stops.
+    pub(crate) async fn run(self: Arc<Self>, stopping: watch::Receiver<bool>) {
+        let stop = stopped(stopping);
+        tokio::pin!(stop);
+        let started = Instant::now();
+        let mut orphans_reaped = false;
+        loop {
+            if !orphans_reaped && started.elapsed() >= sessions::GRACE {
+                // Whoever survived this service has asserted what it has open by now.
+                orphans_reaped = self.logged("reap orphans", self.namespace.reap_orphans());
+            }
+            for client in self.sessions.ended() {
+                self.logged("end a session", self.namespace.session_ended(client));
+            }
+            if let Err(reason) = self.carry_all().await {
+                tracing::debug!(%reason, "work owed to I/O servers is still pending");
+            }
+            tokio::select! {
+                () = &mut stop => return,
+                () = self.owed.notified() => {}
+                () = tokio::time::sleep(sessions::TICK) => {}
+            }
+        }
+    }
+
+    fn logged<T>(&self, doing: &str, result: Result<T, MetaError>) -> bool {
+        if let Err(error) = &result {
+            tracing::error!(%error, "cannot {doing}");
+        }
+        result.is_ok()
+    }
+
+    /// Carries out what is pending; an error says why something still is.
+    async fn carry_all(&self) -> Result<(), String> {
+        self.learn_servers();
+        loop {
+            let intents = self.namespace.pending_intents(carry::BATCH).map_err(|e| e.to_string())?;
+            if intents.is_empty() {
+                return Ok(());
+            }
+            // What an intent undoes must not come back after power loss: the intent first.
+            self.group.sync().await?;
+            self.carrier.carry(&self.namespace, self.env.clock.now(), intents).await?;
+        }
+    }
+
+    fn learn_servers(&self) {
+        if let Ok(map) = self.namespace.server_map(self.env.clock.now()) {
+            self.carrier.learn(&map);
+        }
+    }
+
+    pub(crate) async fn serve(self: Arc<Self>, call: Served) {
+        let n = &self.namespace;
+        let client = call.peer.client;
+        let now = self.env.clock.now();
+        match call.kind {
+            Kind::Attach => self.answer(call, |r| n.attach(now, client, r)).await,
+            Kind::Report => self.answer(call, |r| n.report(now, client, r)).await,
+            Kind::Reassert => self.answer(call, |r| n.reassert(client, r)).await,
+            Kind::Stat => self.answer(call, |r| n.stat(r)).await,
+            Kind::SetAttributes => self.answer(call, |r| n.set_attributes(now, r)).await,
+            Kind::MakeDirectory => self.answer(call, |r| n.make_directory(now, r)).await,
+            Kind::MakeLink => self.answer(call, |r| n.make_link(now, r)).await,
+            Kind::MakeNode => self.answer(call, |r| n.make_node(now, r)).await,
+            Kind::Link => self.answer(call, |r| n.link(now, r)).await,
+            Kind::Unlink => self.answer(call, |r| n.unlink(now, r)).await,
+            Kind::RemoveDirectory => self.answer(call, |r| n.remove_directory(now, r)).await,
+            Kind::Rename => self.answer(call, |r| n.rename(now, r)).await,
+            Kind::List => self.answer(call, |r| n.list(r)).await,
+            Kind::ReadLink => self.answer(call, |r| n.read_link(r)).await,
+            Kind::GetXattr => self.answer(call, |r| n.get_xattr(r)).await,
+            Kind::SetXattr => self.answer(call, |r| n.set_xattr(now, r)).await,
+            Kind::ListXattr => self.answer(call, |r| n.list_xattr(r)).await,
+            Kind::RemoveXattr => self.answer(call, |r| n.remove_xattr(now, r)).await,
+            Kind::ServerMap => {
+                self.answer(call, |_: &ServerMapRequest| n.server_map(now)).await;
+            }
+            Kind::Heartbeat if call.peer.role == Role::IoServer => {
+                self.answer(call, |r| n.heartbeat(now, r)).await;
+            }
+            Kind::Truncate => self.truncate(call).await,
+            _ => unsupported(call, "the metadata service"),
+        }
+    }
+
+    /// Runs one operation; answers once its changes, if any, are on stable storage.
+    async fn answer<C: Call>(
+        &self,
+        call: Served,
+        operation: impl FnOnce(&C) -> Result<C::Reply, MetaError>,
+    ) {
+        let started = Instant::now();
+        let kind = call.kind;
+        let request = match call.request::<C>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        let result = operation(&request);
+        if result.is_ok() && Namespace::mutates(kind) {
+            if let Err(failure) = self.durable(kind).await {
+                return call.reply.fail(&failure);
+            }
+            if matches!(kind, Kind::Unlink | Kind::Rename | Kind::Report) {
+                self.owed.notify_one();
+            }
+        }
+        match result {
+            Ok(reply) => call.reply.done(&reply),
+            Err(e) => {
+                tracing::debug!(client = call.peer.client, call = call.id, kind = kind.name(), error = %e, "refused");
+                call.reply.fail(&failure::of_meta(&e));
+            }
+        }
+        self.metrics.stage(kind, Stage::Total, started.elapsed());
+    }
+
+    async fn durable(&self, kind: Kind) -> Result<(), Failure> {
+        let started = Instant::now();
+        let synced = self.group.sync().await;
+        self.metrics.stage(kind, Stage::Sync, started.elapsed());
+        synced.map_err(|reason| {
+            Failure::new(Code::Io, format!("the namespace cannot be made durable: {reason}"))
+        })
+    }
+
+    /// Writes the intent, then carries it through before it answers; what a server missed is done when it is back.
+    async fn truncate(self: Arc<Self>, call: Served) {
+        let request = match call.request::<TruncateRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        let now = self.env.clock.now();
+        let number = match self.namespace.truncate(now, &request) {
+            Ok(number) => number,
+            Err(e) => return call.reply.fail(&failure::of_meta(&e)),
+        };
+        // Carried through even if the caller goes away meanwhile.
+        let service = self.clone();
+        let carried = tokio::spawn(async move {
+            service.durable(Kind::Truncate).await?;
+            service.learn_servers();
+            let unavailable = |reason: String| {
+                let what = format!("{reason}; the truncation will be completed when the server is back");
+                Failure::new(Code::Unavailable, what)
+            };
+            let done = service.carrier.truncate(&service.namespace, service.env.clock.now(), number);
+            let attributes = done.await.map_err(unavailable)?;
+            service.durable(Kind::Truncate).await?;
+            Ok::<_, Failure>(attributes)
+        });
+        match carried.await {
+            Ok(Ok(reply)) => call.reply.done(&reply),
+            Ok(Err(failure)) => call.reply.fail(&failure),
+            Err(_) => drop(call),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A process of a volume: one port, one or both roles behind it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use weft_kv::OrderedKv;
+use weft_net::{
+    Bounds, BufferPool, Counters, Env, Identity, Link, Listener, Peer, Served, Service, serve,
+};
+use weft_proto::meta::{HeartbeatRequest, Usage};
+use weft_proto::session::Role;
+use weft_store::{Store, StoreConfig, StoreError};
+
+use crate::group::Blocking;
+use crate::io::{IoService, unsupported};
+use crate::meta::MetaService;
+use crate::metrics::Metrics;
+
+/// Between two heartbeats of an I/O server.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// What a process is to be.
+pub struct NodeConfig {
+    /// The volume's key and id; the node chooses its number as a client itself.
+    pub identity: Identity,
+    /// Where to listen.
+    pub address: String,
+    /// How others reach it, if that is another address (a wildcard was bound).
+    pub public_address: Option<String>,
+    /// The I/O server's role.
+    pub io: Option<IoRole>,
+    /// The metadata service's role.
+    pub meta: Option<MetaRole>,
+    /// What connections may cost.
+    pub bounds: Bounds,
+}
+
+/// The I/O server's role.
+pub struct IoRole {
+    /// The server's id in the server map.
+    pub server: u32,
+    /// Its store.
+    pub store: StoreConfig,
+    /// Where the metadata service is.
+    pub meta_address: String,
+    /// Where its metrics are, for the server map; empty: none.
+    pub metrics_address: String,
+}
+
+/// The metadata service's role.
+pub struct MetaRole {
+    /// The namespace's engine, formatted.
+    pub kv: Arc<dyn OrderedKv>,
+    /// Where the engine's syncs run.
+    pub blocking: Blocking,
+}
+
+/// Why a process cannot start.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {reason}")]
+    Listen {
+        /// `host:port`.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The store cannot be opened.
+    #[error("cannot open the store: {0}")]
+    Store(#[from] StoreError),
+    /// The namespace cannot be opened.
+    #[error("cannot open the namespace: {0}")]
+    Meta(#[from] weft_meta::MetaError),
+}
+
+/// A running process of a volume.
+pub struct Node {
+    address: String,
+    metrics: Arc<Metrics>,
+    io: Option<Arc<IoService>>,
+    meta: Option<Arc<MetaService>>,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+struct Roles {
+    io: Option<Arc<IoService>>,
+    meta: Option<Arc<MetaService>>,
+}
+
+impl Service for Roles {
+    fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()> {
+        async move {
+            match (&self.io, &self.meta) {
+                (Some(io), _) if call.kind.code() < 64 => io.serve(call).await,
+                (_, Some(meta)) if call.kind.code() >= 64 => meta.clone().serve(call).await,
+                (Some(_), _) => unsupported(call, "an I/O server"),
+                _ => unsupported(call, "the metadata service"),
+            }
+        }
+        .boxed()
+    }
+
+    fn opened(&self, peer: &Peer) {
+        if let Some(io) = &self.io {
+            io.opened(peer);
+        }
+        if let Some(meta) = &self.meta {
+            meta.opened(peer);
+        }
+    }
+
+    fn closed(&self, peer: &Peer) {
+        if let Some(io) = &self.io {
+            io.closed(peer);
+        }
+        if let Some(meta) = &self.meta {
+            meta.closed(peer);
+        }
+    }
+}
+
+impl Node {
+    /// Listens, opens what the roles need, and begins to serve.
+    ///
+    /// The address is bound first: a second process of the same node fails before it touches a store.
+    pub async fn start(env: Env, config: NodeConfig) -> Result<Node, NodeError> {
+        let listener = env.network.listen(&config.address).await;
+        let listener = listener.map_err(|e| NodeError::Listen {
+            address: config.address.clone(),
+            reason: e.to_string(),
+        })?;
+        let bound = listener.address().unwrap_or_else(|_| config.address.clone());
+        let address = config.public_address.clone().unwrap_or(bound);
+        let counters = Arc::new(Counters::default());
+        let metrics = Metrics::new(counters.clone());
+        let identity = Identity { client: env.random_u64(), ..config.identity };
+        let (stop, stopping) = watch::channel(false);
+        let mut tasks = Vec::new();
+
+        let meta = match config.meta {
+            Some(role) => {
+                let identity = Identity { role: Role::MetaService, ..identity.clone() };
+                let meta = MetaService::open(env.clone(), identity, role, metrics.clone())?;
+                tasks.push(tokio::spawn(meta.clone().run(stopping.clone())));
+                Some(meta)
+            }
+            None => None,
+        };
+        let mut server = None;
+        let io = match config.io {
+            Some(role) => {
+                server = Some(role.server);
+                let store = Store::open(role.store).await?;
+                let io = Arc::new(IoService::new(store, env.clock.clone(), metrics.clone()));
+                let identity = Identity { role: Role::IoServer, ..identity.clone() };
+                let heartbeat = Heartbeat {
+                    io: io.clone(),
+                    link: Link::new(
+                        env.clone(),
+                        identity,
+                        role.meta_address,
+                        None,
+                        BufferPool::default(),
+                        counters.clone(),
+                    ),
+                    server: role.server,
+                    address: address.clone(),
+                    metrics_address: role.metrics_address,
+                };
+                tasks.push(tokio::spawn(heartbeat.run(stopping.clone())));
+                Some(io)
+            }
+            None => None,
+        };
+        let roles = Arc::new(Roles { io: io.clone(), meta: meta.clone() });
+        tasks.push(tokio::spawn(serve_until(
+            env,
+            listener,
+            identity,
+            server,
+            config.bounds,
+            roles,
+            counters,
+            stopping,
+        )));
+        Ok(Node { address, metrics, io, meta, stop, tasks })
+    }
+
+    /// How others reach it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its measurements.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Its store, if it is an I/O server.
+    pub fn store(&self) -> Option<&Store> {
+        self.io.as_ref().map(|io| io.store())
+    }
+
+    /// Ends all connections, then closes the store and syncs the namespace.
+    ///
+    /// # Durability
+    /// Everything acknowledged is on stable storage on return.
+    pub async fn stop(self) -> Result<(), String> {
+        let _ = self.stop.send(true);
+        for task in self.tasks {
+            let _ = task.await;
+        }
+        if let Some(io) = &self.io {
+            io.store().close().await.map_err(|e| e.to_string())?;
+        }
+        if let Some(meta) = &self.meta {
+            meta.sync().await?;
+        }
+        Ok(())
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // hands everything to weft_net::serve
+async fn serve_until(
+    env: Env,
+    listener: Box<dyn Listener>,
+    identity: Identity,
+    server: Option<u32>,
+    bounds: Bounds,
+    roles: Arc<Roles>,
+    counters: Arc<Counters>,
+    stopping: watch::Receiver<bool>,
+) {
+    let stop = stopped(stopping);
+    serve(env, listener, identity, server, bounds, roles, counters, stop).await;
+}
+
+/// Completes when the node is asked to stop.
+pub(crate) async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // An error means that the node is gone, which is a reason to stop, too.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Tells the metadata service that the server lives, where, and how full it is; learns the epoch.
+struct Heartbeat {
+    io: Arc<IoService>,
+    link: Link,
+    server: u32,
+    address: String,
+    metrics_address: String,
+}
+
+impl Heartbeat {
+    async fn run(self, stopping: watch::Receiver<bool>) {
+        let stop = stopped(stopping);
+        tokio::pin!(stop);
+        let mut silent = false;
+        loop {
+            let beat = tokio::select! {
+                () = &mut stop => return,
+                beat = self.beat() => beat,
+            };
+            match beat {
+                Ok(epoch) => {
+                    self.io.set_epoch(epoch);
+                    silent = false;
+                }
+                Err(reason) if !silent => {
+                    silent = true;
+                    tracing::warn!(%reason, "the metadata service cannot be told that this server is up");
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                () = &mut stop => return,
+                () = tokio::time::sleep(HEARTBEAT) => {}
+            }
+        }
+    }
+
+    async fn beat(&self) -> Result<u64, String> {
+        let usage = self.io.store().usage();
+        let request = HeartbeatRequest {
+            id: self.server,
+            address: self.address.clone(),
+            metrics: self.metrics_address.clone(),
+            usage: Usage {
+                capacity: usage.capacity,
+                used: usage.used,
+                available: usage.available,
+            },
+        };
+        let (connection, _) = self.link.connection().await.map_err(|e| e.to_string())?;
+        Ok(connection.call(&request).await.map_err(|e| e.to_string())?.epoch)
+    }
+}

@@ -1,0 +1,118 @@
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use weft_kv::{FjallKv, FjallOptions};
+use weft_layout::ServerId;
+use weft_meta::{Namespace, VolumeSettings};
+use weft_net::{Env, VolumeKey};
+
+use crate::volume_config::{self, Config, Marker, NodeName};
+
+/// Prepare the folders of a new volume, as its configuration names them
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft format --config /srv/weft/weft.toml               everything on this machine
+  weft format --config weft.toml --node meta             on the metadata service's machine; makes the key
+  weft format --config weft.toml --node server-2         on a server's machine, after copying the key there
+
+Nothing that holds data of a volume is ever overwritten: remove it yourself if you mean to.")]
+pub(crate) struct Format {
+    /// The configuration, or the folder that holds it
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Only these nodes (`meta`, `server-0`, …); without it, all of them
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
+    node: Vec<String>,
+}
+
+impl Format {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let config = Config::read(&self.config)?;
+        let nodes = chosen(&config, &self.node)?;
+        volume(&config, &nodes)?;
+        println!("formatted {}", nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The nodes of these names.
+pub(crate) fn chosen(config: &Config, names: &[String]) -> Result<Vec<NodeName>> {
+    let all = config.nodes();
+    if names.is_empty() {
+        return Ok(all);
+    }
+    names
+        .iter()
+        .map(|name| {
+            all.iter().copied().find(|n| n.to_string() == *name).with_context(|| {
+                let known: Vec<String> = all.iter().map(ToString::to_string).collect();
+                format!("there is no node {name:?}; there are {}", known.join(", "))
+            })
+        })
+        .collect()
+}
+
+/// Formats these nodes of a volume; makes its key if the metadata service is among them.
+pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
+    for node in nodes {
+        let folder = node.folder(config)?;
+        if Marker::exists(&folder) {
+            bail!("{} already holds data of a volume; nothing was changed", folder.display());
+        }
+    }
+    let key_path = config.at(&config.volume.key);
+    let key = if nodes.contains(&NodeName::Meta) && !key_path.exists() {
+        make_key(&key_path)?
+    } else {
+        config.key()?
+    };
+    let id = volume_config::volume_id(&key);
+    for node in nodes {
+        let folder = node.folder(config)?;
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        if *node == NodeName::Meta {
+            let kv = Arc::new(FjallKv::open(folder.join("namespace"), FjallOptions::default())?);
+            let servers = config.servers.iter();
+            Namespace::format(
+                kv.as_ref(),
+                &VolumeSettings {
+                    id,
+                    name: config.volume.name.clone(),
+                    servers: servers.map(|s| (ServerId(s.id), s.address.clone())).collect(),
+                    root_uid: rustix::process::geteuid().as_raw(),
+                    root_gid: rustix::process::getegid().as_raw(),
+                    root_mode: 0o755,
+                    now: Env::system().clock.now(),
+                },
+            )?;
+            weft_kv::OrderedKv::sync(kv.as_ref())?;
+        }
+        Marker::new(id, *node).write(&folder)?;
+    }
+    fs::write(config.base.join("volume.address"), format!("{}\n", config.meta.address))?;
+    Ok(())
+}
+
+/// A fresh key in a file that only its owner can read.
+fn make_key(path: &Path) -> Result<VolumeKey> {
+    let mut key = [0; 32];
+    Env::system().entropy.fill(&mut key);
+    let digits: String = key.iter().map(|b| format!("{b:02x}")).collect();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("cannot create {}", path.display()))?;
+    writeln!(file, "{digits}")?;
+    file.sync_all()?;
+    Ok(VolumeKey(key))
+}

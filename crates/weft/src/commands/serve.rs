@@ -1,0 +1,169 @@
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use weft_kv::{FjallKv, FjallOptions};
+use weft_net::{Bounds, Env, Identity};
+use weft_proto::session::Role;
+use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
+use weft_store::{FolderStorage, StoreConfig};
+
+use crate::volume_config::{self, Config, Lock, Marker, NodeName};
+
+/// Run one node of a volume in the foreground
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft serve --config /srv/weft/weft.toml --role meta
+  weft serve --config /srv/weft/weft.toml --role io --server 2
+  weft serve --config /srv/weft/weft.toml --role io,meta --server 0     both behind server 0's address
+
+WEFT_LOG sets what is logged, e.g. WEFT_LOG=debug or WEFT_LOG=weft_server=trace.")]
+pub(crate) struct Serve {
+    /// The configuration, or the folder that holds it
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// What this process is
+    #[arg(long, value_delimiter = ',', required = true)]
+    role: Vec<NodeRole>,
+    /// Which server, with the role `io`
+    #[arg(long, value_name = "ID")]
+    server: Option<u32>,
+    /// Leave the terminal's session (`weft up` starts its nodes so)
+    #[arg(long, hide = true)]
+    detach: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum NodeRole {
+    /// The metadata service
+    Meta,
+    /// An I/O server
+    Io,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        if self.detach {
+            // Fails only where this process leads a group already, and then it is detached enough.
+            let _ = rustix::process::setsid();
+        }
+        start_log();
+        let config = Config::read(&self.config)?;
+        let io = self.role.contains(&NodeRole::Io);
+        let meta = self.role.contains(&NodeRole::Meta);
+        let server = match (io, self.server) {
+            (true, Some(id)) => Some(config.server(id)?.clone()),
+            (true, None) => bail!("the role io needs --server ID"),
+            (false, _) => None,
+        };
+        let threads = server.as_ref().map_or(2, |s| s.threads);
+        let runtime = if threads == 1 {
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?
+        } else {
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?
+        };
+        runtime.block_on(async {
+            let key = config.key()?;
+            let volume = volume_config::volume_id(&key);
+            let mut locks = Vec::new();
+            let mut lock = |node: NodeName| -> Result<PathBuf> {
+                let folder = node.folder(&config)?;
+                Marker::new(volume, node).check(&folder)?;
+                locks.push(Lock::take(&config, node)?);
+                Ok(folder)
+            };
+            let meta_role = if meta {
+                let folder = lock(NodeName::Meta)?.join("namespace");
+                let options = FjallOptions { cache: config.meta.cache.0, ..FjallOptions::default() };
+                let kv = FjallKv::open(&folder, options)?;
+                Some(MetaRole { kv: Arc::new(kv), blocking: Blocking::Threads })
+            } else {
+                None
+            };
+            let io_role = match &server {
+                Some(section) => {
+                    let folder = lock(NodeName::Server(section.id))?;
+                    Some(io_role(&config, section, &folder)?)
+                }
+                None => None,
+            };
+            let (address, bind) = match &server {
+                Some(s) => (&s.address, &s.bind),
+                None => (&config.meta.address, &config.meta.bind),
+            };
+            if meta && io && *address != config.meta.address {
+                bail!("with both roles in one process, the addresses of [meta] and of the server must be the same");
+            }
+            let metrics_address =
+                server.as_ref().map_or(&config.meta.metrics, |s| &s.metrics).clone();
+            let node = Node::start(
+                Env::system(),
+                NodeConfig {
+                    identity: Identity { key, volume, role: Role::Unspecified, client: 0 },
+                    address: bind.as_ref().unwrap_or(address).clone(),
+                    public_address: Some(address.clone()),
+                    io: io_role,
+                    meta: meta_role,
+                    bounds: Bounds::default(),
+                },
+            )
+            .await?;
+            if let Some(address) = &metrics_address {
+                let listener = tokio::net::TcpListener::bind(address)
+                    .await
+                    .with_context(|| format!("cannot serve metrics on {address}"))?;
+                tokio::spawn(serve_metrics(listener, node.metrics().clone(), node.store().cloned()));
+            }
+            for lock in &mut locks {
+                lock.ready()?;
+            }
+            tracing::info!(address = node.address(), "serving");
+            let mut terminate = signal(SignalKind::terminate())?;
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping");
+            node.stop().await.map_err(anyhow::Error::msg)?;
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+fn io_role(
+    config: &Config,
+    section: &volume_config::ServerSection,
+    folder: &Path,
+) -> Result<IoRole> {
+    let index = FjallKv::open(folder.join("index"), FjallOptions::default())?;
+    let storage = FolderStorage::open(folder.join("store"))?;
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .context("cannot read the machine's boot id, which recovery needs")?;
+    let mut store = StoreConfig::new(Arc::new(storage), Arc::new(index), boot_id.trim().to_owned());
+    store.cache_bytes = section.cache.0;
+    if let Some(capacity) = section.capacity {
+        store.capacity = capacity.0;
+    }
+    Ok(IoRole {
+        server: section.id,
+        store,
+        meta_address: config.meta.address.clone(),
+        metrics_address: section.metrics.clone().unwrap_or_default(),
+    })
+}
+
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,weft=info,weft_server=info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(crate::output::interactive())
+        .init();
+}

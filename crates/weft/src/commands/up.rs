@@ -1,0 +1,221 @@
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::commands::{format, status};
+use crate::volume_config::{
+    Config, FILE, MetaSection, NodeName, ServerSection, Size, VolumeSection, free_addresses, lock_of,
+};
+
+/// Start a whole volume on this machine, in the background; make it if there is none
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft up /tmp/volume --servers 4        a volume of four servers and a metadata service
+  weft up /tmp/volume                    start it again; everything is still there
+  weft --volume /tmp/volume ls -l        look around
+  weft down /tmp/volume                  stop it
+
+The folder holds the configuration (weft.toml), the volume's key, one folder per node, and the logs.")]
+pub(crate) struct Up {
+    /// Folder of the volume
+    dir: PathBuf,
+    /// I/O servers of a new volume
+    #[arg(long, value_name = "N")]
+    servers: Option<u32>,
+    /// Memory for each server's cache, of a new volume
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
+    /// The most each server may hold, of a new volume; without it, what the disk has
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// How long to wait for the nodes to serve, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    wait: u64,
+}
+
+const SERVERS_DEFAULT: u32 = 4;
+
+impl Up {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let fresh = !self.dir.join(FILE).exists();
+        let config = if fresh { self.make()? } else { self.existing()? };
+        let nodes = config.nodes();
+        let mut running = Vec::new();
+        for node in &nodes {
+            if let Some(found) = lock_of(&config, *node)? {
+                running.push(format!("{node} is process {}", found.pid));
+            }
+        }
+        if running.len() == nodes.len() {
+            bail!(
+                "the volume {} is already running ({}); `weft status {}` shows it, `weft down {}` stops it",
+                self.dir.display(),
+                running.join(", "),
+                self.dir.display(),
+                self.dir.display()
+            );
+        }
+        let mut started = Started(Vec::new());
+        for node in nodes {
+            if lock_of(&config, node)?.is_none() {
+                started.0.push((node, start(&config, node)?));
+            }
+        }
+        let deadline = Instant::now() + Duration::from_secs(self.wait);
+        started.wait(&config, deadline)?;
+        status::wait_for_servers(&config, deadline)?;
+        started.0.clear();
+        let dir = self.dir.display();
+        println!(
+            "volume {dir} is up: {} servers and a metadata service at {}",
+            config.servers.len(),
+            config.meta.address
+        );
+        if fresh {
+            println!("look around with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn existing(&self) -> Result<Config> {
+        let config = Config::read(&self.dir)?;
+        let wrong = |what: &str| {
+            anyhow::anyhow!("{what} is for a new volume; {} exists: edit its {FILE} instead", self.dir.display())
+        };
+        if self.servers.is_some_and(|n| n as usize != config.servers.len()) {
+            bail!(
+                "the volume {} has {} servers; --servers is for a new volume",
+                self.dir.display(),
+                config.servers.len()
+            );
+        }
+        if self.cache.is_some() {
+            return Err(wrong("--cache"));
+        }
+        if self.capacity.is_some() {
+            return Err(wrong("--capacity"));
+        }
+        Ok(config)
+    }
+
+    /// Writes the configuration of a new volume and formats it.
+    fn make(&self) -> Result<Config> {
+        let count = self.servers.unwrap_or(SERVERS_DEFAULT);
+        if count == 0 || count > 256 {
+            bail!("--servers {count} is outside 1 to 256 (more: `weft format` and `weft serve`)");
+        }
+        if self.dir.exists() && fs::read_dir(&self.dir)?.next().is_some() {
+            bail!(
+                "{} is not empty and holds no volume (no {FILE}); choose another folder",
+                self.dir.display()
+            );
+        }
+        fs::create_dir_all(&self.dir)
+            .with_context(|| format!("cannot create {}", self.dir.display()))?;
+        let base = fs::canonicalize(&self.dir)?;
+        let addresses = free_addresses(2 * (count as usize + 1))?;
+        let (addresses, metrics) = addresses.split_at(count as usize + 1);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cache = self.cache.unwrap_or_else(|| Size(memory_share(count)));
+        let name = base.file_name().map_or_else(|| "weft".into(), |n| n.to_string_lossy().into());
+        let servers = (0..count).map(|id| ServerSection {
+            id,
+            address: addresses[id as usize + 1].clone(),
+            bind: None,
+            folder: format!("server-{id}").into(),
+            metrics: Some(metrics[id as usize + 1].clone()),
+            capacity: self.capacity,
+            cache,
+            threads: (cores / count as usize).clamp(1, 8),
+        });
+        let config = Config {
+            volume: VolumeSection { name, key: "volume.key".into() },
+            meta: MetaSection {
+                address: addresses[0].clone(),
+                bind: None,
+                folder: "meta".into(),
+                metrics: Some(metrics[0].clone()),
+                cache: Size(64 << 20),
+            },
+            servers: servers.collect(),
+            path: base.join(FILE),
+            base,
+        };
+        format::volume(&config, &config.nodes())?;
+        // Last: a folder with a configuration is a whole volume.
+        config.write()?;
+        Ok(config)
+    }
+}
+
+/// A quarter of the machine's memory for all caches together, at least 64 MiB and at most 1 GiB each.
+fn memory_share(servers: u32) -> u64 {
+    let total = rustix::system::sysinfo().totalram;
+    let share = (u64::try_from(total).unwrap_or(0) / 4 / u64::from(servers)).clamp(64 << 20, 1 << 30);
+    share & !((1 << 20) - 1)
+}
+
+/// Starts one node in the background, in a session of its own.
+fn start(config: &Config, node: NodeName) -> Result<Child> {
+    let log_path = node.log(config);
+    if let Some(folder) = log_path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let log = OpenOptions::new().create(true).append(true).open(&log_path);
+    let log = log.with_context(|| format!("cannot open {}", log_path.display()))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("serve").arg("--config").arg(&config.path);
+    match node {
+        NodeName::Meta => command.args(["--role", "meta"]),
+        NodeName::Server(id) => command.args(["--role", "io", "--server", &id.to_string()]),
+    };
+    // In a session of its own: the terminal's Ctrl-C is not for it.
+    command.arg("--detach").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.current_dir(&config.base);
+    command.spawn().with_context(|| format!("cannot start {node}"))
+}
+
+/// What this command has started; stopped again if it fails.
+struct Started(Vec<(NodeName, Child)>);
+
+impl Started {
+    fn wait(&mut self, config: &Config, deadline: Instant) -> Result<()> {
+        loop {
+            let mut ready = true;
+            for (node, child) in &mut self.0 {
+                if let Some(exit) = child.try_wait()? {
+                    bail!("{node} did not start ({exit}): {}", last_words(&node.log(config)));
+                }
+                ready &= lock_of(config, *node)?.is_some_and(|running| running.ready);
+            }
+            if ready {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("the nodes do not serve yet; see the logs in {}", config.base.join("log").display());
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.0 {
+            // Killing loses nothing that was acknowledged.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn last_words(log: &Path) -> String {
+    let text = File::open(log).and_then(std::io::read_to_string).unwrap_or_default();
+    text.lines().rfind(|l| !l.is_empty()).unwrap_or("it said nothing").to_owned()
+}

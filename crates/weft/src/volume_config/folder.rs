@@ -1,0 +1,175 @@
+//! What a volume's folder holds besides data: markers that say whose folder it is, and locks that say who runs.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::Config;
+
+/// A node of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeName {
+    /// The metadata service.
+    Meta,
+    /// A server by its id.
+    Server(u32),
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeName::Meta => f.write_str("meta"),
+            NodeName::Server(id) => write!(f, "server-{id}"),
+        }
+    }
+}
+
+impl NodeName {
+    /// The folder of the node's data.
+    pub(crate) fn folder(self, config: &Config) -> Result<PathBuf> {
+        Ok(match self {
+            NodeName::Meta => config.at(&config.meta.folder),
+            NodeName::Server(id) => config.at(&config.server(id)?.folder),
+        })
+    }
+
+    /// Where the node's log goes when it runs in the background.
+    pub(crate) fn log(self, config: &Config) -> PathBuf {
+        config.base.join("log").join(format!("{self}.log"))
+    }
+}
+
+/// Says whose folder this is, so that a disk that is not mounted is not taken for an empty store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Marker {
+    /// The volume's id in hexadecimal digits.
+    pub(crate) volume: String,
+    /// `meta` or `server-N`.
+    pub(crate) node: String,
+}
+
+const MARKER: &str = "weft-node.toml";
+
+impl Marker {
+    pub(crate) fn new(volume: [u8; 16], node: NodeName) -> Marker {
+        let volume = volume.iter().map(|b| format!("{b:02x}")).collect();
+        Marker { volume, node: node.to_string() }
+    }
+
+    /// Whether the folder holds a node at all.
+    pub(crate) fn exists(folder: &Path) -> bool {
+        folder.join(MARKER).exists()
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(MARKER);
+        let mut file =
+            File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        file.write_all(toml::to_string(self)?.as_bytes())?;
+        file.sync_all()?;
+        File::open(folder)?.sync_all()?;
+        Ok(())
+    }
+
+    /// Checks that the folder is this node's.
+    pub(crate) fn check(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(MARKER);
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!(
+                "{} holds no data of {}: cannot read {}. Is its disk mounted? A new, empty one is made by `weft format`",
+                folder.display(),
+                self.node,
+                path.display()
+            )
+        })?;
+        let found: Marker =
+            toml::from_str(&text).with_context(|| format!("{} is corrupt", path.display()))?;
+        if found != *self {
+            bail!(
+                "{} belongs to {} of volume {}, not to {} of volume {}; check the configuration",
+                folder.display(),
+                found.node,
+                found.volume,
+                self.node,
+                self.volume
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Held by a running node; free as soon as its process ends, however it ends.
+pub(crate) struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the lock of a node and writes this process's number into it.
+    pub(crate) fn take(config: &Config, node: NodeName) -> Result<Lock> {
+        let path = lock_path(config, node)?;
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
+        // Whoever only looks holds the lock for an instant, too: a few tries tell the two apart.
+        let mut tries = 0;
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            tries += 1;
+            if tries < 20 {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                continue;
+            }
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            bail!("{node} is already running as process {}", pid.lines().next().unwrap_or("?"));
+        }
+        let mut lock = Lock { file };
+        lock.say(&format!("{}\n", std::process::id()))?;
+        Ok(lock)
+    }
+
+    /// Notes that the node serves.
+    pub(crate) fn ready(&mut self) -> Result<()> {
+        self.say(&format!("{}\nready\n", std::process::id()))
+    }
+
+    fn say(&mut self, text: &str) -> Result<()> {
+        self.file.rewind()?;
+        self.file.set_len(0)?;
+        self.file.write_all(text.as_bytes())?;
+        Ok(())
+    }
+}
+
+fn lock_path(config: &Config, node: NodeName) -> Result<PathBuf> {
+    Ok(node.folder(config)?.join("weft-node.lock"))
+}
+
+/// What a node's lock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// The process that holds it.
+    pub(crate) pid: i32,
+    /// It serves.
+    pub(crate) ready: bool,
+}
+
+/// Who runs this node, if anybody.
+pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>> {
+    let path = lock_path(config, node)?;
+    let Ok(mut file) = File::open(&path) else { return Ok(None) };
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let mut lines = text.lines();
+    let pid = lines.next().and_then(|l| l.parse().ok());
+    let ready = lines.next() == Some("ready");
+    // Between taking the lock and writing its number a node is starting.
+    Ok(Some(Running { pid: pid.unwrap_or(0), ready }))
+}

@@ -1,0 +1,197 @@
+//! A volume's configuration (`weft.toml`), its key, and the folders it names. Documented in `docs/operating.md`.
+
+mod folder;
+mod ports;
+mod size;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use weft_net::VolumeKey;
+
+pub(crate) use folder::{Lock, Marker, NodeName, lock_of};
+pub(crate) use ports::free_addresses;
+pub(crate) use size::Size;
+
+/// The name of the configuration in a volume's folder.
+pub(crate) const FILE: &str = "weft.toml";
+
+/// A volume's configuration. Relative paths count from the folder the file is in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) volume: VolumeSection,
+    pub(crate) meta: MetaSection,
+    #[serde(rename = "server")]
+    pub(crate) servers: Vec<ServerSection>,
+    /// The folder the file was read from.
+    #[serde(skip)]
+    pub(crate) base: PathBuf,
+    /// The file itself.
+    #[serde(skip)]
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VolumeSection {
+    /// What `weft status` calls it.
+    pub(crate) name: String,
+    /// The file that holds the volume's key.
+    #[serde(default = "default_key")]
+    pub(crate) key: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetaSection {
+    /// Where the metadata service listens, and where everybody finds it.
+    pub(crate) address: String,
+    /// Where it is bound, if that is another address (say `0.0.0.0:4700`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bind: Option<String>,
+    /// Where its namespace lies.
+    pub(crate) folder: PathBuf,
+    /// Where its metrics are served over HTTP; absent: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics: Option<String>,
+    /// Memory for the namespace's cache.
+    #[serde(default = "default_meta_cache")]
+    pub(crate) cache: Size,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerSection {
+    /// The server's id, for ever.
+    pub(crate) id: u32,
+    /// Where the server listens, and where everybody finds it.
+    pub(crate) address: String,
+    /// Where it is bound, if that is another address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bind: Option<String>,
+    /// Where its store lies.
+    pub(crate) folder: PathBuf,
+    /// Where its metrics are served over HTTP; absent: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics: Option<String>,
+    /// The most its store may hold; absent: what its file system has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capacity: Option<Size>,
+    /// Memory for its cache of data.
+    #[serde(default = "default_cache")]
+    pub(crate) cache: Size,
+    /// Threads that serve it.
+    #[serde(default = "default_threads")]
+    pub(crate) threads: usize,
+}
+
+fn default_key() -> PathBuf {
+    "volume.key".into()
+}
+
+fn default_meta_cache() -> Size {
+    Size(64 << 20)
+}
+
+fn default_cache() -> Size {
+    Size(1 << 30)
+}
+
+fn default_threads() -> usize {
+    2
+}
+
+impl Config {
+    /// Reads and checks a configuration. `place` is the file, or the volume's folder that holds it.
+    pub(crate) fn read(place: &Path) -> Result<Config> {
+        let path = if place.is_dir() { place.join(FILE) } else { place.to_owned() };
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!(
+                "{} is not the folder of a volume: cannot read {}; make one with `weft up {}`",
+                place.display(),
+                path.display(),
+                place.display()
+            )
+        })?;
+        let mut config: Config =
+            toml::from_str(&text).with_context(|| format!("{} is not legal", path.display()))?;
+        config.path = std::path::absolute(&path)?;
+        config.base = config.path.parent().map(Path::to_owned).unwrap_or_default();
+        config.check().with_context(|| format!("{} is not legal", path.display()))?;
+        Ok(config)
+    }
+
+    /// Writes the configuration to its folder.
+    pub(crate) fn write(&self) -> Result<()> {
+        let head = "# A Weft volume; every key is described in docs/operating.md.\n\n";
+        let text = format!("{head}{}", toml::to_string(self)?);
+        std::fs::write(&self.path, text)
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.servers.is_empty() {
+            bail!("a volume needs at least one [[server]]");
+        }
+        if self.servers.len() > weft_layout::SERVERS_MAX {
+            bail!("{} servers; the limit is {}", self.servers.len(), weft_layout::SERVERS_MAX);
+        }
+        let mut ids = std::collections::BTreeSet::new();
+        let mut folders = std::collections::BTreeSet::from([&self.meta.folder]);
+        for server in &self.servers {
+            if !ids.insert(server.id) {
+                bail!("two servers have the id {}", server.id);
+            }
+            if !folders.insert(&server.folder) {
+                bail!("two nodes share the folder {}", server.folder.display());
+            }
+            if server.threads == 0 || server.threads > 256 {
+                bail!("server {}: threads = {} is outside 1 to 256", server.id, server.threads);
+            }
+        }
+        let addresses = self.servers.iter().map(|s| &s.address).chain([&self.meta.address]);
+        for address in addresses {
+            if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                bail!("{address:?} is not an address: write HOST:PORT");
+            }
+        }
+        Ok(())
+    }
+
+    /// A path of the configuration, from its folder.
+    pub(crate) fn at(&self, path: &Path) -> PathBuf {
+        self.base.join(path)
+    }
+
+    /// The server with this id.
+    pub(crate) fn server(&self, id: u32) -> Result<&ServerSection> {
+        self.servers.iter().find(|s| s.id == id).with_context(|| {
+            let ids: Vec<String> = self.servers.iter().map(|s| s.id.to_string()).collect();
+            format!("{} has no server {id}; it has {}", self.path.display(), ids.join(", "))
+        })
+    }
+
+    /// Every node: the metadata service, then the servers.
+    pub(crate) fn nodes(&self) -> Vec<NodeName> {
+        let servers = self.servers.iter().map(|s| NodeName::Server(s.id));
+        std::iter::once(NodeName::Meta).chain(servers).collect()
+    }
+
+    /// The volume's key.
+    pub(crate) fn key(&self) -> Result<VolumeKey> {
+        let path = self.at(&self.volume.key);
+        let options = weft_client::ConnectOptions::from_address(&self.meta.address, &path)
+            .with_context(|| "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here")?;
+        Ok(options.key)
+    }
+}
+
+/// The volume's id: which key it has, without the key.
+pub(crate) fn volume_id(key: &VolumeKey) -> [u8; 16] {
+    let hash = blake3::keyed_hash(&key.0, b"weft volume id");
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash.as_bytes()[..16]);
+    id
+}
