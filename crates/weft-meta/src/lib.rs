@@ -1,1 +1,39 @@
-//! The namespace of a volume, one operation per file, over an ordered key-value engine
+//! The namespace of a volume over an ordered transactional key-value engine.
+//!
+//! Every operation is one atomic transaction, stands in a file of its own under `ops/`, takes the
+//! request of the wire and returns its reply. Permissions are checked here. The caller brings the
+//! clock, carries intents to the I/O servers and syncs the engine; see
+//! `docs/design/0004-metadata.md` for the key layout and for what remains after a crash at any step.
+//!
+//! Invariants:
+//! 1. Every entry names an inode that is there; every inode has an entry, is the root, or is an
+//!    orphan; no file's servers hold cells of a file that has neither inode nor delete intent.
+//! 2. `links` counts names (directories: 2 + directories inside); a directory's `size` counts entries.
+//! 3. Ids and intent numbers ascend and are never given out twice.
+//! 4. `size_exact` is false in the engine before a writer is told that it is attached.
+//! 5. Lock order: the engine's writer, then the open files.
+//!
+//! Deliberately absent: I/O, timers, threads, the network, syncing (except for a server's changed
+//! address).
+
+mod edit;
+mod error;
+mod intents;
+mod keys;
+mod namespace;
+mod open_files;
+mod ops;
+mod path;
+mod permission;
+mod placement;
+pub mod record;
+mod servers;
+mod sessions;
+
+pub use error::MetaError;
+pub use intents::Intent;
+pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
+pub use ops::{Attached, Truncation};
+
+/// Names one file can have.
+pub const HARD_LINKS_MAX: u32 = 65_000;

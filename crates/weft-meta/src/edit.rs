@@ -1,0 +1,190 @@
+//! One transaction of the namespace: inodes are read once, changed in place, written at the end.
+//!
+//! An operation that meets the same directory twice (rename within it) changes one copy, and the
+//! counters are read and written only by operations that touch them.
+
+use std::ops::ControlFlow;
+
+use parking_lot::MutexGuard;
+use prost::Message;
+use weft_kv::{Reader, Transaction, scan_prefix};
+use weft_proto::meta::FileKind;
+
+use crate::MetaError;
+use crate::keys::{self, COUNTERS_KEY, ENTRIES, INODES, INTENTS, ORPHANS, VOLUME, XATTRS};
+use crate::namespace::Namespace;
+use crate::open_files::OpenFiles;
+use crate::path::Node;
+use crate::record::{
+    CountersRecord, DeleteRecord, EntryRecord, InodeRecord, IntentRecord, OrphanRecord,
+};
+
+/// A transaction under way.
+pub(crate) struct Edit<'t, 'n> {
+    namespace: &'n Namespace,
+    txn: &'t mut dyn Transaction,
+    /// Held from the first look until the commit, so that no attachment slips in between.
+    open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
+    inodes: Vec<Node>,
+    counters: Option<CountersRecord>,
+}
+
+impl<'t, 'n> Edit<'t, 'n> {
+    pub(crate) fn new(
+        namespace: &'n Namespace,
+        txn: &'t mut dyn Transaction,
+        open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
+    ) -> Self {
+        Edit {
+            namespace,
+            txn,
+            open,
+            inodes: Vec::new(),
+            counters: None,
+        }
+    }
+
+    /// Reads of the state before this transaction's changes of inodes and counters.
+    pub(crate) fn reader(&self) -> &dyn Reader {
+        &*self.txn
+    }
+
+    /// Who has what open; nobody attaches or detaches until this transaction has ended.
+    pub(crate) fn open_files(&mut self) -> &mut OpenFiles {
+        let namespace = self.namespace;
+        self.open.get_or_insert_with(|| namespace.open_files.lock())
+    }
+
+    pub(crate) fn put(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
+        self.txn.put(space, key, &record.encode_to_vec());
+    }
+
+    pub(crate) fn delete(&mut self, space: weft_kv::Space, key: &[u8]) {
+        self.txn.delete(space, key);
+    }
+
+    pub(crate) fn counters(&mut self) -> Result<&mut CountersRecord, MetaError> {
+        if self.counters.is_none() {
+            self.counters = Some(keys::counters(&*self.txn)?);
+        }
+        Ok(self.counters.as_mut().expect("just read"))
+    }
+
+    /// The inode as this transaction changes it; `known` is what it read.
+    pub(crate) fn change(&mut self, id: u64, known: &InodeRecord) -> &mut InodeRecord {
+        let at = self.inodes.iter().position(|node| node.id == id);
+        let at = at.unwrap_or_else(|| {
+            self.inodes.push(Node {
+                id,
+                inode: known.clone(),
+            });
+            self.inodes.len() - 1
+        });
+        &mut self.inodes[at].inode
+    }
+
+    /// A new inode with a new id.
+    pub(crate) fn create(&mut self, id: u64, inode: InodeRecord) -> Result<(), MetaError> {
+        self.counters()?.files += 1;
+        self.inodes.push(Node { id, inode });
+        Ok(())
+    }
+
+    /// Takes the next id; it is never given out again.
+    pub(crate) fn next_id(&mut self) -> Result<u64, MetaError> {
+        let counters = self.counters()?;
+        let id = counters.next_id;
+        counters.next_id += 1;
+        Ok(id)
+    }
+
+    /// Owes work to the I/O servers.
+    pub(crate) fn owe(&mut self, intent: &IntentRecord) -> Result<u64, MetaError> {
+        let counters = self.counters()?;
+        let number = counters.next_intent;
+        counters.next_intent += 1;
+        counters.intents += 1;
+        self.put(INTENTS, &number.to_be_bytes(), intent);
+        Ok(number)
+    }
+
+    /// Gives a name to a file and counts it in its directory.
+    pub(crate) fn enter(&mut self, directory: &Node, name: &[u8], child: (u64, i32), now: i64) {
+        let (id, kind) = child;
+        let record = EntryRecord { id, kind };
+        self.put(ENTRIES, &keys::with_name(directory.id, name), &record);
+        let inode = self.change(directory.id, &directory.inode);
+        inode.size += 1;
+        inode.modified = now;
+        inode.changed = now;
+    }
+
+    /// Takes a name away and counts it in its directory; the file is not touched.
+    pub(crate) fn leave(&mut self, directory: &Node, name: &[u8], now: i64) {
+        self.delete(ENTRIES, &keys::with_name(directory.id, name));
+        let inode = self.change(directory.id, &directory.inode);
+        inode.size = inode.size.saturating_sub(1);
+        inode.modified = now;
+        inode.changed = now;
+    }
+
+    /// One name less for a file; a directory loses its only one. Answers how many are left.
+    pub(crate) fn unname(&mut self, node: &Node, now: i64) -> Result<u32, MetaError> {
+        let inode = self.change(node.id, &node.inode);
+        inode.changed = now;
+        inode.links = if inode.is_directory() {
+            0
+        } else {
+            inode.links.saturating_sub(1)
+        };
+        let links = inode.links;
+        if links == 0 {
+            let recovering = self.namespace.recovering();
+            if recovering || self.open_files().is_open(node.id) {
+                let record = OrphanRecord { since: now };
+                self.put(ORPHANS, &node.id.to_be_bytes(), &record);
+            } else {
+                self.bury(node)?;
+            }
+        }
+        Ok(links)
+    }
+
+    /// Removes an inode that has no name and that nobody has open, and owes the rest.
+    pub(crate) fn bury(&mut self, node: &Node) -> Result<(), MetaError> {
+        let known = self.change(node.id, &node.inode).clone();
+        self.inodes.retain(|other| other.id != node.id);
+        self.delete(INODES, &node.id.to_be_bytes());
+        self.counters()?.files -= 1;
+        if known.xattr_bytes > 0 {
+            let mut names = Vec::new();
+            let prefix = node.id.to_be_bytes();
+            scan_prefix(&*self.txn, XATTRS, &prefix, &mut |key, _| {
+                names.push(key.to_vec());
+                ControlFlow::Continue(())
+            })?;
+            for key in names {
+                self.delete(XATTRS, &key);
+            }
+        }
+        if known.is(FileKind::Regular) {
+            let servers = known.layout.map_or_else(Vec::new, |layout| layout.servers);
+            self.owe(&IntentRecord {
+                file: node.id,
+                delete: Some(DeleteRecord { servers }),
+                truncate: None,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was changed in memory.
+    pub(crate) fn finish(mut self) {
+        for Node { id, inode } in std::mem::take(&mut self.inodes) {
+            self.put(INODES, &id.to_be_bytes(), &inode);
+        }
+        if let Some(counters) = self.counters.take() {
+            self.put(VOLUME, COUNTERS_KEY, &counters);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Where each record lies, and typed reads of it. Numbers in keys are big-endian, so that their
+//! order is numeric and everything of one directory or file lies together.
+
+use prost::Message;
+use weft_kv::{Reader, Space};
+use weft_proto::meta::FileKind;
+
+use crate::MetaError;
+use crate::record::{CountersRecord, EntryRecord, InodeRecord, IntentRecord, VolumeRecord};
+
+/// `id` → [`InodeRecord`].
+pub(crate) const INODES: Space = Space("inodes");
+/// `parent id ‖ name` → [`EntryRecord`].
+pub(crate) const ENTRIES: Space = Space("entries");
+/// `id ‖ name` → `XattrRecord`.
+pub(crate) const XATTRS: Space = Space("xattrs");
+/// `id` → `OrphanRecord`.
+pub(crate) const ORPHANS: Space = Space("orphans");
+/// `number` → [`IntentRecord`].
+pub(crate) const INTENTS: Space = Space("intents");
+/// `server id` (4 bytes) → `ServerRecord`.
+pub(crate) const SERVERS: Space = Space("servers");
+/// [`VOLUME_KEY`] and [`COUNTERS_KEY`].
+pub(crate) const VOLUME: Space = Space("volume");
+/// → [`VolumeRecord`].
+pub(crate) const VOLUME_KEY: &[u8] = b"volume";
+/// → [`CountersRecord`].
+pub(crate) const COUNTERS_KEY: &[u8] = b"counters";
+
+/// `id ‖ name`.
+pub(crate) fn with_name(id: u64, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(8 + name.len());
+    key.extend_from_slice(&id.to_be_bytes());
+    key.extend_from_slice(name);
+    key
+}
+
+/// The number a key begins with.
+pub(crate) fn number(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(..8)?.try_into().ok()?))
+}
+
+/// Decodes a record, or says which one is damaged.
+pub(crate) fn decode<M: Message + Default>(
+    what: &'static str,
+    id: u64,
+    bytes: &[u8],
+) -> Result<M, MetaError> {
+    M::decode(bytes).map_err(|error| MetaError::Corrupt {
+        what,
+        id,
+        reason: error.to_string(),
+    })
+}
+
+pub(crate) fn inode(reader: &dyn Reader, id: u64) -> Result<Option<InodeRecord>, MetaError> {
+    let bytes = reader.get(INODES, &id.to_be_bytes())?;
+    bytes.map(|bytes| decode("inode", id, &bytes)).transpose()
+}
+
+/// The inode that an entry names: it must be there.
+pub(crate) fn named_inode(reader: &dyn Reader, id: u64) -> Result<InodeRecord, MetaError> {
+    inode(reader, id)?.ok_or_else(|| MetaError::Corrupt {
+        what: "inode",
+        id,
+        reason: "a directory names it, and it is not there".into(),
+    })
+}
+
+pub(crate) fn entry(
+    reader: &dyn Reader,
+    parent: u64,
+    name: &[u8],
+) -> Result<Option<EntryRecord>, MetaError> {
+    let bytes = reader.get(ENTRIES, &with_name(parent, name))?;
+    bytes
+        .map(|bytes| decode("entry in", parent, &bytes))
+        .transpose()
+}
+
+pub(crate) fn intent(reader: &dyn Reader, number: u64) -> Result<Option<IntentRecord>, MetaError> {
+    let bytes = reader.get(INTENTS, &number.to_be_bytes())?;
+    bytes
+        .map(|bytes| decode("intent", number, &bytes))
+        .transpose()
+}
+
+pub(crate) fn volume(reader: &dyn Reader) -> Result<Option<VolumeRecord>, MetaError> {
+    let bytes = reader.get(VOLUME, VOLUME_KEY)?;
+    bytes.map(|bytes| decode("volume", 0, &bytes)).transpose()
+}
+
+pub(crate) fn counters(reader: &dyn Reader) -> Result<CountersRecord, MetaError> {
+    let bytes = reader.get(VOLUME, COUNTERS_KEY)?;
+    let bytes = bytes.ok_or(MetaError::NotFormatted)?;
+    decode("counters", 0, &bytes)
+}
+
+impl InodeRecord {
+    pub(crate) fn is(&self, kind: FileKind) -> bool {
+        self.kind == kind as i32
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.is(FileKind::Directory)
+    }
+}

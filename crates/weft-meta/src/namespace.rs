@@ -1,0 +1,293 @@
+//! The service's handle: format, open, and how operations reach the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use prost::Message;
+use weft_kv::{Batch, OrderedKv, Reader, transact_with};
+use weft_layout::{SERVERS_MAX, ServerId};
+use weft_proto::Kind;
+use weft_proto::meta::{FileKind, ROOT};
+
+use crate::MetaError;
+use crate::edit::Edit;
+use crate::keys::{self, COUNTERS_KEY, INODES, SERVERS, VOLUME, VOLUME_KEY};
+use crate::open_files::OpenFiles;
+use crate::permission::MODE;
+use crate::record::{CountersRecord, FORMAT, InodeRecord, ServerRecord, VolumeRecord};
+use crate::servers::ServerTable;
+
+/// What is fixed when a volume is formatted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSettings {
+    /// The volume's id.
+    pub id: [u8; 16],
+    /// Its name, for humans.
+    pub name: String,
+    /// Its I/O servers and where they listen.
+    pub servers: Vec<(ServerId, String)>,
+    /// Owner of the root directory.
+    pub uid: u32,
+    /// Group of the root directory.
+    pub gid: u32,
+    /// Permission bits of the root directory.
+    pub mode: u32,
+    /// The time of formatting, in nanoseconds since the epoch.
+    pub now: i64,
+}
+
+/// Counts of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Files, directories and other inodes, the root and orphans included.
+    pub files: u64,
+    /// Deletes and truncates owed to I/O servers.
+    pub intents: u64,
+}
+
+/// The namespace of one volume. All methods may be called from any thread and block for as long as
+/// the engine does.
+pub struct Namespace {
+    pub(crate) kv: Arc<dyn OrderedKv>,
+    pub(crate) open_files: Mutex<OpenFiles>,
+    pub(crate) servers: RwLock<ServerTable>,
+    /// No intent below this number is left: keeps scans off the graves of carried-through ones.
+    pub(crate) oldest_intent: AtomicU64,
+    recovering: AtomicBool,
+    volume: VolumeRecord,
+}
+
+impl std::fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Namespace")
+            .field("volume", &self.volume)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Namespace {
+    /// Writes an empty volume into an engine that holds none.
+    ///
+    /// # Durability
+    /// On stable storage on return.
+    pub fn format(kv: &dyn OrderedKv, settings: &VolumeSettings) -> Result<(), MetaError> {
+        check_settings(settings)?;
+        if let Some(volume) = keys::volume(&*kv.snapshot()?)? {
+            return Err(MetaError::AlreadyFormatted { name: volume.name });
+        }
+        let volume = VolumeRecord {
+            format: FORMAT,
+            id: settings.id.to_vec(),
+            name: settings.name.clone(),
+        };
+        let counters = CountersRecord {
+            next_id: ROOT + 1,
+            next_intent: 1,
+            files: 1,
+            intents: 0,
+            epoch: 1,
+        };
+        let root = InodeRecord {
+            kind: FileKind::Directory as i32,
+            mode: settings.mode & MODE,
+            uid: settings.uid,
+            gid: settings.gid,
+            links: 2,
+            size_exact: true,
+            accessed: settings.now,
+            modified: settings.now,
+            changed: settings.now,
+            created: settings.now,
+            parent: ROOT,
+            ..InodeRecord::default()
+        };
+        let mut changes = vec![
+            (VOLUME, VOLUME_KEY.to_vec(), Some(volume.encode_to_vec())),
+            (
+                VOLUME,
+                COUNTERS_KEY.to_vec(),
+                Some(counters.encode_to_vec()),
+            ),
+            (
+                INODES,
+                ROOT.to_be_bytes().to_vec(),
+                Some(root.encode_to_vec()),
+            ),
+        ];
+        for (id, address) in &settings.servers {
+            let address = address.clone();
+            let record = ServerRecord { address }.encode_to_vec();
+            changes.push((SERVERS, id.0.to_be_bytes().to_vec(), Some(record)));
+        }
+        kv.write(Batch { changes })?;
+        Ok(kv.sync()?)
+    }
+
+    /// Opens the volume in an engine. Until [`Namespace::reap_orphans`] is called first, every
+    /// file that loses its last name is kept, because clients of an earlier life of the service
+    /// may have it open.
+    ///
+    /// # Errors
+    /// [`MetaError::NotFormatted`], [`MetaError::FormatVersion`], or the engine's.
+    pub fn open(kv: Arc<dyn OrderedKv>) -> Result<Namespace, MetaError> {
+        let (volume, counters, servers) = {
+            let reader = kv.snapshot()?;
+            let volume = keys::volume(&*reader)?.ok_or(MetaError::NotFormatted)?;
+            if volume.format != FORMAT {
+                return Err(MetaError::FormatVersion {
+                    found: volume.format,
+                    known: FORMAT,
+                });
+            }
+            let counters = keys::counters(&*reader)?;
+            (
+                volume,
+                counters,
+                ServerTable::load(&*reader, counters.epoch)?,
+            )
+        };
+        tracing::info!(volume = %volume.name, files = counters.files, "namespace opened");
+        Ok(Namespace {
+            kv,
+            open_files: Mutex::default(),
+            servers: RwLock::new(servers),
+            oldest_intent: AtomicU64::new(0),
+            recovering: AtomicBool::new(true),
+            volume,
+        })
+    }
+
+    /// The volume's id.
+    pub fn id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        let length = self.volume.id.len().min(16);
+        id[..length].copy_from_slice(&self.volume.id[..length]);
+        id
+    }
+
+    /// The volume's name.
+    pub fn name(&self) -> &str {
+        &self.volume.name
+    }
+
+    /// How many files there are, and how much is owed. Cost: one read.
+    pub fn counts(&self) -> Result<Counts, MetaError> {
+        let counters = keys::counters(&*self.kv.snapshot()?)?;
+        Ok(Counts {
+            files: counters.files,
+            intents: counters.intents,
+        })
+    }
+
+    pub(crate) fn recovering(&self) -> bool {
+        self.recovering.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn recovered(&self) {
+        self.recovering.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&dyn Reader) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        work(&*self.kv.snapshot()?)
+    }
+
+    /// Runs one transaction; an error leaves nothing behind.
+    pub(crate) fn edit<T>(
+        &self,
+        work: impl FnMut(&mut Edit<'_, '_>) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.run(&mut None, work)
+    }
+
+    /// Runs one transaction and then, if it was committed, `then` on the open files; where `work`
+    /// looked at them nobody else did in between.
+    pub(crate) fn edit_then<T>(
+        &self,
+        work: impl FnMut(&mut Edit<'_, '_>) -> Result<T, MetaError>,
+        then: impl FnOnce(&mut OpenFiles, &T),
+    ) -> Result<T, MetaError> {
+        let mut open = None;
+        let value = self.run(&mut open, work)?;
+        let mut open = open.unwrap_or_else(|| self.open_files.lock());
+        then(&mut open, &value);
+        Ok(value)
+    }
+
+    fn run<'n, T>(
+        &'n self,
+        open: &mut Option<MutexGuard<'n, OpenFiles>>,
+        mut work: impl FnMut(&mut Edit<'_, 'n>) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        transact_with(&*self.kv, |txn| {
+            let mut edit = Edit::new(self, txn, open);
+            let value = work(&mut edit)?;
+            edit.finish();
+            Ok(value)
+        })
+    }
+}
+
+fn check_settings(settings: &VolumeSettings) -> Result<(), MetaError> {
+    let refuse = |reason: String| Err(MetaError::Settings { reason });
+    if settings.name.is_empty() || settings.name.len() > 255 {
+        return refuse("its name needs 1 to 255 bytes".into());
+    }
+    let count = settings.servers.len();
+    if count == 0 || count > SERVERS_MAX {
+        return refuse(format!("it needs 1 to {SERVERS_MAX} servers, not {count}"));
+    }
+    let mut ids: Vec<u32> = settings.servers.iter().map(|(id, _)| id.0).collect();
+    ids.sort_unstable();
+    if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        return refuse(format!("server {} is named twice", twice[0]));
+    }
+    Ok(())
+}
+
+/// Whether a call of this kind, when it succeeded, has committed something that must be on stable
+/// storage before it is answered. [`Kind::Attach`] tells it itself
+/// ([`Attached::committed`](crate::Attached::committed)); [`Kind::Report`] commits but needs no
+/// sync: what is lost with it is only that a size is exact, and that an orphan may go.
+pub fn mutates(kind: Kind) -> bool {
+    match kind {
+        Kind::SetAttributes
+        | Kind::Truncate
+        | Kind::MakeDirectory
+        | Kind::MakeLink
+        | Kind::MakeNode
+        | Kind::Link
+        | Kind::Unlink
+        | Kind::RemoveDirectory
+        | Kind::Rename
+        | Kind::SetXattr
+        | Kind::RemoveXattr
+        | Kind::Reassert => true,
+        Kind::Attach
+        | Kind::Report
+        | Kind::Stat
+        | Kind::List
+        | Kind::ReadLink
+        | Kind::GetXattr
+        | Kind::ListXattr
+        | Kind::ServerMap
+        | Kind::Heartbeat
+        | Kind::Hello
+        | Kind::Proof
+        | Kind::Ping
+        | Kind::Credit
+        | Kind::Cancel
+        | Kind::Data
+        | Kind::Read
+        | Kind::Write
+        | Kind::Sync
+        | Kind::CellStatus
+        | Kind::TruncateCells
+        | Kind::DeleteCells
+        | Kind::CreateFork
+        | Kind::RemoveFork => false,
+    }
+}

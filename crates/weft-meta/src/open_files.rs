@@ -1,0 +1,156 @@
+//! Who has which file open. In memory only: after a restart clients tell it again.
+//!
+//! Invariant: a count is never zero; what reached zero is removed.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// Attachments of one client to one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    reading: u32,
+    writing: u32,
+}
+
+#[derive(Debug, Default)]
+struct OpenFile {
+    holders: HashMap<u64, Counts>,
+    writers: u32,
+    /// The size was exact when the first of the present writers came.
+    exact_before: bool,
+    /// One of them wrote, or may have.
+    wrote: bool,
+}
+
+/// What is known when an attachment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Nobody has the file open for writing any more.
+    pub(crate) no_writer: bool,
+    /// Nobody has the file open.
+    pub(crate) unused: bool,
+    /// The writers changed nothing, and the size was exact before them.
+    pub(crate) unchanged: bool,
+}
+
+/// All attachments.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFiles {
+    files: HashMap<u64, OpenFile>,
+    clients: HashMap<u64, BTreeSet<u64>>,
+}
+
+impl OpenFiles {
+    pub(crate) fn is_open(&self, file: u64) -> bool {
+        self.files.contains_key(&file)
+    }
+
+    pub(crate) fn has_writer(&self, file: u64) -> bool {
+        self.files.get(&file).is_some_and(|open| open.writers > 0)
+    }
+
+    pub(crate) fn attach_reader(&mut self, client: u64, file: u64) {
+        let open = self.files.entry(file).or_default();
+        open.holders.entry(client).or_default().reading += 1;
+        self.clients.entry(client).or_default().insert(file);
+    }
+
+    /// `exact`: whether the size was exact until now; counts only for the first writer.
+    pub(crate) fn attach_writer(&mut self, client: u64, file: u64, exact: bool) {
+        let open = self.files.entry(file).or_default();
+        if open.writers == 0 {
+            open.exact_before = exact;
+            open.wrote = false;
+        }
+        open.writers += 1;
+        open.holders.entry(client).or_default().writing += 1;
+        self.clients.entry(client).or_default().insert(file);
+    }
+
+    pub(crate) fn wrote(&mut self, file: u64) {
+        if let Some(open) = self.files.get_mut(&file) {
+            open.wrote = true;
+        }
+    }
+
+    /// What [`OpenFiles::detach`] would answer; `None` if there is no such attachment.
+    pub(crate) fn if_detached(&self, client: u64, file: u64, write: bool) -> Option<Ended> {
+        let open = self.files.get(&file)?;
+        let counts = open.holders.get(&client)?;
+        let there = if write {
+            counts.writing
+        } else {
+            counts.reading
+        };
+        if there == 0 {
+            return None;
+        }
+        let lone = open.holders.len() == 1 && counts.reading + counts.writing == 1;
+        Some(Ended {
+            no_writer: open.writers == u32::from(write),
+            unused: lone,
+            unchanged: open.exact_before && !open.wrote,
+        })
+    }
+
+    pub(crate) fn detach(&mut self, client: u64, file: u64, write: bool) {
+        if self.if_detached(client, file, write).is_none() {
+            return;
+        }
+        let Some(open) = self.files.get_mut(&file) else {
+            return;
+        };
+        let Some(counts) = open.holders.get_mut(&client) else {
+            return;
+        };
+        if write {
+            counts.writing -= 1;
+            open.writers -= 1;
+        } else {
+            counts.reading -= 1;
+        }
+        if *counts == Counts::default() {
+            self.drop_holder(client, file);
+        }
+    }
+
+    fn drop_holder(&mut self, client: u64, file: u64) {
+        if let Some(open) = self.files.get_mut(&file) {
+            open.holders.remove(&client);
+            if open.holders.is_empty() {
+                self.files.remove(&file);
+            }
+        }
+        if let Some(files) = self.clients.get_mut(&client) {
+            files.remove(&file);
+            if files.is_empty() {
+                self.clients.remove(&client);
+            }
+        }
+    }
+
+    /// The files of a client, ascending.
+    pub(crate) fn of_client(&self, client: u64) -> Vec<u64> {
+        let files = self.clients.get(&client);
+        files.map_or_else(Vec::new, |files| files.iter().copied().collect())
+    }
+
+    /// Nobody but this client has the file open.
+    pub(crate) fn only_by(&self, client: u64, file: u64) -> bool {
+        let open = self.files.get(&file);
+        open.is_some_and(|open| open.holders.len() == 1 && open.holders.contains_key(&client))
+    }
+
+    /// Forgets a client; what it was writing counts as written.
+    pub(crate) fn forget_client(&mut self, client: u64) {
+        for file in self.of_client(client) {
+            if let Some(open) = self.files.get_mut(&file)
+                && let Some(counts) = open.holders.get(&client)
+                && counts.writing > 0
+            {
+                open.writers -= counts.writing;
+                open.wrote = true;
+            }
+            self.drop_holder(client, file);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Attach: resolve a path, check access, create the file if asked, remember that it is open.
+//!
+//! A file that exists and whose size is not exact already (or that is only read) needs no
+//! transaction: it is found in a snapshot, and looked at once more under the lock of the open files,
+//! so that it cannot be deleted in between. Everything else is one transaction.
+
+use weft_proto::meta::{AttachReply, AttachRequest, Create, FileKind};
+
+use crate::edit::Edit;
+use crate::ops::attributes;
+use crate::ops::create::{new_inode, place, writable};
+use crate::path::{self, End, Node, Slot, walk};
+use crate::permission::{READ, WRITE, need, text};
+use crate::{MetaError, Namespace, keys, placement};
+
+/// What an attach found or made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attached {
+    /// What is answered.
+    pub reply: AttachReply,
+    /// Something was committed: sync before answering.
+    pub committed: bool,
+}
+
+impl Namespace {
+    /// Attaches a file or a directory for a client. It stays attached until a report with `detach`,
+    /// or until [`Namespace::session_ended`].
+    ///
+    /// # Durability
+    /// Where [`Attached::committed`] is set the caller syncs before it answers: a writer must not
+    /// begin while power loss could still bring back that the size is exact.
+    pub fn attach(
+        &self,
+        now: i64,
+        client: u64,
+        request: &AttachRequest,
+    ) -> Result<Attached, MetaError> {
+        if let Some(attached) = self.attach_existing(client, request)? {
+            return Ok(attached);
+        }
+        let epoch = self.epoch();
+        self.edit_then(
+            |edit| {
+                // From here to the commit nobody else attaches or detaches.
+                edit.open_files();
+                let (mut node, created) = self.find_or_create(edit, now, request)?;
+                let exact = node.inode.size_exact;
+                if request.write && exact {
+                    node.inode.size_exact = false;
+                    edit.change(node.id, &node.inode).size_exact = false;
+                }
+                let reply = AttachReply {
+                    attributes: attributes(&node),
+                    epoch,
+                    created,
+                };
+                let committed = created || (request.write && exact);
+                Ok((Attached { reply, committed }, exact))
+            },
+            |open, (attached, exact)| {
+                let id = attached.reply.attributes.id;
+                if request.write {
+                    open.attach_writer(client, id, *exact);
+                } else {
+                    open.attach_reader(client, id);
+                }
+            },
+        )
+        .map(|(attached, _)| attached)
+    }
+
+    /// Attaches without a transaction; `None` where one is needed.
+    fn attach_existing(
+        &self,
+        client: u64,
+        request: &AttachRequest,
+    ) -> Result<Option<Attached>, MetaError> {
+        let follow = request.target.follow && !exclusive(request);
+        let found = self.read(|reader| {
+            Ok(match walk(reader, &request.who, &request.target, follow)? {
+                End::Node(node, _) => Some(node),
+                End::Slot(slot) => {
+                    let slash = slot.slash;
+                    let found = slot.found;
+                    if found.is_none() && request.create.is_none() {
+                        return Err(path::not_found(&request.target.path));
+                    }
+                    if slash
+                        && found
+                            .as_ref()
+                            .is_some_and(|node| !node.inode.is_directory())
+                    {
+                        return Err(MetaError::NotDirectory {
+                            path: text(&request.target.path),
+                        });
+                    }
+                    found
+                }
+            })
+        })?;
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        check(request, &found)?;
+        let mut open = self.open_files.lock();
+        let inode = self.read(|reader| keys::inode(reader, found.id))?;
+        let Some(inode) = inode else {
+            // Deleted since: whether the path names something else now, the transaction finds out.
+            return Ok(None);
+        };
+        if request.write && inode.size_exact {
+            return Ok(None);
+        }
+        let node = Node {
+            id: found.id,
+            inode,
+        };
+        if request.write {
+            open.attach_writer(client, node.id, false);
+        } else {
+            open.attach_reader(client, node.id);
+        }
+        drop(open);
+        let reply = AttachReply {
+            attributes: attributes(&node),
+            epoch: self.epoch(),
+            created: false,
+        };
+        Ok(Some(Attached {
+            reply,
+            committed: false,
+        }))
+    }
+
+    fn find_or_create(
+        &self,
+        edit: &mut Edit<'_, '_>,
+        now: i64,
+        request: &AttachRequest,
+    ) -> Result<(Node, bool), MetaError> {
+        let follow = request.target.follow && !exclusive(request);
+        let path = &request.target.path;
+        let slot = match walk(edit.reader(), &request.who, &request.target, follow)? {
+            End::Node(node, _) => {
+                check(request, &node)?;
+                return Ok((node, false));
+            }
+            End::Slot(slot) => slot,
+        };
+        match (&slot.found, &request.create) {
+            (Some(node), _) => {
+                if slot.slash && !node.inode.is_directory() {
+                    return Err(MetaError::NotDirectory { path: text(path) });
+                }
+                check(request, node)?;
+                Ok((node.clone(), false))
+            }
+            (None, None) => Err(path::not_found(path)),
+            (None, Some(_)) if slot.slash => Err(MetaError::IsDirectory { path: text(path) }),
+            (None, Some(create)) => self.create(edit, now, request, &slot, create),
+        }
+    }
+
+    fn create(
+        &self,
+        edit: &mut Edit<'_, '_>,
+        now: i64,
+        request: &AttachRequest,
+        slot: &Slot,
+        create: &Create,
+    ) -> Result<(Node, bool), MetaError> {
+        let path = &request.target.path;
+        writable(&request.who, &slot.directory, path)?;
+        let kind = FileKind::Regular;
+        let mut inode = new_inode(&request.who, &slot.directory, kind, create.mode, now);
+        let id = edit.next_id()?;
+        let inherited = slot.directory.inode.wish.as_ref();
+        let wish = create.layout.as_ref();
+        let layout = placement::choose(&self.pool(now), id, wish, inherited, path)?;
+        inode.layout = Some(layout);
+        place(edit, slot, id, inode.clone(), now)?;
+        Ok((Node { id, inode }, true))
+    }
+}
+
+fn exclusive(request: &AttachRequest) -> bool {
+    request
+        .create
+        .as_ref()
+        .is_some_and(|create| create.exclusive)
+}
+
+/// Whether what is there may be attached in this way.
+fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
+    let path = &request.target.path;
+    if exclusive(request) {
+        return Err(MetaError::Exists { path: text(path) });
+    }
+    match FileKind::try_from(node.inode.kind) {
+        Ok(FileKind::Regular) => {}
+        Ok(FileKind::Directory) if request.write || request.create.is_some() => {
+            return Err(MetaError::IsDirectory { path: text(path) });
+        }
+        Ok(FileKind::Directory) => {}
+        Ok(FileKind::Symlink) => return Err(MetaError::Loop { path: text(path) }),
+        _ => {
+            return Err(MetaError::Unsupported {
+                path: text(path),
+                reason: "a fifo, socket or device holds no data here: it is opened where it is mounted",
+            });
+        }
+    }
+    if request.read {
+        need(&request.who, &node.inode, READ, path)?;
+    }
+    if request.write {
+        need(&request.who, &node.inode, WRITE, path)?;
+    }
+    Ok(())
+}

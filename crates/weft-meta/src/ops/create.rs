@@ -1,0 +1,104 @@
+//! What every operation that makes a new name shares: is the place free, may the caller write
+//! there, and which owner, group and mode the new file gets.
+
+use weft_proto::meta::{Credentials, FileKind, StatReply, Target};
+
+use crate::MetaError;
+use crate::edit::Edit;
+use crate::ops::attributes;
+use crate::path::{self, Nameless, Node, Slot};
+use crate::permission::{GROUP_EXEC, MODE, SETGID, WRITE, in_group, is_root, need, text};
+use crate::record::InodeRecord;
+
+/// The free place that `target` names.
+///
+/// A path that ends without a name is there already, or is empty and names nothing.
+pub(super) fn free_slot(
+    edit: &Edit<'_, '_>,
+    who: &Credentials,
+    target: &Target,
+    directory: bool,
+) -> Result<Box<Slot>, MetaError> {
+    let path = &target.path;
+    let slot = match path::slot(edit.reader(), who, target)? {
+        Ok(slot) => slot,
+        Err(Nameless::Empty) => return Err(path::not_found(path)),
+        Err(_) => return Err(MetaError::Exists { path: text(path) }),
+    };
+    if slot.found.is_some() {
+        return Err(MetaError::Exists { path: text(path) });
+    }
+    if slot.slash && !directory {
+        return Err(path::not_found(path));
+    }
+    writable(who, &slot.directory, path)?;
+    Ok(slot)
+}
+
+/// The caller may make names in this directory, and the directory still has one itself.
+pub(super) fn writable(who: &Credentials, directory: &Node, path: &[u8]) -> Result<(), MetaError> {
+    if directory.inode.links == 0 {
+        return Err(path::not_found(path));
+    }
+    need(who, &directory.inode, WRITE, path)
+}
+
+/// A new inode as its creator and its directory determine it.
+pub(super) fn new_inode(
+    who: &Credentials,
+    directory: &Node,
+    kind: FileKind,
+    mode: u32,
+    now: i64,
+) -> InodeRecord {
+    let inherits = directory.inode.mode & SETGID != 0;
+    let gid = if inherits {
+        directory.inode.gid
+    } else {
+        who.gid
+    };
+    let mut mode = mode & MODE;
+    if kind == FileKind::Directory {
+        if inherits {
+            mode |= SETGID;
+        }
+    } else if mode & (SETGID | GROUP_EXEC) == SETGID | GROUP_EXEC
+        && !is_root(who)
+        && !in_group(who, gid)
+    {
+        mode &= !SETGID;
+    }
+    InodeRecord {
+        kind: kind as i32,
+        mode,
+        uid: who.uid,
+        gid,
+        links: if kind == FileKind::Directory { 2 } else { 1 },
+        size_exact: true,
+        accessed: now,
+        modified: now,
+        changed: now,
+        created: now,
+        parent: if kind == FileKind::Directory {
+            directory.id
+        } else {
+            0
+        },
+        ..InodeRecord::default()
+    }
+}
+
+/// Puts a new inode into its place.
+pub(super) fn place(
+    edit: &mut Edit<'_, '_>,
+    slot: &Slot,
+    id: u64,
+    inode: InodeRecord,
+    now: i64,
+) -> Result<StatReply, MetaError> {
+    edit.enter(&slot.directory, &slot.name, (id, inode.kind), now);
+    let node = Node { id, inode };
+    let attributes = attributes(&node);
+    edit.create(id, node.inode)?;
+    Ok(StatReply { attributes })
+}

@@ -1,0 +1,37 @@
+//! MakeLink: a symbolic link.
+
+use weft_proto::limits::PATH_MAX;
+use weft_proto::meta::{FileKind, MakeLinkRequest, StatReply};
+
+use crate::ops::create::{free_slot, new_inode, place};
+use crate::path::not_found;
+use crate::permission::text;
+use crate::{MetaError, Namespace};
+
+impl Namespace {
+    /// Creates a symbolic link with any text that could be a path.
+    pub fn make_link(&self, now: i64, request: &MakeLinkRequest) -> Result<StatReply, MetaError> {
+        let link = &request.text;
+        if link.len() > PATH_MAX {
+            return Err(MetaError::PathTooLong { length: link.len() });
+        }
+        if link.is_empty() {
+            return Err(not_found(link));
+        }
+        if link.contains(&0) {
+            return Err(MetaError::Invalid {
+                path: text(&request.target.path),
+                reason: "a link's text holds no zero byte",
+            });
+        }
+        self.edit(|edit| {
+            let slot = free_slot(edit, &request.who, &request.target, false)?;
+            let kind = FileKind::Symlink;
+            let mut inode = new_inode(&request.who, &slot.directory, kind, 0o777, now);
+            inode.size = link.len() as u64;
+            inode.text = link.to_vec();
+            let id = edit.next_id()?;
+            place(edit, &slot, id, inode, now)
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! RemoveDirectory: remove an empty directory.
+
+use weft_proto::meta::{RemoveDirectoryRequest, UnlinkReply};
+
+use crate::path::{Nameless, not_found, slot};
+use crate::permission::{WRITE, need, need_removable, text};
+use crate::{MetaError, Namespace};
+
+impl Namespace {
+    /// Removes an empty directory; who has it open sees it empty and can make nothing in it.
+    pub fn remove_directory(
+        &self,
+        now: i64,
+        request: &RemoveDirectoryRequest,
+    ) -> Result<UnlinkReply, MetaError> {
+        let who = &request.who;
+        let path = &request.target.path;
+        let invalid = |reason| {
+            Err(MetaError::Invalid {
+                path: text(path),
+                reason,
+            })
+        };
+        self.edit(|edit| {
+            let slot = match slot(edit.reader(), who, &request.target)? {
+                Ok(slot) => slot,
+                Err(Nameless::Empty) => return Err(not_found(path)),
+                Err(Nameless::DotDot) => return Err(MetaError::NotEmpty { path: text(path) }),
+                Err(Nameless::Dot) => return invalid("a directory is not removed by its name ."),
+                Err(Nameless::Root) => return invalid("the root directory is not removed"),
+            };
+            let node = slot.found.as_ref().ok_or_else(|| not_found(path))?;
+            need(who, &slot.directory.inode, WRITE, path)?;
+            need_removable(who, &slot.directory.inode, &node.inode, path)?;
+            if !node.inode.is_directory() {
+                return Err(MetaError::NotDirectory { path: text(path) });
+            }
+            if node.inode.size > 0 {
+                return Err(MetaError::NotEmpty { path: text(path) });
+            }
+            edit.leave(&slot.directory, &slot.name, now);
+            edit.change(slot.directory.id, &slot.directory.inode).links -= 1;
+            let links = edit.unname(node, now)?;
+            Ok(UnlinkReply {
+                file: node.id,
+                links,
+            })
+        })
+    }
+}

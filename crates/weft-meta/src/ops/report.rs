@@ -1,0 +1,107 @@
+//! Report: what a writer knows of size and time, and the end of an attachment.
+//!
+//! A size becomes exact only when the last writer has gone and told it, or when the writers did not
+//! write at all. Whenever that is not certain the size stays inexact, and who needs it asks the
+//! servers: inexact is always safe.
+
+use weft_proto::meta::{ReportReply, ReportRequest};
+
+use crate::path::Node;
+use crate::record::InodeRecord;
+use crate::sessions::reap;
+use crate::{MetaError, Namespace, keys};
+
+impl Namespace {
+    /// A client reports; see [`ReportRequest`]. A file that is gone is no error: it ended with the
+    /// attachment.
+    ///
+    /// # Durability
+    /// Needs no sync: what power loss takes back is that the size is exact.
+    pub fn report(&self, client: u64, request: &ReportRequest) -> Result<ReportReply, MetaError> {
+        let id = request.file;
+        // A reader knows nothing of size and time, and changes nothing when it goes, except where
+        // the file waits for it to go.
+        if !request.write && self.detach_reader(client, request)? {
+            return Ok(ReportReply {});
+        }
+        let (size, modified) = if request.write {
+            (request.size, request.modified)
+        } else {
+            (None, None)
+        };
+        self.edit_then(
+            |edit| {
+                let Some(inode) = keys::inode(edit.reader(), id)? else {
+                    return Ok(());
+                };
+                let ended = edit.open_files().if_detached(client, id, request.write);
+                let ended = ended.filter(|_| request.detach);
+                let unchanged = ended.is_some_and(|ended| ended.unchanged);
+                let unchanged = unchanged && modified.is_none();
+                let exact = request.write
+                    && ended.is_some_and(|ended| ended.no_writer)
+                    && (size.is_some() || unchanged)
+                    && inode.truncate == 0
+                    // Other writers may not have told yet that they are there.
+                    && !self.recovering();
+                let mut after = inode.clone();
+                if let Some(size) = size {
+                    after.size = size;
+                }
+                if let Some(modified) = modified {
+                    note_write(&mut after, modified);
+                    after.truncate_raced |= inode.truncate != 0;
+                }
+                if request.write {
+                    after.size_exact = exact;
+                }
+                if after != inode {
+                    *edit.change(id, &inode) = after.clone();
+                }
+                if ended.is_some_and(|ended| ended.unused) && !self.recovering() {
+                    let node = Node { id, inode: after };
+                    if node.inode.links == 0 {
+                        reap(edit, id)?;
+                    }
+                }
+                Ok(())
+            },
+            |open, ()| {
+                if modified.is_some() {
+                    open.wrote(id);
+                }
+                if request.detach {
+                    open.detach(client, id, request.write);
+                }
+            },
+        )?;
+        Ok(ReportReply {})
+    }
+
+    /// Ends a reader's attachment without a transaction; false where the file may have to go.
+    fn detach_reader(&self, client: u64, request: &ReportRequest) -> Result<bool, MetaError> {
+        let id = request.file;
+        let mut open = self.open_files.lock();
+        if request.detach {
+            let ended = open.if_detached(client, id, false);
+            if ended.is_some_and(|ended| ended.unused) {
+                let inode = self.read(|reader| keys::inode(reader, id))?;
+                if inode.is_some_and(|inode| inode.links == 0) {
+                    return Ok(false);
+                }
+            }
+            open.detach(client, id, false);
+        }
+        Ok(true)
+    }
+}
+
+/// A write at `time`, in whatever order such news arrives: the latest counts, unless the time was
+/// set by hand after it.
+pub(crate) fn note_write(inode: &mut InodeRecord, time: i64) {
+    inode.written = inode.written.max(time);
+    if inode.written > inode.modified_set {
+        inode.modified = inode.written;
+    }
+    inode.changed = inode.changed.max(time);
+}

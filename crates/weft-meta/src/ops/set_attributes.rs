@@ -1,0 +1,159 @@
+//! SetAttributes: chmod, chown, utimens, and what a directory gives to new files.
+//!
+//! One request may ask for several; all are allowed and done, or none.
+
+use weft_proto::meta::{Credentials, SetAttributesRequest, StatReply, TimeWish};
+
+use crate::ops::attributes;
+use crate::path::{Node, resolve};
+use crate::permission::{
+    MODE, SETGID, WRITE, in_group, is_root, may, not_owner, owns, text, without_set_id,
+};
+use crate::record::{InodeRecord, WishRecord};
+use crate::{MetaError, Namespace, placement};
+
+impl Namespace {
+    /// Changes what the request names.
+    pub fn set_attributes(
+        &self,
+        now: i64,
+        request: &SetAttributesRequest,
+    ) -> Result<StatReply, MetaError> {
+        let path = &request.target.path;
+        self.edit(|edit| {
+            let Node { id, inode } = resolve(edit.reader(), &request.who, &request.target)?;
+            let mut after = inode.clone();
+            change_owner(&mut after, request)?;
+            change_mode(&mut after, &inode, request)?;
+            change_times(&mut after, &inode, request, now)?;
+            if let Some(wish) = &request.layout {
+                if !owns(&request.who, &inode) {
+                    return Err(not_owner(&request.who, path, "set another's layout"));
+                }
+                if !inode.is_directory() {
+                    return Err(MetaError::NotDirectory { path: text(path) });
+                }
+                let record = WishRecord::from(wish);
+                // A wish that no file could get is refused here and not at each creation.
+                placement::choose(&self.pool(now), id, None, Some(&record), path)?;
+                after.wish = (record != WishRecord::default()).then_some(record);
+            }
+            if asks(request) {
+                after.changed = now;
+                *edit.change(id, &inode) = after.clone();
+            }
+            let attributes = attributes(&Node { id, inode: after });
+            Ok(StatReply { attributes })
+        })
+    }
+}
+
+fn asks(request: &SetAttributesRequest) -> bool {
+    request.mode.is_some()
+        || request.uid.is_some()
+        || request.gid.is_some()
+        || request.accessed.is_some()
+        || request.modified.is_some()
+        || request.layout.is_some()
+}
+
+fn change_owner(after: &mut InodeRecord, request: &SetAttributesRequest) -> Result<(), MetaError> {
+    if request.uid.is_none() && request.gid.is_none() {
+        return Ok(());
+    }
+    let who = &request.who;
+    let path = &request.target.path;
+    let uid = request.uid.unwrap_or(after.uid);
+    let gid = request.gid.unwrap_or(after.gid);
+    if !owns(who, after) {
+        return Err(not_owner(
+            who,
+            path,
+            "change the owner or group of another's file",
+        ));
+    }
+    if !is_root(who) {
+        if uid != after.uid {
+            return Err(not_owner(who, path, "give a file away"));
+        }
+        if gid != after.gid && !in_group(who, gid) {
+            return Err(not_owner(
+                who,
+                path,
+                "give a file to a group that is not its own",
+            ));
+        }
+    }
+    if !after.is_directory() {
+        after.mode = without_set_id(who, after);
+    }
+    after.uid = uid;
+    after.gid = gid;
+    Ok(())
+}
+
+fn change_mode(
+    after: &mut InodeRecord,
+    before: &InodeRecord,
+    request: &SetAttributesRequest,
+) -> Result<(), MetaError> {
+    let Some(mode) = request.mode else {
+        return Ok(());
+    };
+    let who = &request.who;
+    if !owns(who, before) {
+        return Err(not_owner(
+            who,
+            &request.target.path,
+            "change the mode of another's file",
+        ));
+    }
+    after.mode = mode & MODE;
+    if !is_root(who) && !in_group(who, after.gid) {
+        after.mode &= !SETGID;
+    }
+    Ok(())
+}
+
+fn change_times(
+    after: &mut InodeRecord,
+    before: &InodeRecord,
+    request: &SetAttributesRequest,
+    now: i64,
+) -> Result<(), MetaError> {
+    let wishes = [request.accessed, request.modified];
+    allowed_times(&request.who, before, &wishes, &request.target.path)?;
+    let value = |wish: TimeWish| if wish.now { now } else { wish.nanos };
+    if let Some(wish) = request.accessed {
+        after.accessed = value(wish);
+    }
+    if let Some(wish) = request.modified {
+        after.modified = value(wish);
+        after.modified_set = now;
+    }
+    Ok(())
+}
+
+/// Times of one's choice are the owner's to set; the present time also a writer's.
+fn allowed_times(
+    who: &Credentials,
+    inode: &InodeRecord,
+    wishes: &[Option<TimeWish>],
+    path: &[u8],
+) -> Result<(), MetaError> {
+    let mut wishes = wishes.iter().flatten().peekable();
+    if wishes.peek().is_none() || owns(who, inode) {
+        return Ok(());
+    }
+    if wishes.any(|wish| !wish.now) {
+        return Err(not_owner(who, path, "set the times of another's file"));
+    }
+    if may(who, inode, WRITE) {
+        return Ok(());
+    }
+    Err(MetaError::Denied {
+        path: text(path),
+        uid: who.uid,
+        need: "write",
+    })
+}

@@ -1,0 +1,37 @@
+//! Unlink: remove a name that is no directory's.
+
+use weft_proto::meta::{UnlinkReply, UnlinkRequest};
+
+use crate::path::{Nameless, not_found, slot};
+use crate::permission::{WRITE, need, need_removable, text};
+use crate::{MetaError, Namespace};
+
+impl Namespace {
+    /// Removes a name. With its last one a file goes: at once, or when nobody has it open any more.
+    pub fn unlink(&self, now: i64, request: &UnlinkRequest) -> Result<UnlinkReply, MetaError> {
+        let who = &request.who;
+        let path = &request.target.path;
+        self.edit(|edit| {
+            let slot = match slot(edit.reader(), who, &request.target)? {
+                Ok(slot) => slot,
+                Err(Nameless::Empty) => return Err(not_found(path)),
+                Err(_) => return Err(MetaError::IsDirectory { path: text(path) }),
+            };
+            let node = slot.found.as_ref().ok_or_else(|| not_found(path))?;
+            need(who, &slot.directory.inode, WRITE, path)?;
+            need_removable(who, &slot.directory.inode, &node.inode, path)?;
+            if node.inode.is_directory() {
+                return Err(MetaError::IsDirectory { path: text(path) });
+            }
+            if slot.slash {
+                return Err(MetaError::NotDirectory { path: text(path) });
+            }
+            edit.leave(&slot.directory, &slot.name, now);
+            let links = edit.unname(node, now)?;
+            Ok(UnlinkReply {
+                file: node.id,
+                links,
+            })
+        })
+    }
+}

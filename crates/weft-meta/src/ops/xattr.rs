@@ -1,0 +1,198 @@
+//! Extended attributes: get, set, list, remove.
+//!
+//! `user.` needs the file's own permissions and a file or directory; `trusted.` is root's;
+//! `security.` is set by root and read by all; `system.` will hold ACLs and is refused until then.
+//! The inode counts the bytes, so that a file without attributes costs nothing when it goes, and
+//! the bound needs no scan.
+
+use std::ops::ControlFlow;
+
+use weft_kv::scan_prefix;
+use weft_proto::limits::{NAME_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX};
+use weft_proto::meta::{
+    Credentials, FileKind, GetXattrReply, GetXattrRequest, ListXattrReply, ListXattrRequest,
+    RemoveXattrRequest, SetXattrRequest, XattrDone,
+};
+
+use crate::keys::{self, XATTRS};
+use crate::path::{Node, resolve};
+use crate::permission::{READ, STICKY, WRITE, is_root, need, not_owner, owns, text};
+use crate::record::XattrRecord;
+use crate::{MetaError, Namespace};
+
+impl Namespace {
+    /// The value of one attribute.
+    pub fn get_xattr(&self, request: &GetXattrRequest) -> Result<GetXattrReply, MetaError> {
+        let path = &request.target.path;
+        self.read(|reader| {
+            let node = resolve(reader, &request.who, &request.target)?;
+            check(&request.who, &node, &request.name, false, path)?;
+            let value = reader.get(XATTRS, &keys::with_name(node.id, &request.name))?;
+            let value = value.ok_or_else(|| no_attribute(path, &request.name))?;
+            let record: XattrRecord = keys::decode("extended attribute of", node.id, &value)?;
+            Ok(GetXattrReply {
+                value: record.value.into(),
+            })
+        })
+    }
+
+    /// Sets one attribute.
+    pub fn set_xattr(&self, now: i64, request: &SetXattrRequest) -> Result<XattrDone, MetaError> {
+        let path = &request.target.path;
+        let length = request.value.len();
+        if length > XATTR_VALUE_MAX {
+            return Err(MetaError::AttributeTooLarge {
+                path: text(path),
+                length,
+            });
+        }
+        self.edit(|edit| {
+            let node = resolve(edit.reader(), &request.who, &request.target)?;
+            check(&request.who, &node, &request.name, true, path)?;
+            let key = keys::with_name(node.id, &request.name);
+            let old = edit.reader().get(XATTRS, &key)?;
+            if old.is_some() && request.create {
+                return Err(MetaError::AttributeExists {
+                    path: text(path),
+                    name: text(&request.name),
+                });
+            }
+            if old.is_none() && request.replace {
+                return Err(no_attribute(path, &request.name));
+            }
+            let before = stored_bytes(node.id, &request.name, old.as_deref())?;
+            let bytes = node.inode.xattr_bytes.saturating_sub(before);
+            let bytes = bytes + (request.name.len() + length) as u64;
+            if bytes > XATTR_TOTAL_MAX as u64 {
+                return Err(MetaError::AttributesFull {
+                    path: text(path),
+                    length: bytes,
+                });
+            }
+            let record = XattrRecord {
+                value: request.value.to_vec(),
+            };
+            edit.put(XATTRS, &key, &record);
+            let inode = edit.change(node.id, &node.inode);
+            inode.xattr_bytes = bytes;
+            inode.changed = now;
+            Ok(XattrDone {})
+        })
+    }
+
+    /// The names of all attributes that the caller may know of.
+    pub fn list_xattr(&self, request: &ListXattrRequest) -> Result<ListXattrReply, MetaError> {
+        self.read(|reader| {
+            let node = resolve(reader, &request.who, &request.target)?;
+            let mut names = Vec::new();
+            if node.inode.xattr_bytes > 0 {
+                scan_prefix(reader, XATTRS, &node.id.to_be_bytes(), &mut |key, _| {
+                    let name = &key[8..];
+                    if is_root(&request.who) || !name.starts_with(b"trusted.") {
+                        names.push(name.to_vec().into());
+                    }
+                    ControlFlow::Continue(())
+                })?;
+            }
+            Ok(ListXattrReply { names })
+        })
+    }
+
+    /// Removes one attribute.
+    pub fn remove_xattr(
+        &self,
+        now: i64,
+        request: &RemoveXattrRequest,
+    ) -> Result<XattrDone, MetaError> {
+        let path = &request.target.path;
+        self.edit(|edit| {
+            let node = resolve(edit.reader(), &request.who, &request.target)?;
+            check(&request.who, &node, &request.name, true, path)?;
+            let key = keys::with_name(node.id, &request.name);
+            let old = edit.reader().get(XATTRS, &key)?;
+            if old.is_none() {
+                return Err(no_attribute(path, &request.name));
+            }
+            let bytes = stored_bytes(node.id, &request.name, old.as_deref())?;
+            edit.delete(XATTRS, &key);
+            let inode = edit.change(node.id, &node.inode);
+            inode.xattr_bytes = inode.xattr_bytes.saturating_sub(bytes);
+            inode.changed = now;
+            Ok(XattrDone {})
+        })
+    }
+}
+
+/// What a stored attribute counts for.
+fn stored_bytes(id: u64, name: &[u8], stored: Option<&[u8]>) -> Result<u64, MetaError> {
+    let Some(stored) = stored else {
+        return Ok(0);
+    };
+    let record: XattrRecord = keys::decode("extended attribute of", id, stored)?;
+    Ok((name.len() + record.value.len()) as u64)
+}
+
+fn check(
+    who: &Credentials,
+    node: &Node,
+    name: &[u8],
+    write: bool,
+    path: &[u8],
+) -> Result<(), MetaError> {
+    if name.len() > NAME_MAX {
+        return Err(MetaError::NameTooLong { length: name.len() });
+    }
+    if name.contains(&0) {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: "an extended attribute's name holds no zero byte",
+        });
+    }
+    let inode = &node.inode;
+    let is_in = |prefix: &[u8]| name.len() > prefix.len() && name.starts_with(prefix);
+    if is_in(b"user.") {
+        if !inode.is_directory() && !inode.is(FileKind::Regular) {
+            return Err(if write {
+                not_owner(
+                    who,
+                    path,
+                    "set user attributes of what is neither file nor directory",
+                )
+            } else {
+                no_attribute(path, name)
+            });
+        }
+        if write && inode.is_directory() && inode.mode & STICKY != 0 && !owns(who, inode) {
+            return Err(not_owner(
+                who,
+                path,
+                "set attributes of another's sticky directory",
+            ));
+        }
+        return need(who, inode, if write { WRITE } else { READ }, path);
+    }
+    if is_in(b"trusted.") && !is_root(who) {
+        return Err(if write {
+            not_owner(who, path, "set trusted attributes")
+        } else {
+            no_attribute(path, name)
+        });
+    }
+    if is_in(b"security.") && write && !is_root(who) {
+        return Err(not_owner(who, path, "set security attributes"));
+    }
+    if is_in(b"trusted.") || is_in(b"security.") {
+        return Ok(());
+    }
+    Err(MetaError::Unsupported {
+        path: text(path),
+        reason: "extended attributes are named user.…, trusted.… or security.…",
+    })
+}
+
+fn no_attribute(path: &[u8], name: &[u8]) -> MetaError {
+    MetaError::NoAttribute {
+        path: text(path),
+        name: text(name),
+    }
+}

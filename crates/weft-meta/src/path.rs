@@ -1,0 +1,201 @@
+//! From a path to what it names: one read of an entry and one of an inode per component.
+//!
+//! Rules (POSIX, and Linux where POSIX leaves a choice): every directory on the way needs search
+//! permission, `.` and `..` included; `..` above the root is the root; a symbolic link on the way is
+//! always followed, in the last place only when asked or when a slash follows; a trailing slash
+//! demands a directory; an empty path names `at` itself.
+
+use weft_kv::Reader;
+use weft_proto::limits::{LINKS_MAX, NAME_MAX, PATH_MAX};
+use weft_proto::meta::{Credentials, FileKind, ROOT, Target};
+
+use crate::MetaError;
+use crate::keys;
+use crate::permission::{SEARCH, check_caller, need, text};
+use crate::record::InodeRecord;
+
+/// A file and its id.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) inode: InodeRecord,
+}
+
+/// The place of a name: its directory, and what is there now.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) directory: Node,
+    pub(crate) name: Vec<u8>,
+    /// A slash follows: only a directory will do.
+    pub(crate) slash: bool,
+    pub(crate) found: Option<Node>,
+}
+
+/// Where a walk for a name ended.
+pub(crate) enum End {
+    /// At a name.
+    Slot(Box<Slot>),
+    /// At a directory (or with an empty path any file) that the path does not name from its
+    /// parent: `.`, `..`, the root, or `at` itself.
+    Node(Node, Nameless),
+}
+
+/// Why a path ends without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nameless {
+    Empty,
+    Root,
+    Dot,
+    DotDot,
+}
+
+/// What the path names.
+pub(crate) fn resolve(
+    reader: &dyn Reader,
+    who: &Credentials,
+    target: &Target,
+) -> Result<Node, MetaError> {
+    match walk(reader, who, target, target.follow)? {
+        End::Node(node, _) => Ok(node),
+        End::Slot(slot) => {
+            let path = &target.path;
+            let node = slot.found.ok_or_else(|| not_found(path))?;
+            if slot.slash && !node.inode.is_directory() {
+                if !node.inode.is(FileKind::Symlink) {
+                    return Err(MetaError::NotDirectory { path: text(path) });
+                }
+                // A slash follows the link whatever `follow` says.
+                let followed = walk(reader, who, target, true)?;
+                return match followed {
+                    End::Node(node, _) => Ok(node),
+                    End::Slot(slot) => match slot.found {
+                        Some(node) if node.inode.is_directory() => Ok(node),
+                        Some(_) => Err(MetaError::NotDirectory { path: text(path) }),
+                        None => Err(not_found(path)),
+                    },
+                };
+            }
+            Ok(node)
+        }
+    }
+}
+
+/// The place of the path's last name, which may be free; links in the last place are not followed.
+pub(crate) fn slot(
+    reader: &dyn Reader,
+    who: &Credentials,
+    target: &Target,
+) -> Result<Result<Box<Slot>, Nameless>, MetaError> {
+    match walk(reader, who, target, false)? {
+        End::Slot(slot) => Ok(Ok(slot)),
+        End::Node(_, nameless) => Ok(Err(nameless)),
+    }
+}
+
+pub(crate) fn not_found(path: &[u8]) -> MetaError {
+    MetaError::NotFound { path: text(path) }
+}
+
+/// Walks to the last name. With `follow`, a link there is followed, also to a name that is free.
+pub(crate) fn walk(
+    reader: &dyn Reader,
+    who: &Credentials,
+    target: &Target,
+    follow: bool,
+) -> Result<End, MetaError> {
+    check_caller(who)?;
+    let path: &[u8] = &target.path;
+    if path.len() > PATH_MAX {
+        return Err(MetaError::PathTooLong { length: path.len() });
+    }
+    if path.contains(&0) {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: "a path holds no zero byte",
+        });
+    }
+    let root_first = path.first() == Some(&b'/');
+    let mut node = start(reader, if root_first { ROOT } else { target.at })?;
+    if path.is_empty() {
+        return Ok(End::Node(node, Nameless::Empty));
+    }
+    let mut rest: Vec<u8> = path.to_vec();
+    let mut at = 0;
+    let mut links = 0;
+    let mut nameless = Nameless::Root;
+    loop {
+        at += rest[at..].iter().take_while(|b| **b == b'/').count();
+        if at == rest.len() {
+            return Ok(End::Node(node, nameless));
+        }
+        let length = rest[at..].iter().take_while(|b| **b != b'/').count();
+        let name = &rest[at..at + length];
+        let after = at + length;
+        let slash = after < rest.len();
+        let last = rest[after..].iter().all(|b| *b == b'/');
+        if !node.inode.is_directory() {
+            return Err(MetaError::NotDirectory { path: text(path) });
+        }
+        need(who, &node.inode, SEARCH, path)?;
+        if name == b"." || name == b".." {
+            nameless = Nameless::Dot;
+            if name == b".." {
+                nameless = Nameless::DotDot;
+                node = parent(reader, &node, path)?;
+            }
+            at = after;
+            continue;
+        }
+        if length > NAME_MAX {
+            return Err(MetaError::NameTooLong { length });
+        }
+        let found = match keys::entry(reader, node.id, name)? {
+            None => None,
+            Some(entry) => Some(Node {
+                id: entry.id,
+                inode: keys::named_inode(reader, entry.id)?,
+            }),
+        };
+        let is_link = found
+            .as_ref()
+            .is_some_and(|f| f.inode.is(FileKind::Symlink));
+        if is_link && (!last || follow) {
+            let link = found.expect("a link was found");
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(MetaError::Loop { path: text(path) });
+            }
+            let mut spliced = link.inode.text;
+            spliced.extend_from_slice(&rest[after..]);
+            rest = spliced;
+            at = 0;
+            if rest.first() == Some(&b'/') {
+                node = start(reader, ROOT)?;
+                nameless = Nameless::Root;
+            }
+            continue;
+        }
+        if last {
+            return Ok(End::Slot(Box::new(Slot {
+                name: name.to_vec(),
+                directory: node,
+                slash,
+                found,
+            })));
+        }
+        node = found.ok_or_else(|| not_found(path))?;
+        at = after;
+    }
+}
+
+fn start(reader: &dyn Reader, id: u64) -> Result<Node, MetaError> {
+    let inode = keys::inode(reader, id)?.ok_or(MetaError::Stale { id })?;
+    Ok(Node { id, inode })
+}
+
+fn parent(reader: &dyn Reader, node: &Node, path: &[u8]) -> Result<Node, MetaError> {
+    let id = node.inode.parent;
+    // The parent of a removed directory may be gone.
+    let inode = keys::inode(reader, id)?.ok_or_else(|| not_found(path))?;
+    Ok(Node { id, inode })
+}

@@ -1,0 +1,231 @@
+//! Which layout a new file gets: the wish of its creator, else of its directory, else the volume's
+//! default (one cell per server, all servers in question, a base that spreads files evenly).
+
+use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
+use weft_proto::meta::{self, LayoutWish};
+
+use crate::MetaError;
+use crate::permission::text;
+use crate::record::{LayoutRecord, WishRecord};
+
+/// What the choice depends on beside the wishes.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// Every server of the volume, ascending.
+    pub(crate) all: Vec<u32>,
+    /// Those that new files go to, ascending, not empty.
+    pub(crate) candidates: Vec<u32>,
+}
+
+/// Chooses the layout of file `id`.
+pub(crate) fn choose(
+    pool: &Pool,
+    id: u64,
+    wish: Option<&LayoutWish>,
+    inherited: Option<&WishRecord>,
+    path: &[u8],
+) -> Result<LayoutRecord, MetaError> {
+    let none = WishRecord::default();
+    let inherited = inherited.unwrap_or(&none);
+    let own = wish.map(WishRecord::from).unwrap_or_default();
+    let named = [&own.servers, &inherited.servers];
+    let named = named.into_iter().find(|servers| !servers.is_empty());
+    // A base of the directory does not speak about servers that the creator named.
+    let inherited_base = inherited.base.filter(|_| own.servers.is_empty());
+    let base = own.base.or(inherited_base);
+    let mut servers = named.unwrap_or(&pool.candidates).clone();
+    for server in named.into_iter().flatten() {
+        if pool.all.binary_search(server).is_err() {
+            return Err(MetaError::UnknownServer { server: *server });
+        }
+    }
+    if let Some(base) = base {
+        if named.is_none() && !servers.contains(&base) && pool.all.binary_search(&base).is_ok() {
+            // The caller insists on a server that is not heard of at the moment.
+            servers = pool.all.clone();
+        }
+        let at = servers.iter().position(|server| *server == base);
+        let at = at.ok_or_else(|| MetaError::BaseNotAmong {
+            path: text(path),
+            base,
+        })?;
+        servers.rotate_left(at);
+    } else if named.is_none() {
+        let at = spread(id) % servers.len() as u64;
+        servers.rotate_left(at as usize);
+    }
+    let cells = own
+        .cells
+        .or(inherited.cells)
+        .unwrap_or(servers.len() as u32);
+    if named.is_none() {
+        // Servers without a cell would only be asked for nothing.
+        servers.truncate((cells as usize).max(1));
+    }
+    let spec = LayoutSpec {
+        cells,
+        bsu: own.bsu.or(inherited.bsu).unwrap_or(BSU_DEFAULT),
+        chunk: own.chunk.or(inherited.chunk).unwrap_or(CHUNK_DEFAULT),
+        servers: servers.into_iter().map(ServerId).collect(),
+        storage: Storage::Plain,
+    };
+    match Layout::new(spec) {
+        Ok(layout) => Ok(LayoutRecord::from(&meta::Layout::from(&layout))),
+        Err(source) => Err(MetaError::Layout {
+            path: text(path),
+            source,
+        }),
+    }
+}
+
+/// Spreads consecutive ids evenly (the finalizer of splitmix64).
+fn spread(id: u64) -> u64 {
+    let mut x = id.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+impl From<&LayoutWish> for WishRecord {
+    fn from(wish: &LayoutWish) -> Self {
+        WishRecord {
+            cells: wish.cells,
+            bsu: wish.bsu,
+            chunk: wish.chunk,
+            servers: wish.servers.clone(),
+            base: wish.base,
+        }
+    }
+}
+
+impl From<&meta::Layout> for LayoutRecord {
+    fn from(layout: &meta::Layout) -> Self {
+        LayoutRecord {
+            cells: layout.cells,
+            bsu: layout.bsu,
+            chunk: layout.chunk,
+            servers: layout.servers.clone(),
+            storage: layout.storage,
+        }
+    }
+}
+
+impl From<&LayoutRecord> for meta::Layout {
+    fn from(layout: &LayoutRecord) -> Self {
+        meta::Layout {
+            cells: layout.cells,
+            bsu: layout.bsu,
+            chunk: layout.chunk,
+            servers: layout.servers.clone(),
+            storage: layout.storage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> Pool {
+        Pool {
+            all: vec![1, 2, 3, 4],
+            candidates: vec![1, 2, 4],
+        }
+    }
+
+    fn servers(wish: &LayoutWish, inherited: Option<&WishRecord>) -> Result<Vec<u32>, MetaError> {
+        choose(&pool(), 7, Some(wish), inherited, b"f").map(|layout| layout.servers)
+    }
+
+    #[test]
+    fn bases_are_spread_evenly() {
+        let mut bases = [0; 5];
+        for id in 0..3000 {
+            let layout = choose(&pool(), id, None, None, b"f").unwrap();
+            assert_eq!(layout.cells, 3);
+            bases[layout.servers[0] as usize] += 1;
+        }
+        assert_eq!((bases[0], bases[3]), (0, 0));
+        assert!(
+            [bases[1], bases[2], bases[4]]
+                .iter()
+                .all(|n| (900..1100).contains(n))
+        );
+    }
+
+    #[test]
+    fn the_creator_goes_before_the_directory() {
+        let directory = WishRecord {
+            cells: Some(9),
+            bsu: Some(17),
+            servers: vec![3, 1],
+            base: Some(1),
+            ..WishRecord::default()
+        };
+        let wish = LayoutWish {
+            cells: Some(2),
+            ..LayoutWish::default()
+        };
+        let layout = choose(&pool(), 7, Some(&wish), Some(&directory), b"f").unwrap();
+        assert_eq!(
+            (layout.cells, layout.bsu, layout.servers),
+            (2, 17, vec![1, 3])
+        );
+        let wish = LayoutWish {
+            servers: vec![4, 2],
+            ..LayoutWish::default()
+        };
+        assert_eq!(servers(&wish, Some(&directory)).unwrap(), [4, 2]);
+    }
+
+    #[test]
+    fn a_base_goes_first_even_if_it_is_not_heard_of() {
+        let base = |base| LayoutWish {
+            base: Some(base),
+            ..LayoutWish::default()
+        };
+        assert_eq!(servers(&base(4), None).unwrap(), [4, 1, 2]);
+        assert_eq!(servers(&base(3), None).unwrap(), [3, 4, 1, 2]);
+        assert!(matches!(
+            servers(&base(9), None),
+            Err(MetaError::BaseNotAmong { base: 9, .. })
+        ));
+        let wish = LayoutWish {
+            servers: vec![1, 2],
+            ..base(3)
+        };
+        assert!(matches!(
+            servers(&wish, None),
+            Err(MetaError::BaseNotAmong { base: 3, .. })
+        ));
+    }
+
+    #[test]
+    fn illegal_wishes_are_refused() {
+        let refused = |wish: LayoutWish| servers(&wish, None).unwrap_err();
+        let wish = LayoutWish::default;
+        let zero = refused(LayoutWish {
+            cells: Some(0),
+            ..wish()
+        });
+        assert!(matches!(zero, MetaError::Layout { .. }), "{zero}");
+        let chunk = refused(LayoutWish {
+            chunk: Some(1),
+            ..wish()
+        });
+        assert!(matches!(chunk, MetaError::Layout { .. }), "{chunk}");
+        let twice = refused(LayoutWish {
+            servers: vec![1, 1],
+            ..wish()
+        });
+        assert!(matches!(twice, MetaError::Layout { .. }), "{twice}");
+        let unknown = refused(LayoutWish {
+            servers: vec![1, 8],
+            ..wish()
+        });
+        assert!(
+            matches!(unknown, MetaError::UnknownServer { server: 8 }),
+            "{unknown}"
+        );
+    }
+}

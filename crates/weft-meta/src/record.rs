@@ -1,0 +1,215 @@
+//! What the engine stores: one protobuf message per kind, tags explicit and never used twice, so
+//! that a later version reads what an earlier one wrote. The bytes are fixed by `tests/golden.rs`.
+
+/// Version of all records together; see `docs/design/0004-metadata.md`.
+pub(crate) const FORMAT: u32 = 1;
+
+/// How a file lies on the servers.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LayoutRecord {
+    /// Cells.
+    #[prost(uint32, tag = "1")]
+    pub cells: u32,
+    /// Bytes of a basic striping unit.
+    #[prost(uint64, tag = "2")]
+    pub bsu: u64,
+    /// Bytes of a chunk.
+    #[prost(uint32, tag = "3")]
+    pub chunk: u32,
+    /// Server ids, base first.
+    #[prost(uint32, repeated, tag = "4")]
+    pub servers: Vec<u32>,
+    /// 0 plain, 1 addressed.
+    #[prost(uint32, tag = "5")]
+    pub storage: u32,
+}
+
+/// What a directory gives to new files.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WishRecord {
+    /// Cells.
+    #[prost(uint32, optional, tag = "1")]
+    pub cells: Option<u32>,
+    /// Bytes of a basic striping unit.
+    #[prost(uint64, optional, tag = "2")]
+    pub bsu: Option<u64>,
+    /// Bytes of a chunk.
+    #[prost(uint32, optional, tag = "3")]
+    pub chunk: Option<u32>,
+    /// Server ids, base first.
+    #[prost(uint32, repeated, tag = "4")]
+    pub servers: Vec<u32>,
+    /// The server of cell 0.
+    #[prost(uint32, optional, tag = "5")]
+    pub base: Option<u32>,
+}
+
+/// A file, directory, link or node.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct InodeRecord {
+    /// `weft_proto::meta::FileKind`.
+    #[prost(int32, tag = "1")]
+    pub kind: i32,
+    /// 12 permission bits.
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+    /// Owner.
+    #[prost(uint32, tag = "3")]
+    pub uid: u32,
+    /// Group.
+    #[prost(uint32, tag = "4")]
+    pub gid: u32,
+    /// Names; directories: 2 and one for each directory inside; 0: an orphan.
+    #[prost(uint32, tag = "5")]
+    pub links: u32,
+    /// Files: bytes as last reported. Directories: entries. Links: bytes of the text.
+    #[prost(uint64, tag = "6")]
+    pub size: u64,
+    /// Nobody may have written since `size` and `written` were reported.
+    #[prost(bool, tag = "7")]
+    pub size_exact: bool,
+    /// Last access, as far as it is kept.
+    #[prost(int64, tag = "8")]
+    pub accessed: i64,
+    /// Last modification.
+    #[prost(int64, tag = "9")]
+    pub modified: i64,
+    /// Last change of attributes.
+    #[prost(int64, tag = "10")]
+    pub changed: i64,
+    /// Creation.
+    #[prost(int64, tag = "11")]
+    pub created: i64,
+    /// When `modified` was last set by hand; 0: never.
+    #[prost(int64, tag = "12")]
+    pub modified_set: i64,
+    /// The latest time of a write that was reported: reports arrive in any order.
+    #[prost(int64, tag = "13")]
+    pub written: i64,
+    /// Device number.
+    #[prost(uint64, tag = "14")]
+    pub device: u64,
+    /// Regular files.
+    #[prost(message, optional, tag = "15")]
+    pub layout: Option<LayoutRecord>,
+    /// Directories: what new files get.
+    #[prost(message, optional, tag = "16")]
+    pub wish: Option<WishRecord>,
+    /// Directories: the parent; the root is its own.
+    #[prost(uint64, tag = "17")]
+    pub parent: u64,
+    /// Symbolic links: the text.
+    #[prost(bytes = "vec", tag = "18")]
+    pub text: Vec<u8>,
+    /// Bytes of all extended attributes with their names.
+    #[prost(uint64, tag = "19")]
+    pub xattr_bytes: u64,
+    /// The newest truncate that is owed to the servers; 0: none.
+    #[prost(uint64, tag = "20")]
+    pub truncate: u64,
+    /// Somebody wrote while a truncate was owed: its end does not tell the size.
+    #[prost(bool, tag = "21")]
+    pub truncate_raced: bool,
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct EntryRecord {
+    /// What it names.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Its kind, for listings that need no attributes and for checks.
+    #[prost(int32, tag = "2")]
+    pub kind: i32,
+}
+
+/// An extended attribute.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct XattrRecord {
+    /// Its value.
+    #[prost(bytes = "vec", tag = "1")]
+    pub value: Vec<u8>,
+}
+
+/// A file without a name that somebody has, or may have, open.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct OrphanRecord {
+    /// When it lost its last name.
+    #[prost(int64, tag = "1")]
+    pub since: i64,
+}
+
+/// Work owed to I/O servers. Exactly one of `delete` and `truncate` is there.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct IntentRecord {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Remove everything of the file.
+    #[prost(message, optional, tag = "2")]
+    pub delete: Option<DeleteRecord>,
+    /// Set its size.
+    #[prost(message, optional, tag = "3")]
+    pub truncate: Option<TruncateRecord>,
+}
+
+/// What a delete needs.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DeleteRecord {
+    /// The servers that may hold cells.
+    #[prost(uint32, repeated, tag = "1")]
+    pub servers: Vec<u32>,
+}
+
+/// What a truncate needs.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct TruncateRecord {
+    /// The file's layout.
+    #[prost(message, optional, tag = "1")]
+    pub layout: Option<LayoutRecord>,
+    /// The new size.
+    #[prost(uint64, tag = "2")]
+    pub size: u64,
+}
+
+/// A server of the volume.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ServerRecord {
+    /// `host:port`, as last heard.
+    #[prost(string, tag = "1")]
+    pub address: String,
+}
+
+/// The volume; written once.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct VolumeRecord {
+    /// [`FORMAT`].
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
+    /// 16 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub id: Vec<u8>,
+    /// Name for humans.
+    #[prost(string, tag = "3")]
+    pub name: String,
+}
+
+/// The numbers that go up, and counts.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CountersRecord {
+    /// The next file's id.
+    #[prost(uint64, tag = "1")]
+    pub next_id: u64,
+    /// The next intent's number.
+    #[prost(uint64, tag = "2")]
+    pub next_intent: u64,
+    /// Inodes, orphans included.
+    #[prost(uint64, tag = "3")]
+    pub files: u64,
+    /// Intents not carried through.
+    #[prost(uint64, tag = "4")]
+    pub intents: u64,
+    /// Epoch of the server map.
+    #[prost(uint64, tag = "5")]
+    pub epoch: u64,
+}

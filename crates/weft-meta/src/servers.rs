@@ -1,0 +1,187 @@
+//! The server map: ids and addresses are durable, what a heartbeat says beside is kept in memory.
+//!
+//! The epoch rises, durably and before anybody sees it, when a server comes back elsewhere.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use weft_kv::Reader;
+use weft_proto::meta::{
+    HeartbeatReply, HeartbeatRequest, Server, ServerMapReply, ServerState, Usage,
+};
+
+use crate::keys::{self, SERVERS};
+use crate::placement::Pool;
+use crate::record::ServerRecord;
+use crate::{MetaError, Namespace};
+
+/// A server that was not heard of for so long counts as down, in nanoseconds.
+const SILENCE_MAX: i64 = 5_000_000_000;
+/// The longest address.
+const ADDRESS_MAX: usize = 255;
+
+#[derive(Debug, Default)]
+struct Known {
+    address: String,
+    metrics: String,
+    heard: Option<i64>,
+    usage: Usage,
+}
+
+impl Known {
+    fn is_up(&self, now: i64) -> bool {
+        self.heard
+            .is_some_and(|heard| now.saturating_sub(heard) <= SILENCE_MAX)
+    }
+}
+
+/// What is known of the servers.
+#[derive(Debug)]
+pub(crate) struct ServerTable {
+    epoch: u64,
+    known: BTreeMap<u32, Known>,
+    /// The first time this service was told: servers have until a silence later to be heard.
+    since: Option<i64>,
+}
+
+impl ServerTable {
+    pub(crate) fn load(reader: &dyn Reader, epoch: u64) -> Result<ServerTable, MetaError> {
+        let mut known = BTreeMap::new();
+        let mut damaged = None;
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let id = key.try_into().map_or(0, u32::from_be_bytes);
+            match keys::decode::<ServerRecord>("server", id.into(), value) {
+                Ok(record) => {
+                    let address = record.address;
+                    let server = Known {
+                        address,
+                        ..Known::default()
+                    };
+                    known.insert(id, server);
+                    ControlFlow::Continue(())
+                }
+                Err(error) => {
+                    damaged = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        reader.scan(SERVERS, Bound::Unbounded, Bound::Unbounded, &mut visit)?;
+        match damaged {
+            Some(error) => Err(error),
+            None => Ok(ServerTable {
+                epoch,
+                known,
+                since: None,
+            }),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Where new files may go: to servers that are up; just after the start, before they had time
+    /// to be heard, and when none is up, to all.
+    fn pool(&self, now: i64) -> Pool {
+        let all: Vec<u32> = self.known.keys().copied().collect();
+        let early = self
+            .since
+            .is_none_or(|since| now.saturating_sub(since) <= SILENCE_MAX);
+        let usable = |server: &Known| server.is_up(now) || (early && server.heard.is_none());
+        let mut candidates: Vec<u32> = self
+            .known
+            .iter()
+            .filter(|(_, server)| usable(server))
+            .map(|(id, _)| *id)
+            .collect();
+        if candidates.is_empty() {
+            candidates.clone_from(&all);
+        }
+        Pool { all, candidates }
+    }
+}
+
+impl Namespace {
+    pub(crate) fn pool(&self, now: i64) -> Pool {
+        if self.servers.read().since.is_none() {
+            self.servers.write().since.get_or_insert(now);
+        }
+        self.servers.read().pool(now)
+    }
+
+    /// The server map's epoch.
+    pub fn epoch(&self) -> u64 {
+        self.servers.read().epoch()
+    }
+
+    /// A server lives.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`] for an id that the volume was not formatted with.
+    /// # Durability
+    /// A changed address and the new epoch are on stable storage on return.
+    pub fn heartbeat(
+        &self,
+        now: i64,
+        request: &HeartbeatRequest,
+    ) -> Result<HeartbeatReply, MetaError> {
+        let id = request.id;
+        if request.address.is_empty() || request.address.len() > ADDRESS_MAX {
+            return Err(MetaError::Invalid {
+                path: format!("server {id}"),
+                reason: "its address needs 1 to 255 bytes",
+            });
+        }
+        let mut table = self.servers.write();
+        let table = &mut *table;
+        table.since.get_or_insert(now);
+        let server = table.known.get_mut(&id);
+        let server = server.ok_or(MetaError::UnknownServer { server: id })?;
+        if server.address != request.address {
+            // Rare, so that the lock may be held during the sync: nobody sees the new epoch before
+            // it is durable.
+            let record = ServerRecord {
+                address: request.address.clone(),
+            };
+            let epoch = self.edit(|edit| {
+                edit.put(SERVERS, &id.to_be_bytes(), &record);
+                let counters = edit.counters()?;
+                counters.epoch += 1;
+                Ok(counters.epoch)
+            })?;
+            self.kv.sync()?;
+            tracing::info!(server = id, address = %request.address, epoch, "server moved");
+            server.address.clone_from(&request.address);
+            table.epoch = epoch;
+        }
+        server.metrics.clone_from(&request.metrics);
+        server.usage = request.usage;
+        server.heard = Some(now);
+        Ok(HeartbeatReply { epoch: table.epoch })
+    }
+
+    /// Which servers there are, and how the volume stands.
+    pub fn server_map(&self, now: i64) -> Result<ServerMapReply, MetaError> {
+        let counts = self.counts()?;
+        let table = self.servers.read();
+        let servers = table.known.iter().map(|(id, server)| Server {
+            id: *id,
+            address: server.address.clone(),
+            state: if server.is_up(now) {
+                ServerState::Up.into()
+            } else {
+                ServerState::Down.into()
+            },
+            usage: server.usage,
+            metrics: server.metrics.clone(),
+        });
+        Ok(ServerMapReply {
+            epoch: table.epoch,
+            servers: servers.collect(),
+            files: counts.files,
+            intents: counts.intents,
+            volume: self.name().to_owned(),
+        })
+    }
+}
