@@ -76,7 +76,7 @@ impl IoService {
         }
         let store = &self.store;
         store
-            .truncate(file, lengths, request.chunk, request.op, self.now())
+            .truncate(file, lengths, request.op, self.now())
             .await
             .map_err(|e| failure::of_store(&e))?;
         store.sync().await.map_err(|e| failure::of_store(&e))?;
@@ -100,8 +100,7 @@ impl IoService {
     ) -> Result<CreateForkReply, Failure> {
         self.check_epoch(request.epoch)?;
         let key = key(request.file, &request.place)?;
-        let now = self.now();
-        self.store.create_fork(&key, request.chunk, now).await.map_err(|e| failure::of_store(&e))?;
+        self.store.create_fork(&key, request.chunk).await.map_err(|e| failure::of_store(&e))?;
         Ok(CreateForkReply {})
     }
 

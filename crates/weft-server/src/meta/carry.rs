@@ -12,7 +12,7 @@ use weft_layout::{Layout, ServerId};
 use weft_meta::{Intent, Namespace};
 use weft_net::{BufferPool, Counters, Env, Identity, Link};
 use weft_proto::io::{DeleteCellsRequest, Grid, TruncateCellsRequest};
-use weft_proto::meta::{ServerMapReply, StatReply};
+use weft_proto::meta::ServerMapReply;
 
 /// Intents looked at together.
 pub(super) const BATCH: usize = 1024;
@@ -23,8 +23,6 @@ pub(super) struct Carrier {
     counters: Arc<Counters>,
     pool: BufferPool,
     links: Mutex<HashMap<ServerId, Link>>,
-    /// Truncates go one by one, so that those of one file keep their order.
-    truncates: tokio::sync::Mutex<()>,
 }
 
 impl Carrier {
@@ -35,7 +33,6 @@ impl Carrier {
             counters: Arc::new(Counters::default()),
             pool: BufferPool::default(),
             links: Mutex::default(),
-            truncates: tokio::sync::Mutex::default(),
         }
     }
 
@@ -70,19 +67,17 @@ impl Carrier {
         intents: Vec<Intent>,
     ) -> Result<(), String> {
         let mut deletes = Vec::new();
-        let mut failed = None;
+        let mut truncates = Vec::new();
         for intent in intents {
             match intent {
                 Intent::Delete { number, file, servers } => deletes.push((number, file.0, servers)),
-                Intent::Truncate { number, .. } => {
-                    if let Err(reason) = self.truncate(namespace, now, number).await {
-                        failed = Some(reason);
-                    }
-                }
+                Intent::Truncate { .. } => truncates.push(intent),
             }
         }
+        // These are of different files: the namespace gives out one intent of a file at a time.
+        let truncated = join_all(truncates.iter().map(|t| self.truncate(namespace, now, t))).await;
         self.delete(namespace, deletes).await?;
-        failed.map_or(Ok(()), Err)
+        truncated.into_iter().collect()
     }
 
     /// One request per server for all files together.
@@ -117,25 +112,12 @@ impl Carrier {
         failed.map_or(Ok(()), |(server, e)| Err(format!("delete on server {server}: {e}")))
     }
 
-    /// Carries a truncate through, after those before it.
-    pub(super) async fn truncate(
-        &self,
-        namespace: &Namespace,
-        now: i64,
-        number: u64,
-    ) -> Result<StatReply, String> {
-        let _turn = self.truncates.lock().await;
-        let pending = namespace.truncates_up_to(number).map_err(|e| e.to_string())?;
-        for intent in pending {
-            if let Intent::Truncate { number: op, file, layout, size } = intent {
-                self.truncate_cells(file.0, &layout, size, op).await?;
-                let attributes = namespace.truncate_done(op, now).map_err(|e| e.to_string())?;
-                if op == number {
-                    return Ok(StatReply { attributes });
-                }
-            }
-        }
-        namespace.truncated(number).map_err(|e| e.to_string())
+    /// Sets the sizes on all servers of the file, then in the namespace.
+    async fn truncate(&self, namespace: &Namespace, now: i64, intent: &Intent) -> Result<(), String> {
+        let Intent::Truncate { number, file, layout, size } = intent else { return Ok(()) };
+        self.truncate_cells(file.0, layout, *size, *number).await?;
+        namespace.truncate_done(*number, now).map_err(|e| e.to_string())?;
+        Ok(())
     }
 
     async fn truncate_cells(

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use weft_meta::{MetaError, Namespace};
+use weft_meta::{Attached, Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
-use weft_proto::meta::{ServerMapRequest, TruncateRequest};
+use weft_proto::meta::{
+    AttachRequest, Credentials, ServerMapRequest, StatReply, StatRequest, Target, TruncateRequest,
+};
 use weft_proto::session::Role;
 use weft_proto::{Call, Code, Failure, Kind};
 
@@ -30,6 +32,8 @@ pub struct MetaService {
     metrics: Arc<Metrics>,
     sessions: Sessions,
     carrier: Carrier,
+    /// One at a time carries, so that what is owed for a file keeps its order.
+    carrying: tokio::sync::Mutex<()>,
     /// There are new intents.
     owed: Notify,
 }
@@ -51,6 +55,7 @@ impl MetaService {
             metrics,
             sessions: Sessions::default(),
             carrier,
+            carrying: tokio::sync::Mutex::default(),
             owed: Notify::new(),
         }))
     }
@@ -106,6 +111,7 @@ impl MetaService {
 
     /// Carries out what is pending; an error says why something still is.
     async fn carry_all(&self) -> Result<(), String> {
+        let _turn = self.carrying.lock().await;
         self.learn_servers();
         loop {
             let intents = self.namespace.pending_intents(carry::BATCH).map_err(|e| e.to_string())?;
@@ -129,8 +135,14 @@ impl MetaService {
         let client = call.peer.client;
         let now = self.env.clock.now();
         match call.kind {
-            Kind::Attach => self.answer(call, |r| n.attach(now, client, r)).await,
-            Kind::Report => self.answer(call, |r| n.report(now, client, r)).await,
+            Kind::Attach => {
+                let attach = |r: &AttachRequest| {
+                    let Attached { reply, committed } = n.attach(now, client, r)?;
+                    Ok((reply, committed))
+                };
+                self.answer_with(call, attach).await;
+            }
+            Kind::Report => self.answer(call, |r| n.report(client, r)).await,
             Kind::Reassert => self.answer(call, |r| n.reassert(client, r)).await,
             Kind::Stat => self.answer(call, |r| n.stat(r)).await,
             Kind::SetAttributes => self.answer(call, |r| n.set_attributes(now, r)).await,
@@ -158,11 +170,21 @@ impl MetaService {
         }
     }
 
-    /// Runs one operation; answers once its changes, if any, are on stable storage.
+    /// Runs one operation; answers once its changes, if its kind makes any, are on stable storage.
     async fn answer<C: Call>(
         &self,
         call: Served,
         operation: impl FnOnce(&C) -> Result<C::Reply, MetaError>,
+    ) {
+        let sync = mutates(call.kind);
+        self.answer_with(call, |request| operation(request).map(|reply| (reply, sync))).await;
+    }
+
+    /// As [`MetaService::answer`], for an operation that says itself whether it must be on stable storage.
+    async fn answer_with<C: Call>(
+        &self,
+        call: Served,
+        operation: impl FnOnce(&C) -> Result<(C::Reply, bool), MetaError>,
     ) {
         let started = Instant::now();
         let kind = call.kind;
@@ -171,16 +193,16 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
         let result = operation(&request);
-        if result.is_ok() && Namespace::mutates(kind) {
-            if let Err(failure) = self.durable(kind).await {
-                return call.reply.fail(&failure);
-            }
-            if matches!(kind, Kind::Unlink | Kind::Rename | Kind::Report) {
-                self.owed.notify_one();
-            }
+        if let Ok((_, true)) = &result
+            && let Err(failure) = self.durable(kind).await
+        {
+            return call.reply.fail(&failure);
+        }
+        if result.is_ok() && matches!(kind, Kind::Unlink | Kind::Rename | Kind::Report) {
+            self.owed.notify_one();
         }
         match result {
-            Ok(reply) => call.reply.done(&reply),
+            Ok((reply, _)) => call.reply.done(&reply),
             Err(e) => {
                 tracing::debug!(client = call.peer.client, call = call.id, kind = kind.name(), error = %e, "refused");
                 call.reply.fail(&failure::of_meta(&e));
@@ -200,33 +222,45 @@ impl MetaService {
 
     /// Writes the intent, then carries it through before it answers; what a server missed is done when it is back.
     async fn truncate(self: Arc<Self>, call: Served) {
+        let started = Instant::now();
         let request = match call.request::<TruncateRequest>() {
             Ok(request) => request,
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
-        let now = self.env.clock.now();
-        let number = match self.namespace.truncate(now, &request) {
-            Ok(number) => number,
+        let truncation = match self.namespace.truncate(self.env.clock.now(), &request) {
+            Ok(truncation) => truncation,
             Err(e) => return call.reply.fail(&failure::of_meta(&e)),
         };
-        // Carried through even if the caller goes away meanwhile.
-        let service = self.clone();
-        let carried = tokio::spawn(async move {
-            service.durable(Kind::Truncate).await?;
-            service.learn_servers();
-            let unavailable = |reason: String| {
-                let what = format!("{reason}; the truncation will be completed when the server is back");
-                Failure::new(Code::Unavailable, what)
-            };
-            let done = service.carrier.truncate(&service.namespace, service.env.clock.now(), number);
-            let attributes = done.await.map_err(unavailable)?;
-            service.durable(Kind::Truncate).await?;
-            Ok::<_, Failure>(attributes)
-        });
-        match carried.await {
-            Ok(Ok(reply)) => call.reply.done(&reply),
-            Ok(Err(failure)) => call.reply.fail(&failure),
-            Err(_) => drop(call),
+        let result = match truncation {
+            Truncation::Done(reply) => self.durable(Kind::Truncate).await.map(|()| reply),
+            Truncation::Owed(intent) => {
+                // Carried through even if the caller goes away meanwhile.
+                let service = self.clone();
+                let carried = tokio::spawn(async move { service.carry_truncate(&intent).await });
+                match carried.await {
+                    Ok(result) => result,
+                    Err(_) => return,
+                }
+            }
+        };
+        match result {
+            Ok(reply) => call.reply.done(&reply),
+            Err(failure) => call.reply.fail(&failure),
         }
+        self.metrics.stage(Kind::Truncate, Stage::Total, started.elapsed());
+    }
+
+    async fn carry_truncate(&self, intent: &Intent) -> Result<StatReply, Failure> {
+        let carried = self.carry_all().await;
+        let file = intent.file().0;
+        let owed = self.namespace.owed_truncate(file).map_err(|e| failure::of_meta(&e))?;
+        if owed.is_some_and(|number| number <= intent.number()) {
+            let reason = carried.err().unwrap_or_else(|| "it was overtaken".to_owned());
+            let what = format!("{reason}; the truncation will be completed when the server is back");
+            return Err(Failure::new(Code::Unavailable, what));
+        }
+        let who = Credentials::default();
+        let target = Target { at: file, ..Target::default() };
+        self.namespace.stat(&StatRequest { who, target }).map_err(|e| failure::of_meta(&e))
     }
 }
