@@ -5,6 +5,7 @@ mod commands;
 mod connect;
 mod output;
 mod progress;
+mod volume_config;
 
 use std::process::ExitCode;
 
