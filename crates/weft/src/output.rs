@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A borderless table with these headings.
 pub(crate) fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(headings.to_vec());
+    table.load_style(presets::NOTHING).set_header(headings.to_vec());
     table
 }
 

@@ -87,9 +87,9 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
                     id,
                     name: config.volume.name.clone(),
                     servers: servers.map(|s| (ServerId(s.id), s.address.clone())).collect(),
-                    root_uid: rustix::process::geteuid().as_raw(),
-                    root_gid: rustix::process::getegid().as_raw(),
-                    root_mode: 0o755,
+                    uid: rustix::process::geteuid().as_raw(),
+                    gid: rustix::process::getegid().as_raw(),
+                    mode: 0o755,
                     now: Env::system().clock.now(),
                 },
             )?;

@@ -142,7 +142,7 @@ fn io_role(
     folder: &Path,
 ) -> Result<IoRole> {
     let index = FjallKv::open(folder.join("index"), FjallOptions::default())?;
-    let storage = FolderStorage::open(folder.join("store"))?;
+    let storage = FolderStorage::open(&folder.join("store"))?;
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .context("cannot read the machine's boot id, which recovery needs")?;
     let mut store = StoreConfig::new(Arc::new(storage), Arc::new(index), boot_id.trim().to_owned());
