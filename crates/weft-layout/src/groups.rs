@@ -82,8 +82,7 @@ impl Groups {
         }
         // Whole BSUs from here on, each `band` before the next: the first, going back, whose end is
         // less than a group and a BSU past the start of a group.
-        let rows_before = last / bsu;
-        if rows_before == 0 {
+        if last < bsu {
             return None;
         }
         let band = u128::from(self.grid.cells()) * u128::from(bsu);
@@ -92,7 +91,7 @@ impl Groups {
         let stride = u128::from(self.stride);
         let touching = (u128::from(self.group) + bsu - 1).min(stride);
         let rows = first_below(end, (stride - band % stride) % stride, stride, touching)?;
-        if rows >= u128::from(rows_before) || rows * band > end {
+        if rows * band > end {
             return None;
         }
         let start = start - band - rows * band;

@@ -9,10 +9,13 @@
 //!
 //! The theorem, as used by [`OwnColumns::step`]: of the jumps that move the place up by less than
 //! `reach` let `up` be the shortest, of those that move it down `down`. From place `x` the shortest
-//! jump that ends below `reach` is the shorter of `up` and `down` that fits, and `up + down` when
-//! neither does. For if `up` fits and `down` is shorter but does not, a jump down between the two
-//! that fits would leave, after `down` is taken off, a jump up shorter than `up`; and if neither
-//! fits, any jump that does fit leaves one of the other kind when `up`, or `down`, is taken off.
+//! jump that ends in `0..reach` is `up` if it fits, else `down` if it fits, else `up + down`.
+//! - Both never fit unless they are the same jump: if they move by less than `reach` together, the
+//!   longer without the shorter is a jump of the longer's kind, and shorter.
+//! - If only `up` fits, a jump down that fits and is shorter than `up` moves by less than `down`
+//!   does; without `down` it is a jump up that is shorter than `up`. The same holds for `down`.
+//! - If neither fits, a jump up that fits moves by less than `up`; without `up` it is a jump down,
+//!   so not shorter than `down`. The same holds for a jump down.
 
 use crate::columns::Columns;
 use crate::modular::first_below;
@@ -150,11 +153,9 @@ impl OwnColumns {
 
     /// The first own column of the next block that has one, perhaps past the last real column.
     fn jump(&self, own: Own) -> Own {
-        let up = own.first + self.up.shift < self.reach;
-        let down = own.first >= self.down.shift;
-        let (blocks, first) = if up && (!down || self.up.blocks <= self.down.blocks) {
+        let (blocks, first) = if own.first + self.up.shift < self.reach {
             (self.up.blocks, own.first + self.up.shift)
-        } else if down {
+        } else if own.first >= self.down.shift {
             (self.down.blocks, own.first - self.down.shift)
         } else {
             (

@@ -240,7 +240,7 @@ proptest! {
         for piece in &pieces {
             prop_assert!(piece.length > 0 && piece.memory >= covered, "{:?}", piece);
             if !is_column_major(&map) {
-                for gap in [covered, (covered + piece.memory) / 2, piece.memory.saturating_sub(1)] {
+                for gap in [covered, u64::midpoint(covered, piece.memory), piece.memory.saturating_sub(1)] {
                     prop_assert!(gap < covered || gap >= piece.memory || is_ghost(&map, offset + gap));
                 }
                 for at in [0, piece.length / 2, piece.length - 1] {
