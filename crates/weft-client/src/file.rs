@@ -249,7 +249,9 @@ impl File {
         Ok(self.0.layout.server_of(cell))
     }
 
-    pub(crate) fn note_written(&self) {
+    /// Notes that bytes were written just now by a process that this attachment was handed over to, so that
+    /// [`File::close`] reports size and time. What this process writes itself is noted by itself.
+    pub fn note_written(&self) {
         let now = self.0.volume.shared.env.clock.now();
         self.0.written.fetch_max(now, Ordering::AcqRel);
     }
@@ -277,6 +279,19 @@ impl Drop for Attachment {
 }
 
 impl Volume {
+    /// Makes everything written so far, by anybody, to any file on these servers survive power loss: one request to
+    /// each.
+    pub async fn sync(&self, servers: impl IntoIterator<Item = ServerId>) -> Result<(), Error> {
+        // File 0 is no file: a server syncs all it has, and has no cells to report.
+        let request = SyncRequest { file: 0 };
+        let syncs = servers.into_iter().map(|server| {
+            let request = &request;
+            async move { self.io("sync", server, request, Repeat::Unsafe).await }
+        });
+        try_join_all(syncs).await?;
+        Ok(())
+    }
+
     /// One call without payload to an I/O server, which is looked for again if it has moved.
     pub(crate) async fn io<C: Call>(
         &self,

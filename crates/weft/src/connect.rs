@@ -5,7 +5,7 @@ use weft_client::{ConnectOptions, Volume};
 
 use crate::Global;
 
-/// How to reach the volume: `--address` and `--key`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
+/// How to reach the volume: `--address` and `--key-file`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
 pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
     if let (Some(address), Some(key)) = (&global.address, &global.key) {
         return Ok(ConnectOptions::from_address(address, key)?);
@@ -18,7 +18,7 @@ pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
         return Ok(ConnectOptions::from_folder(here)?);
     }
     bail!(
-        "no volume named: give --volume DIR, set WEFT_VOLUME, or give --address HOST:PORT and --key FILE \
+        "no volume named: give --volume DIR, set WEFT_VOLUME, or give --address HOST:PORT and --key-file FILE \
          (`weft up DIR` starts one)"
     )
 }

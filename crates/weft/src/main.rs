@@ -31,7 +31,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "WEFT_ADDRESS", value_name = "HOST:PORT", requires = "key")]
     address: Option<String>,
     /// File that holds the volume's key, with --address
-    #[arg(long, global = true, env = "WEFT_KEY", value_name = "FILE")]
+    #[arg(long = "key-file", global = true, env = "WEFT_KEY", value_name = "FILE")]
     key: Option<std::path::PathBuf>,
 }
 

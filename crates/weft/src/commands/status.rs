@@ -17,7 +17,7 @@ use crate::volume_config::{Config, NodeName, lock_of};
 #[command(after_help = "\
 Examples:
   weft status /tmp/volume
-  weft --address host:4700 --key volume.key status --json
+  weft --address host:4700 --key-file volume.key status --json
 
 Exit code 0: everything is up; 1: something is not, or the volume cannot be reached.")]
 pub(crate) struct Status {
