@@ -215,7 +215,7 @@ fn remove_chunks(
             match ChunkRecord::decode_key(key)
                 .and_then(|(_, n)| Ok((n, ChunkRecord::decode(key, value)?)))
             {
-                Ok((n, runs)) if !dead.freed.contains(&n) => {
+                Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
                     let extents = runs.runs.iter().map(|r| Extent {
                         start: r.place.block(),
                         blocks: u64::from(r.blocks),

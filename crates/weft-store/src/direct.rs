@@ -243,8 +243,9 @@ impl Inner {
                 let from = p.page.at(block % 16);
                 old.block_mut(&self.pool, block % 16)
                     .copy_from_slice(&p.page.buffer()[from..from + BLOCK]);
+                // At once: growing for the next block keeps only what is valid.
+                old.valid |= bit(block);
             }
-            old.valid |= p.page.valid;
             state.cached = state.cached + old.bytes() - before;
         }
         state.dirty_blocks -= u64::from(dirty);

@@ -46,7 +46,7 @@ impl Inner {
             if keep > 0 && self.lock().dirty_blocks * BLOCK as u64 <= keep {
                 return Ok(());
             }
-            let Some(mut round) = self.begin_round(from) else {
+            let Some(mut round) = self.begin_round(from)? else {
                 return Ok(());
             };
             let operations = std::mem::take(&mut round.operations);
@@ -64,8 +64,11 @@ impl Inner {
         }
     }
 
-    fn begin_round(&self, from: Bound<(ForkId, u64)>) -> Option<Round> {
+    fn begin_round(&self, from: Bound<(ForkId, u64)>) -> Result<Option<Round>, StoreError> {
         let mut state = self.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
         let state = &mut *state;
         state.flushes += 1;
         let mut round = Round {
@@ -85,7 +88,7 @@ impl Inner {
             round.next = Some((id, n));
             at = Bound::Excluded((id, n));
         }
-        (!round.flights.is_empty()).then_some(round)
+        Ok((!round.flights.is_empty()).then_some(round))
     }
 
     /// Maps what the round wrote; returns the frame's sequence.

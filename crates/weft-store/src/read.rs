@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_layout::CellOffset;
+use weft_layout::{CellOffset, OFFSET_MAX};
 
 use crate::chunk::{Chunk, slot_of};
 use crate::counters::Counters;
@@ -60,12 +60,13 @@ impl Store {
     ) -> Result<Vec<Bytes>, StoreError> {
         let inner = &self.0;
         Counters::add(&inner.counters.reads, 1);
-        if !end_is_legal(offset.0, length) {
+        if !end_is_legal(offset.0, 0) {
             return Err(StoreError::PastLimit {
                 offset: offset.0,
                 length,
             });
         }
+        let length = length.min(OFFSET_MAX - offset.0);
         let mut first = true;
         loop {
             let missing = {

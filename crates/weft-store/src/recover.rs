@@ -337,7 +337,7 @@ async fn replay(
         }
         sequence = frame.sequence;
     }
-    let overlay = replay.overlay;
+    let overlay = replay.finish()?;
     parsed.frames.truncate(end);
     Ok((overlay, sequence))
 }
@@ -367,7 +367,9 @@ fn count_blocks(
     blocks: u64,
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     state.disk = Allocator::default();
-    state.changes.dead.clear();
+    for dead in &mut state.changes.dead {
+        dead.counted = true;
+    }
     state.disk.grow(blocks);
     for fork in state.forks.values_mut() {
         fork.blocks = 0;

@@ -229,6 +229,15 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// What only the log has; the entries below it are in memory then.
+    pub(crate) fn finish(mut self) -> Result<Overlay, StoreError> {
+        let overlay = std::mem::take(&mut self.overlay);
+        for &(id, n) in overlay.keys() {
+            self.load(id, n)?;
+        }
+        Ok(overlay)
+    }
+
     fn extend(&mut self, id: ForkId, end: u64, modified: i64) {
         // A flush's map has no end and no time of its own.
         if end > 0 {

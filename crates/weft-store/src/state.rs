@@ -53,6 +53,8 @@ pub(crate) struct Dead {
     pub(crate) key: ForkKey,
     /// Chunks whose blocks were freed when it was removed.
     pub(crate) freed: HashSet<u64>,
+    /// All its blocks are free already: it was removed before the last opening.
+    pub(crate) counted: bool,
 }
 
 /// What differs from the index.
@@ -330,6 +332,7 @@ impl State {
             id,
             key: fork.key,
             freed,
+            counted: false,
         });
     }
 

@@ -1,0 +1,400 @@
+//! Random operations, crashes and reopenings against an oracle that knows which states are allowed.
+//!
+//! The oracle keeps the state after every operation. After a kill the store must hold the state
+//! after the last acknowledged one, or after the one that was under way; after a loss of power the
+//! state after some operation between the last sync and that.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Machine, key, pattern, read, run, write};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use weft_layout::FileId;
+use weft_store::{Store, StoreError, Timestamp};
+
+/// What a store should hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Model {
+    forks: BTreeMap<(u64, u32), Vec<u8>>,
+    deleted: BTreeSet<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// `(cell, offset, length)` of each piece.
+    Write(u64, Vec<(u32, usize, usize)>),
+    Truncate(u64, Vec<(u32, usize)>),
+    Remove(u64, u32),
+    Delete(u64),
+    Sync,
+    Apply,
+    DropCache,
+}
+
+/// Odd sizes, small and large, one for each file.
+const CHUNKS: [u32; 5] = [4096, 5000, 16384, 65536, 70_000];
+
+fn chunk(file: u64) -> u32 {
+    CHUNKS[file as usize % CHUNKS.len()]
+}
+
+fn length(rng: &mut SmallRng) -> usize {
+    match rng.random_range(0..8) {
+        0..3 => rng.random_range(1..200),
+        3..5 => rng.random_range(1..9000),
+        5 => 4096 * rng.random_range(1..6),
+        6 => rng.random_range(32_768..80_000),
+        _ => 4096 * rng.random_range(8..24),
+    }
+}
+
+fn offset(rng: &mut SmallRng) -> usize {
+    match rng.random_range(0..3) {
+        0 => rng.random_range(0..150_000),
+        1 => 4096 * rng.random_range(0..40),
+        _ => 64 * rng.random_range(0..100),
+    }
+}
+
+fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
+    let file = rng.random_range(files);
+    match rng.random_range(0..100) {
+        0..62 => {
+            let pieces = rng.random_range(1..4);
+            Op::Write(
+                file,
+                (0..pieces)
+                    .map(|_| (rng.random_range(0..2), offset(rng), length(rng)))
+                    .collect(),
+            )
+        }
+        62..74 => Op::Truncate(file, (0..2).map(|cell| (cell, offset(rng))).collect()),
+        74..76 => Op::Remove(file, rng.random_range(0..2)),
+        76 => Op::Delete(file),
+        77..88 => Op::Sync,
+        88..94 => Op::Apply,
+        _ => Op::DropCache,
+    }
+}
+
+impl Model {
+    fn apply(&mut self, n: u64, op: &Op) {
+        match op {
+            Op::Write(file, pieces) if !self.deleted.contains(file) => {
+                for (i, (cell, offset, length)) in pieces.iter().enumerate() {
+                    let fork = self.forks.entry((*file, *cell)).or_default();
+                    fork.resize(fork.len().max(offset + length), 0);
+                    fork[*offset..offset + length]
+                        .copy_from_slice(&pattern(n * 8 + i as u64, *length));
+                }
+            }
+            Op::Truncate(file, lengths) if !self.deleted.contains(file) => {
+                for (cell, length) in lengths {
+                    if *length > 0 || self.forks.contains_key(&(*file, *cell)) {
+                        self.forks
+                            .entry((*file, *cell))
+                            .or_default()
+                            .resize(*length, 0);
+                    }
+                }
+            }
+            Op::Remove(file, cell) => {
+                self.forks.remove(&(*file, *cell));
+            }
+            Op::Delete(file) => {
+                self.forks.retain(|(f, _), _| f != file);
+                self.deleted.insert(*file);
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn perform(store: &Store, n: u64, op: &Op) -> Result<(), StoreError> {
+    let time = Timestamp(n as i64);
+    match op {
+        Op::Write(file, pieces) => {
+            let piece = |(i, (cell, offset, length)): (usize, &(u32, usize, usize))| {
+                let data = pattern(n * 8 + i as u64, *length);
+                write(&key(*file, *cell), chunk(*file), *offset as u64, data)
+            };
+            store
+                .write(pieces.iter().enumerate().map(piece).collect(), time)
+                .await
+        }
+        Op::Truncate(file, lengths) => {
+            let lengths = lengths
+                .iter()
+                .map(|(cell, length)| (key(*file, *cell), *length as u64));
+            store
+                .truncate(FileId(*file), lengths.collect(), n + 1, time)
+                .await
+        }
+        Op::Remove(file, cell) => store.remove_fork(&key(*file, *cell)).await,
+        Op::Delete(file) => store.delete_file(FileId(*file)).await,
+        Op::Sync => store.sync().await,
+        Op::Apply => store.apply().await,
+        Op::DropCache => {
+            store.drop_cache();
+            Ok(())
+        }
+    }
+}
+
+/// What a store really holds of some files.
+async fn observe(store: &Store, files: std::ops::Range<u64>) -> Model {
+    let mut model = Model::default();
+    for file in files {
+        match store.forks(FileId(file)).await {
+            Err(StoreError::Stale { .. }) => {
+                model.deleted.insert(file);
+            }
+            Err(error) => panic!("cannot list file {file}: {error}"),
+            Ok(forks) => {
+                for (key, status) in forks {
+                    let bytes = read(store, &key, 0, 1 << 22).await.unwrap();
+                    assert_eq!(bytes.len() as u64, status.length);
+                    model.forks.insert((file, key.cell.0), bytes);
+                }
+            }
+        }
+    }
+    model
+}
+
+/// The states a run went through.
+struct History {
+    states: Vec<Model>,
+    /// Index of the state that the last sync covers.
+    synced: usize,
+    /// The operation under way when the process died took effect at most once.
+    under_way: bool,
+}
+
+impl History {
+    fn new(state: Model) -> Self {
+        Self {
+            states: vec![state],
+            synced: 0,
+            under_way: false,
+        }
+    }
+
+    /// Runs operations until all are done or the process dies.
+    async fn go(
+        &mut self,
+        store: &Store,
+        rng: &mut SmallRng,
+        base: u64,
+        count: u64,
+        files: std::ops::Range<u64>,
+        machine: &Machine,
+    ) {
+        for n in base..base + count {
+            let op = op(rng, files.clone());
+            if std::env::var_os("SHOW").is_some() {
+                println!("{n}: {op:?}");
+            }
+            let mut state = self.states.last().unwrap().clone();
+            state.apply(n, &op);
+            match perform(store, n, &op).await {
+                Ok(()) => {
+                    self.states.push(state);
+                    if matches!(op, Op::Sync | Op::Apply) {
+                        self.synced = self.states.len() - 1;
+                    }
+                }
+                Err(StoreError::Stale { .. }) => {}
+                Err(error) => {
+                    assert!(
+                        machine.disk.is_dead(),
+                        "operation {n} failed: {error}: {op:?}"
+                    );
+                    self.states.push(state);
+                    self.under_way = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The state found must be one that is allowed; it is returned.
+    fn check(&self, found: Model, power: bool, what: &str) -> Model {
+        let last = self.states.len() - 1;
+        let from = if power {
+            self.synced
+        } else {
+            last - usize::from(self.under_way)
+        };
+        if !self.states[from..].contains(&found) {
+            let near = self.states.iter().rposition(|s| *s == found);
+            panic!(
+                "{what}: power {power}: allowed {from}..={last}, found {near:?}\n{}",
+                difference(&self.states[last], &found)
+            );
+        }
+        found
+    }
+}
+
+fn difference(wanted: &Model, found: &Model) -> String {
+    let mut out = format!("deleted {:?} / {:?}\n", wanted.deleted, found.deleted);
+    for (k, w) in &wanted.forks {
+        match found.forks.get(k) {
+            Some(f) if f == w => {}
+            Some(f) => {
+                let at = w.iter().zip(f).position(|(a, b)| a != b);
+                out += &format!(
+                    "{k:?}: {} / {} bytes, first difference {at:?}\n",
+                    w.len(),
+                    f.len()
+                );
+            }
+            None => out += &format!("{k:?}: missing\n"),
+        }
+    }
+    out
+}
+
+/// One machine, several lives: operations, a crash, recovery (perhaps with a crash of its own).
+async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
+    const FILES: std::ops::Range<u64> = 0..4;
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let machine = Machine::new(seed);
+    let mut base = 1;
+    let mut operations = 0;
+    let mut history = History::new(Model::default());
+    for (life, &(die_at, power)) in deaths.iter().enumerate() {
+        let what = format!("seed {seed}, life {life}, death at {die_at}");
+        machine.disk.die_at(machine.disk.operations() + die_at);
+        match machine.open().await {
+            Ok(store) => {
+                // Opening syncs: nothing before it can be lost any more.
+                history = History::new(history.states.pop().unwrap());
+                history
+                    .go(&store, &mut rng, base, count, FILES, &machine)
+                    .await;
+                if !machine.disk.is_dead() {
+                    let found = observe(&store, FILES).await;
+                    history.check(found, false, &format!("{what}, alive"));
+                }
+            }
+            Err(error) => assert!(machine.disk.is_dead(), "{what}: {error}"),
+        }
+        base += count;
+        operations = machine.disk.operations();
+        if power {
+            machine.lose_power(rng.random());
+        } else {
+            machine.kill(rng.random());
+        }
+        let store = match machine.open().await {
+            Ok(store) => store,
+            Err(error) => panic!("{what}: power {power}: cannot reopen: {error}"),
+        };
+        let found = history.check(observe(&store, FILES).await, power, &what);
+        // Go on for a while: what recovery got wrong would show here.
+        history = History::new(found);
+        history.go(&store, &mut rng, base, 6, FILES, &machine).await;
+        base += 6;
+        store.drop_cache();
+        history.check(
+            observe(&store, FILES).await,
+            false,
+            &format!("{what}, afterwards"),
+        );
+        if rng.random_bool(0.5) {
+            store.close().await.unwrap();
+            history = History::new(history.states.pop().unwrap());
+        } else {
+            machine.kill(rng.random());
+        }
+    }
+    operations
+}
+
+#[test]
+fn without_a_crash_the_store_is_the_model() {
+    for seed in 0..20 {
+        run(lives(seed, &[(u64::MAX / 2, false)], 120));
+    }
+}
+
+#[test]
+fn a_crash_at_every_storage_operation_leaves_an_allowed_state() {
+    for seed in 100..104 {
+        let total = run(lives(seed, &[(u64::MAX / 2, false)], 25));
+        for at in 1..=total {
+            for power in [false, true] {
+                run(lives(seed, &[(at, power)], 25));
+            }
+        }
+    }
+}
+
+#[test]
+fn crashes_of_many_lives_leave_allowed_states() {
+    for seed in 1000..1150 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let deaths: Vec<(u64, bool)> = (0..6)
+            .map(|_| (rng.random_range(1..160), rng.random_bool(0.5)))
+            .collect();
+        run(lives(seed, &deaths, 60));
+    }
+}
+
+#[test]
+fn concurrent_writers_of_their_own_files_each_keep_a_prefix() {
+    for seed in 2000..2060 {
+        run(async {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let machine = Machine::new(seed);
+            let power = rng.random_bool(0.5);
+            machine.disk.die_at(rng.random_range(20..400));
+            let Ok(store) = machine.open().await else {
+                return;
+            };
+            let writers = (0..6_u64).map(|file| {
+                let (store, machine) = (&store, &machine);
+                let mut rng = SmallRng::seed_from_u64(seed * 100 + file);
+                async move {
+                    let mut history = History::new(Model::default());
+                    history
+                        .go(store, &mut rng, 1, 40, file..file + 1, machine)
+                        .await;
+                    history
+                }
+            });
+            let histories = futures_util::future::join_all(writers).await;
+            if power {
+                machine.lose_power(rng.random())
+            } else {
+                machine.kill(rng.random())
+            }
+            drop(store);
+            let store = machine.open().await.unwrap();
+            for (file, history) in (0_u64..).zip(histories) {
+                history.check(
+                    observe(&store, file..file + 1).await,
+                    power,
+                    &format!("seed {seed}, file {file}"),
+                );
+            }
+        });
+    }
+}
+
+/// The smallest failing run of one life without a crash, to look at with `SHOW=1`.
+#[test]
+#[ignore = "a tool for finding the smallest failing run"]
+fn smallest() {
+    for count in 1..90 {
+        for seed in 0..20 {
+            println!("seed {seed} count {count}");
+            run(lives(seed, &[(u64::MAX / 2, false)], count));
+        }
+    }
+}
