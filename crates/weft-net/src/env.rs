@@ -23,6 +23,9 @@ pub trait Network: Send + Sync {
 /// Accepts byte streams.
 pub trait Listener: Send {
     /// The next stream and where it comes from.
+    ///
+    /// # Cancellation
+    /// Must be safe: no stream is lost when the future is dropped.
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>>;
     /// Where it listens.
     fn address(&self) -> io::Result<String>;
@@ -47,7 +50,8 @@ pub struct Timing {
     pub connect: Duration,
     /// Between pings on a connection where an answer is awaited.
     pub ping: Duration,
-    /// Without any frame while an answer is awaited: the connection is lost.
+    /// Without a byte while an answer is awaited: the connection is lost (seen at the next ping). Also how
+    /// long a closed connection may take to send what is queued.
     pub silence: Duration,
     /// Without any frame at all: the server closes the connection.
     pub idle: Duration,
@@ -61,7 +65,7 @@ impl Default for Timing {
             connect: Duration::from_secs(3),
             ping: Duration::from_secs(1),
             silence: Duration::from_secs(5),
-            idle: Duration::from_secs(60),
+            idle: Duration::from_mins(1),
             backoff: Duration::from_millis(50),
         }
     }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use weft_proto::{Code, Failure, FrameError};
+use weft_proto::{Code, Failure, FrameError, Retry};
 
 /// Why a connection could not be opened.
 #[derive(Clone, Debug, Error)]
@@ -84,6 +84,22 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// What may be done about it.
+    pub fn retry(&self) -> Retry {
+        match self {
+            CallError::Failed(failure)
+            | CallError::Connect(ConnectError::Refused { failure, .. }) => failure.retry(),
+            CallError::Connect(ConnectError::WrongServer { .. }) => Retry::Refresh,
+            CallError::Connect(ConnectError::Unreachable { .. } | ConnectError::Timeout { .. }) => {
+                Retry::Later
+            }
+            CallError::Connect(ConnectError::Impostor { .. } | ConnectError::Protocol { .. }) => {
+                Retry::Never
+            }
+            CallError::Lost { .. } | CallError::Protocol { .. } => Retry::Unknown,
+        }
+    }
+
     /// The code to act upon.
     pub fn code(&self) -> Code {
         match self {

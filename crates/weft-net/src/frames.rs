@@ -1,10 +1,11 @@
-//! Frames from a byte stream, and one frame onto it.
+//! Frames from a byte stream.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use weft_proto::{Call, FrameError, HEADER_BYTES, Header, Kind, body_from};
+use tokio::io::AsyncReadExt;
+use weft_proto::{Call, FrameError, HEADER_BYTES, Header, Kind, body_from, limits};
 
 use crate::counters::Counters;
 use crate::env::BoxRead;
@@ -51,19 +52,39 @@ pub(crate) struct FrameReader {
     buffer: BytesMut,
     pool: BufferPool,
     counters: Arc<Counters>,
+    body_max: u32,
+    payload_max: u32,
+    arrived: Arc<AtomicU64>,
 }
 
 impl FrameReader {
+    /// A reader that takes frames of a handshake only.
     pub(crate) fn new(stream: BoxRead, pool: BufferPool, counters: Arc<Counters>) -> Self {
         FrameReader {
             stream,
             buffer: BytesMut::new(),
             pool,
             counters,
+            body_max: limits::HANDSHAKE_BODY_MAX,
+            payload_max: 0,
+            arrived: Arc::default(),
         }
     }
 
+    /// The peer is proven: frames may be as large as the protocol allows.
+    pub(crate) fn proven(&mut self) {
+        (self.body_max, self.payload_max) = (limits::BODY_MAX, limits::PAYLOAD_MAX);
+    }
+
+    /// Changes whenever bytes arrive, also in the middle of a frame.
+    pub(crate) fn arrived(&self) -> Arc<AtomicU64> {
+        self.arrived.clone()
+    }
+
     /// The next frame.
+    ///
+    /// Memory: at most one body and one payload, and those only after their lengths were checked; before
+    /// [`FrameReader::proven`] no payload and a body of a few KiB.
     ///
     /// # Cancellation
     /// Not safe to drop: a frame may be half read.
@@ -72,13 +93,17 @@ impl FrameReader {
         let mut head = [0; HEADER_BYTES];
         self.buffer.copy_to_slice(&mut head);
         let header = Header::decode(&head)?;
+        if header.body_len > self.body_max {
+            return Err(FrameError::BodyTooLong(header.body_len).into());
+        }
+        if header.payload_len > self.payload_max {
+            return Err(FrameError::PayloadTooLong(header.payload_len).into());
+        }
         self.fill(header.body_len as usize, false).await?;
         let body = self.buffer.split_to(header.body_len as usize).freeze();
         header.check_body(&head, &body)?;
         let payload = self.payload(header.payload_len as usize).await?;
-        if !payload.is_empty() {
-            header.check_payload(&payload)?;
-        }
+        header.check_payload(&payload)?;
         self.counters
             .received(HEADER_BYTES + body.len() + payload.len());
         Ok(Frame {
@@ -96,7 +121,15 @@ impl FrameReader {
         let mut target = self.pool.take(len);
         let ahead = self.buffer.len().min(len);
         self.buffer.copy_to_slice(&mut target.as_mut()[..ahead]);
-        read_exact(&mut self.stream, &mut target.as_mut()[ahead..]).await?;
+        let mut missing = &mut target.as_mut()[ahead..];
+        while !missing.is_empty() {
+            let n = self.stream.read(missing).await?;
+            if n == 0 {
+                return Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.arrived.fetch_add(1, Ordering::Relaxed);
+            missing = &mut missing[n..];
+        }
         Ok(target.freeze())
     }
 
@@ -111,13 +144,13 @@ impl FrameReader {
                     Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()))
                 };
             }
+            self.arrived.fetch_add(1, Ordering::Relaxed);
+            if at_boundary {
+                Header::check_begin(&self.buffer)?;
+            }
         }
         Ok(())
     }
-}
-
-async fn read_exact(stream: &mut (impl AsyncRead + Unpin), out: &mut [u8]) -> std::io::Result<()> {
-    stream.read_exact(out).await.map(|_| ())
 }
 
 /// The one trait of the protobuf library that generic code here needs.

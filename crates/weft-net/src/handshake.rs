@@ -8,13 +8,14 @@ use std::fmt;
 use bytes::Bytes;
 use weft_proto::session::{Challenge, Hello, Proof, Role, Welcome};
 use weft_proto::{
-    Call, Code, Failure, Flags, FrameError, Kind, VERSION, VERSION_OLDEST, prost::Message,
+    Call, Code, Failure, Flags, FrameError, Kind, VERSION, VERSION_OLDEST, limits,
+    prost::Message as _,
 };
 
 use crate::env::{BoxRead, BoxWrite, Env};
 use crate::error::{ConnectError, ReadError};
 use crate::frames::{Frame, FrameReader, unexpected};
-use crate::queue::SendQueue;
+use crate::queue::{Message, SendQueue};
 use crate::server::Bounds;
 
 /// The volume's key: 32 secret bytes.
@@ -51,12 +52,13 @@ pub struct Peer {
     pub client: u64,
 }
 
-fn proof(key: &VolumeKey, side: &str, hello: &Hello, challenge: &Challenge) -> [u8; 32] {
+/// Over the bytes as they were sent, not as they were understood: a field that only a newer peer knows counts, too.
+fn proof(key: &VolumeKey, side: &str, hello: &[u8], challenge: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
     hasher.update(side.as_bytes());
-    for said in [hello.encode_to_vec(), challenge.encode_to_vec()] {
+    for said in [hello, challenge] {
         hasher.update(&(said.len() as u64).to_le_bytes());
-        hasher.update(&said);
+        hasher.update(said);
     }
     *hasher.finalize().as_bytes()
 }
@@ -100,7 +102,9 @@ pub(crate) async fn introduce(
         },
         reply_window,
     };
-    let challenge: Challenge = ask(&hello, 1, address, reader, queue).await?;
+    let hello = hello.encode_to_vec();
+    let said = ask::<Hello>(hello.clone(), 1, address, reader, queue).await?;
+    let challenge: Challenge = said.body_as().map_err(|e| protocol(e.to_string()))?;
     if !(VERSION_OLDEST..=VERSION).contains(&challenge.version) {
         return Err(protocol(format!("it chose version {}", challenge.version)));
     }
@@ -113,54 +117,59 @@ pub(crate) async fn introduce(
             failure: Failure::new(Code::WrongVolume, "it serves another volume"),
         });
     }
-    let mine = proof(&identity.key, "weft client", &hello, &challenge);
-    let welcome: Welcome = ask(
-        &Proof {
-            proof: Bytes::copy_from_slice(&mine),
-        },
-        2,
-        address,
-        reader,
-        queue,
-    )
-    .await?;
-    if !same(
-        &welcome.proof,
-        proof(&identity.key, "weft server", &hello, &challenge),
-    ) {
+    let mine = proof(&identity.key, "weft client", &hello, &said.body);
+    let given = Proof {
+        proof: Bytes::copy_from_slice(&mine),
+    };
+    let answer = ask::<Proof>(given.encode_to_vec(), 2, address, reader, queue).await?;
+    let welcome: Welcome = answer.body_as().map_err(|e| protocol(e.to_string()))?;
+    let theirs = proof(&identity.key, "weft server", &hello, &said.body);
+    if !same(&welcome.proof, theirs) {
         return Err(ConnectError::Impostor {
             address: address.to_owned(),
         });
     }
+    if welcome.calls == 0 {
+        return Err(protocol("it grants no calls".into()));
+    }
+    reader.proven();
     Ok(welcome)
 }
 
+/// Sends one message of the handshake and returns the frame that answers it.
 async fn ask<C: Call>(
-    request: &C,
+    body: Vec<u8>,
     id: u64,
     address: &str,
     reader: &mut FrameReader,
     queue: &SendQueue,
-) -> Result<C::Reply, ConnectError> {
-    let protocol = |e: &dyn fmt::Display| ConnectError::Protocol {
+) -> Result<Frame, ConnectError> {
+    let unreachable = |reason: String| ConnectError::Unreachable {
+        address: address.to_owned(),
+        reason,
+    };
+    let protocol = |e: FrameError| ConnectError::Protocol {
         address: address.to_owned(),
         reason: e.to_string(),
     };
-    queue
-        .send_now(C::KIND, Flags::LAST, id, request.encode_to_vec())
-        .map_err(|_| protocol(&"it closed the connection"))?;
-    let frame = reader.next().await.map_err(|e| protocol(&e))?;
+    let sent = queue.urgent(Message::bare(C::KIND, Flags::LAST, id, body), None);
+    sent.map_err(|_| unreachable("the peer closed the connection".into()))?;
+    let frame = reader.next().await.map_err(|e| match e {
+        ReadError::Frame(e) => protocol(e),
+        lost => unreachable(lost.to_string()),
+    })?;
     if frame.header.flags.has(Flags::FAILED) {
-        let failure: Failure = frame.body_as().map_err(|e| protocol(&e))?;
+        let failure: Failure = frame.body_as().map_err(protocol)?;
         return Err(ConnectError::Refused {
             address: address.to_owned(),
             failure,
         });
     }
-    if frame.header.kind != C::KIND || frame.header.request != id {
-        return Err(protocol(&unexpected(frame.header.kind, C::KIND)));
+    let flags = frame.header.flags;
+    if frame.header.kind != C::KIND || frame.header.request != id || !flags.has(Flags::REPLY) {
+        return Err(protocol(unexpected(frame.header.kind, C::KIND)));
     }
-    frame.body_as().map_err(|e| protocol(&e))
+    Ok(frame)
 }
 
 /// Server side: returns who the client is, and what it may have in flight of one reply.
@@ -175,85 +184,93 @@ pub(crate) async fn receive(
 ) -> Result<(Peer, u32), String> {
     let frame = reader.next().await.map_err(|e| refuse_garbage(queue, &e))?;
     let hello: Hello = first(&frame, queue)?;
-    let refuse = |kind: Kind, id: u64, code: Code, why: String| {
-        let body = Failure::new(code, why.clone()).encode_to_vec();
-        let flags = Flags::REPLY.with(Flags::LAST).with(Flags::FAILED);
-        let _ = queue.send_now(kind, flags, id, body);
-        why
-    };
-    let answer = |kind, id, body| {
-        queue
-            .send_now(kind, Flags::REPLY.with(Flags::LAST), id, body)
-            .map_err(|_| gone())
-    };
     let id = frame.header.request;
-    if hello.version_newest < VERSION_OLDEST || hello.version_oldest > VERSION {
-        let why = format!(
-            "this server speaks versions {VERSION_OLDEST} to {VERSION} of Weft's protocol, the client {} to {}; \
-             install the same release on both",
-            hello.version_oldest, hello.version_newest
-        );
-        return Err(refuse(Kind::Hello, id, Code::Version, why));
-    }
-    if hello.nonce.len() != 32 {
-        return Err(refuse(
-            Kind::Hello,
-            id,
-            Code::Invalid,
-            "the nonce must be 32 bytes".into(),
-        ));
-    }
-    if !hello.volume.is_empty() && hello.volume != identity.volume[..] {
-        let why = "this server belongs to another volume; check the address".to_owned();
-        return Err(refuse(Kind::Hello, id, Code::WrongVolume, why));
-    }
-    let Some(role) = Role::try_from(hello.role)
-        .ok()
-        .filter(|r| *r != Role::Unspecified)
-    else {
-        return Err(refuse(
-            Kind::Hello,
-            id,
-            Code::Invalid,
-            "the client's role is unknown".into(),
-        ));
+    let role = match check(&hello, identity) {
+        Ok(role) => role,
+        Err((code, why)) => return Err(refuse(queue, Kind::Hello, id, code, why)),
     };
     let challenge = Challenge {
         version: VERSION.min(hello.version_newest),
         nonce: nonce(env),
         volume: Bytes::copy_from_slice(&identity.volume),
     };
-    answer(Kind::Hello, id, challenge.encode_to_vec())?;
-    let frame = reader.next().await.map_err(|e| e.to_string())?;
-    let given: Proof = frame.request().map_err(|e| e.to_string())?;
-    let id = frame.header.request;
-    if !same(
-        &given.proof,
-        proof(&identity.key, "weft client", &hello, &challenge),
-    ) {
+    let said = challenge.encode_to_vec();
+    answer(queue, Kind::Hello, id, said.clone())?;
+    let given = reader.next().await.map_err(|e| e.to_string())?;
+    let id = given.header.request;
+    let given: Proof = given.request().map_err(|e| e.to_string())?;
+    let theirs = proof(&identity.key, "weft client", &frame.body, &said);
+    if !same(&given.proof, theirs) {
         let why = "the key is wrong: use the volume.key of this volume".to_owned();
-        return Err(refuse(Kind::Proof, id, Code::Unauthenticated, why));
+        return Err(refuse(queue, Kind::Proof, id, Code::Unauthenticated, why));
     }
-    let mine = proof(&identity.key, "weft server", &hello, &challenge);
+    let mine = proof(&identity.key, "weft server", &frame.body, &said);
     let welcome = Welcome {
         proof: Bytes::copy_from_slice(&mine),
         server,
         window: bounds.window,
         calls: bounds.calls,
     };
-    answer(Kind::Proof, id, welcome.encode_to_vec())?;
-    Ok((
-        Peer {
-            address,
-            role,
-            client: hello.client,
-        },
-        hello.reply_window,
-    ))
+    reader.proven();
+    answer(queue, Kind::Proof, id, welcome.encode_to_vec())?;
+    let peer = Peer {
+        address,
+        role,
+        client: hello.client,
+    };
+    Ok((peer, hello.reply_window))
 }
 
-fn gone() -> String {
-    "the client closed the connection".to_owned()
+/// What a server checks before it challenges.
+fn check(hello: &Hello, identity: &Identity) -> Result<Role, (Code, String)> {
+    if hello.version_newest < VERSION_OLDEST || hello.version_oldest > VERSION {
+        let why = format!(
+            "this server speaks versions {VERSION_OLDEST} to {VERSION} of Weft's protocol, the client {} to {}; \
+             install the same release on both",
+            hello.version_oldest, hello.version_newest
+        );
+        return Err((Code::Version, why));
+    }
+    if hello.nonce.len() != 32 {
+        return Err((Code::Invalid, "the nonce must be 32 bytes".into()));
+    }
+    if hello.reply_window < limits::REPLY_WINDOW_MIN {
+        let why = format!(
+            "the reply window must be at least {} bytes",
+            limits::REPLY_WINDOW_MIN
+        );
+        return Err((Code::Invalid, why));
+    }
+    if !hello.volume.is_empty() && hello.volume != identity.volume[..] {
+        let why = "this server belongs to another volume; check the address".to_owned();
+        return Err((Code::WrongVolume, why));
+    }
+    match Role::try_from(hello.role) {
+        Ok(role) if role != Role::Unspecified => Ok(role),
+        _ => Err((Code::Invalid, "the client's role is unknown".into())),
+    }
+}
+
+/// For a client beyond the last place: hears its hello and says why it is not served.
+pub(crate) async fn turn_away(reader: &mut FrameReader, queue: &SendQueue) {
+    if let Ok(frame) = reader.next().await {
+        let why = "the server has as many connections as it may have; try again later".to_owned();
+        refuse(queue, Kind::Hello, frame.header.request, Code::Busy, why);
+    }
+}
+
+fn answer(queue: &SendQueue, kind: Kind, id: u64, body: Vec<u8>) -> Result<(), String> {
+    let flags = Flags::REPLY.with(Flags::LAST);
+    let sent = queue.urgent(Message::bare(kind, flags, id, body), None);
+    sent.map_err(|_| "the client closed the connection".to_owned())
+}
+
+/// Says why, and returns it for the log.
+fn refuse(queue: &SendQueue, kind: Kind, id: u64, code: Code, why: String) -> String {
+    let body = Failure::new(code, why.clone()).encode_to_vec();
+    let flags = Flags::REPLY.with(Flags::LAST).with(Flags::FAILED);
+    let _ = queue.urgent(Message::bare(kind, flags, id, body), None);
+    why
 }
 
 fn first(frame: &Frame, queue: &SendQueue) -> Result<Hello, String> {
@@ -264,15 +281,9 @@ fn first(frame: &Frame, queue: &SendQueue) -> Result<Hello, String> {
 
 /// Whoever sends something else is told what this port is.
 fn refuse_garbage(queue: &SendQueue, error: &ReadError) -> String {
-    if let ReadError::Frame(FrameError::Magic(_) | FrameError::Kind(_) | FrameError::Body { .. }) =
-        error
-    {
-        let failure = Failure::new(
-            Code::Version,
-            "this port speaks Weft's protocol and nothing else",
-        );
-        let flags = Flags::REPLY.with(Flags::LAST).with(Flags::FAILED);
-        let _ = queue.send_now(Kind::Hello, flags, 0, failure.encode_to_vec());
+    if let ReadError::Frame(_) = error {
+        let why = "this port speaks Weft's protocol and nothing else".to_owned();
+        refuse(queue, Kind::Hello, 0, Code::Version, why);
     }
     error.to_string()
 }

@@ -1,16 +1,19 @@
 //! Connections between Weft processes.
 //!
 //! One TCP connection per pair of processes carries every call between them. The client opens it,
-//! both sides prove the volume's key, and from then on frames of many calls interleave: calls that fit in one
-//! frame overtake bulk data, bulk data moves in bounded frames under credit, and nothing a peer sends makes
-//! this side allocate more than the window it was granted.
+//! both sides prove the volume's key, and from then on frames of many calls interleave: small calls overtake bulk
+//! data, bulk data moves in bounded frames under credit, and nothing a peer sends makes this side hold more than
+//! it granted. Written up for implementers in `docs/protocol.md`, why in `docs/design/0002-wire.md`.
 //!
 //! Invariants:
 //! 1. No call is served, and none is sent, before both proofs were checked.
-//! 2. Memory per connection is bounded by its windows, whatever the peer does.
+//! 2. Memory per connection is bounded, whatever the peer does; before the proofs, by a few KiB.
 //! 3. A lost connection ends every call on it at once with a typed error; silence is a loss after
 //!    [`Timing::silence`].
-//! 4. Dropping a call's future leaves the connection sound: the frames queued are sent whole.
+//! 4. Dropping a call's future leaves the connection sound: frames are queued whole or not at all.
+//! 5. Every call that was sent is answered by exactly one last frame, cancelled calls included, unless the
+//!    connection is lost; until then it holds its place on both sides.
+//! 6. No call waits for another to be consumed: each has a window of its own.
 //!
 //! Absent on purpose: what the calls mean (`weft-server`, `weft-client`), TLS.
 
@@ -25,6 +28,7 @@ mod pool;
 mod queue;
 mod server;
 mod tcp;
+mod window;
 
 pub use client::{Connection, Incoming, Outgoing};
 pub use counters::{Counters, CountersSnapshot};
@@ -33,5 +37,5 @@ pub use error::{CallError, ConnectError};
 pub use handshake::{Identity, Peer, VolumeKey};
 pub use link::Link;
 pub use pool::BufferPool;
-pub use server::{Bounds, Payload, Reply, Served, Service, serve};
+pub use server::{Bounds, Gone, Payload, Reply, Served, Service, serve};
 pub use tcp::{SystemClock, SystemEntropy, TcpNetwork};

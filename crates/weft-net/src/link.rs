@@ -28,7 +28,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Current {
-    connection: Option<Connection>,
+    connection: Option<(String, Connection)>,
     failed: Option<(Instant, String, ConnectError)>,
 }
 
@@ -64,7 +64,7 @@ impl Link {
             .clone()
     }
 
-    /// Looks for the peer elsewhere from now on.
+    /// Looks for the peer elsewhere from now on; calls under way on the old connection go on.
     pub fn set_address(&self, address: &str) {
         address.clone_into(
             &mut self
@@ -78,15 +78,18 @@ impl Link {
     /// The connection, opened if there is none. The flag says that it was opened by this call.
     ///
     /// # Errors
-    /// [`ConnectError`]; the same one again without a try during [`crate::Timing::backoff`].
+    /// [`ConnectError`]; the same one again without a try during [`Timing::backoff`](crate::Timing::backoff).
+    /// # Cancellation
+    /// Safe: callers that wait for the same connection go on.
     pub async fn connection(&self) -> Result<(Connection, bool), ConnectError> {
         let mut current = self.0.current.lock().await;
-        if let Some(connection) = &current.connection
+        let address = self.address();
+        if let Some((there, connection)) = &current.connection
+            && *there == address
             && connection.lost().is_none()
         {
             return Ok((connection.clone(), false));
         }
-        let address = self.address();
         if let Some((when, there, error)) = &current.failed
             && when.elapsed() < self.0.env.timing.backoff
             && *there == address
@@ -115,7 +118,7 @@ impl Link {
         match checked {
             Ok(connection) => {
                 current.failed = None;
-                current.connection = Some(connection.clone());
+                current.connection = Some((address, connection.clone()));
                 Ok((connection, true))
             }
             Err(error) => {

@@ -1,25 +1,39 @@
-//! What waits to be sent on one connection. Frames that are a whole call's direction by themselves overtake
-//! bulk data; bulk data waits for room, so that memory stays bounded and calls take turns frame by frame.
+//! What waits to be sent on one connection.
+//!
+//! Two lanes. In the *urgent* lane go frames that are one direction of a call by themselves and small, and the
+//! frames of the connection itself; they overtake the *bulk* lane, where large data waits for room, so that memory
+//! stays bounded and calls take turns frame by frame.
+//!
+//! Invariants:
+//! 1. Frames of one call's direction leave in the order they were queued: all of them are in one lane. (A failure
+//!    may overtake the data it ends; the receiver drops what comes after it.)
+//! 2. Neither lane starves: after [`URGENT_RUN`] urgent bytes one bulk frame has its turn.
+//! 3. What waits is bounded: bulk by [`BULK_MAX`], calls' urgent frames by the calls in flight (a call's place is free
+//!    only when its last frame leaves), all other frames by [`CONTROL_MAX`], beyond which the peer evidently does
+//!    not read and the queue closes.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, Semaphore};
-use weft_proto::{Flags, Header, Kind};
+use weft_proto::{Flags, HEADER_BYTES, Header, Kind};
 
 use crate::counters::Counters;
 use crate::env::BoxWrite;
 
 /// Bulk bytes that may wait in one connection's queue.
 const BULK_MAX: usize = 2 << 20;
-/// Payloads up to this size count as small: their frames overtake bulk data.
-const SMALL: usize = 64 << 10;
+/// Frames that belong to no call's flow (pings, credits, cancels) that may wait.
+const CONTROL_MAX: usize = 4096;
+/// Urgent bytes after which a bulk frame has its turn.
+const URGENT_RUN: usize = 256 << 10;
 /// Slices and bytes handed to the system at a time.
 const BATCH_SLICES: usize = 256;
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 512 << 10;
 
 /// The sending side of a connection. Cheap to clone.
 #[derive(Clone)]
@@ -28,6 +42,7 @@ pub(crate) struct SendQueue(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     wake: Notify,
+    ended: Notify,
     room: Semaphore,
     counters: Arc<Counters>,
 }
@@ -36,152 +51,262 @@ struct Shared {
 struct State {
     urgent: VecDeque<Ready>,
     bulk: VecDeque<Ready>,
-    closed: bool,
+    control: usize,
+    urgent_run: usize,
+    closed: Option<String>,
 }
+
+/// One frame, not yet encoded.
+pub(crate) struct Message {
+    pub kind: Kind,
+    pub flags: Flags,
+    pub request: u64,
+    pub body: Vec<u8>,
+    pub payload: Vec<Bytes>,
+}
+
+/// Where a frame waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Urgent,
+    Bulk,
+}
+
+/// Called when a frame is about to leave.
+pub(crate) type Leaving = Box<dyn FnOnce() + Send + Sync>;
 
 struct Ready {
     parts: Vec<Bytes>,
+    bytes: usize,
+    /// What it holds of the bulk lane's room.
     room: usize,
+    control: bool,
+    leaving: Option<Leaving>,
 }
 
 /// The connection is closed; nothing was queued.
 #[derive(Debug)]
 pub(crate) struct QueueClosed;
 
+impl Message {
+    /// A frame without payload.
+    pub(crate) fn bare(kind: Kind, flags: Flags, request: u64, body: Vec<u8>) -> Self {
+        Message {
+            kind,
+            flags,
+            request,
+            body,
+            payload: Vec::new(),
+        }
+    }
+
+    fn ready(self) -> Ready {
+        let header = Header::encode(
+            self.kind,
+            self.flags,
+            self.request,
+            &self.body,
+            &self.payload,
+        );
+        let mut head = Vec::with_capacity(HEADER_BYTES + self.body.len());
+        head.extend_from_slice(&header);
+        head.extend_from_slice(&self.body);
+        let mut parts = Vec::with_capacity(1 + self.payload.len());
+        parts.push(Bytes::from(head));
+        parts.extend(self.payload.into_iter().filter(|p| !p.is_empty()));
+        Ready {
+            bytes: parts.iter().map(Bytes::len).sum(),
+            parts,
+            room: 0,
+            control: false,
+            leaving: None,
+        }
+    }
+}
+
 impl SendQueue {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         SendQueue(Arc::new(Shared {
             state: Mutex::default(),
             wake: Notify::new(),
+            ended: Notify::new(),
             room: Semaphore::new(BULK_MAX),
             counters,
         }))
     }
 
-    /// Queues one frame.
+    /// Queues a frame in the urgent lane at once.
+    pub(crate) fn urgent(
+        &self,
+        message: Message,
+        leaving: Option<Leaving>,
+    ) -> Result<(), QueueClosed> {
+        let ready = message.ready();
+        self.push(Lane::Urgent, Ready { leaving, ..ready })
+    }
+
+    /// Queues a frame in the bulk lane when there is room.
     ///
-    /// # Errors
-    /// When the connection is closed; nothing was queued then.
     /// # Cancellation
-    /// Safe: the frame is queued whole or not at all.
-    pub(crate) async fn send(
+    /// Safe: the frame is queued whole or not at all, and in the latter case `leaving` is not called.
+    pub(crate) async fn bulk(
         &self,
-        kind: Kind,
-        flags: Flags,
-        request: u64,
-        body: Vec<u8>,
-        payload: Vec<Bytes>,
+        message: Message,
+        leaving: Option<Leaving>,
     ) -> Result<(), QueueClosed> {
-        let size: usize = payload.iter().map(Bytes::len).sum();
-        let small = flags.has(Flags::LAST) && kind != Kind::Data && size <= SMALL;
-        let room = if small { 0 } else { size };
-        if room > 0 {
-            let permit = self
-                .0
-                .room
-                .acquire_many(room as u32)
-                .await
-                .map_err(|_| QueueClosed)?;
-            permit.forget();
+        let payload: usize = message.payload.iter().map(Bytes::len).sum();
+        let room = (HEADER_BYTES + message.body.len() + payload).min(BULK_MAX);
+        let permit = self.0.room.acquire_many(room as u32).await;
+        permit.map_err(|_| QueueClosed)?.forget();
+        let ready = message.ready();
+        self.push(
+            Lane::Bulk,
+            Ready {
+                room,
+                leaving,
+                ..ready
+            },
+        )
+    }
+
+    /// Queues a frame of the connection itself at once.
+    pub(crate) fn control(&self, lane: Lane, message: Message) -> Result<(), QueueClosed> {
+        debug_assert!(
+            message.payload.is_empty(),
+            "what has payload has a window or room"
+        );
+        if self.state().control >= CONTROL_MAX {
+            self.close("the peer does not read what is sent to it");
         }
-        self.push(kind, flags, request, body, payload, room)
+        let ready = message.ready();
+        self.push(
+            lane,
+            Ready {
+                control: true,
+                ..ready
+            },
+        )
     }
 
-    /// Queues a frame without payload at once.
-    pub(crate) fn send_now(
-        &self,
-        kind: Kind,
-        flags: Flags,
-        request: u64,
-        body: Vec<u8>,
-    ) -> Result<(), QueueClosed> {
-        self.push(kind, flags, request, body, Vec::new(), 0)
-    }
-
-    fn push(
-        &self,
-        kind: Kind,
-        flags: Flags,
-        request: u64,
-        body: Vec<u8>,
-        payload: Vec<Bytes>,
-        room: usize,
-    ) -> Result<(), QueueClosed> {
-        let header = Header::encode(kind, flags, request, &body, &payload);
-        let mut parts = Vec::with_capacity(1 + payload.len());
-        let mut head = Vec::with_capacity(header.len() + body.len());
-        head.extend_from_slice(&header);
-        head.extend_from_slice(&body);
-        parts.push(Bytes::from(head));
-        parts.extend(payload.into_iter().filter(|p| !p.is_empty()));
-        self.0.counters.sent(parts.iter().map(Bytes::len).sum());
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.closed {
+    fn push(&self, lane: Lane, ready: Ready) -> Result<(), QueueClosed> {
+        let mut state = self.state();
+        if state.closed.is_some() {
             return Err(QueueClosed);
         }
-        let single = flags.has(Flags::LAST) && !matches!(kind, Kind::Data | Kind::Cancel);
-        let ready = Ready { parts, room };
-        if room == 0 && (single || kind == Kind::Credit) {
-            state.urgent.push_back(ready);
-        } else {
-            state.bulk.push_back(ready);
+        state.control += usize::from(ready.control);
+        match lane {
+            Lane::Urgent => state.urgent.push_back(ready),
+            Lane::Bulk => state.bulk.push_back(ready),
         }
         drop(state);
         self.0.wake.notify_one();
         Ok(())
     }
 
-    /// Refuses further frames; the writer ends after those queued.
-    pub(crate) fn close(&self) {
-        self.0
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closed = true;
+    /// Refuses further frames; the writer ends after those queued. The first reason given stands.
+    pub(crate) fn close(&self, reason: &str) {
+        self.state().closed.get_or_insert_with(|| reason.to_owned());
         self.0.room.close();
         self.0.wake.notify_one();
+        self.0.ended.notify_waiters();
     }
 
+    /// Waits until the queue is closed; returns the reason.
+    pub(crate) async fn closed(&self) -> String {
+        loop {
+            // Registered before the look, so that a close in between wakes it.
+            let ended = self.0.ended.notified();
+            if let Some(reason) = &self.state().closed {
+                return reason.clone();
+            }
+            ended.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves the next frames into `batch`; whether the queue is closed.
     fn take(&self, batch: &mut Vec<Ready>) -> bool {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let (mut slices, mut bytes) = (0, 0);
         while slices < BATCH_SLICES && bytes < BATCH_BYTES {
-            let next = state.urgent.pop_front().or_else(|| state.bulk.pop_front());
-            let Some(ready) = next else { break };
+            let Some(ready) = state.pop() else { break };
             slices += ready.parts.len();
-            bytes += ready.room;
+            bytes += ready.bytes;
             batch.push(ready);
         }
-        state.closed
+        state.closed.is_some()
     }
 
-    /// Writes what is queued until the queue is closed and empty, or the stream fails.
-    pub(crate) async fn write_to(&self, mut stream: BoxWrite) -> std::io::Result<()> {
+    /// Writes what is queued until the queue is closed and empty, or the stream fails; after the close, no longer
+    /// than `linger`.
+    pub(crate) async fn write_to(&self, mut stream: BoxWrite, linger: Duration) {
+        let too_long = async {
+            self.closed().await;
+            tokio::time::sleep(linger).await;
+        };
+        tokio::select! {
+            result = self.write_all(&mut stream) => {
+                if let Err(error) = result {
+                    self.close(&error.to_string());
+                }
+                let _ = tokio::time::timeout(linger, stream.shutdown()).await;
+            }
+            () = too_long => {}
+        }
+    }
+
+    async fn write_all(&self, stream: &mut BoxWrite) -> std::io::Result<()> {
         let mut batch = Vec::new();
-        let result = loop {
+        loop {
             let closed = self.take(&mut batch);
             if batch.is_empty() {
                 if closed {
-                    break Ok(());
+                    return Ok(());
                 }
                 self.0.wake.notified().await;
                 continue;
             }
+            for ready in &mut batch {
+                // Before the bytes leave: the peer's answer to them must find everything in place.
+                self.0.counters.sent(ready.bytes);
+                if let Some(leaving) = ready.leaving.take() {
+                    leaving();
+                }
+            }
             let room = batch.iter().map(|r| r.room).sum();
-            let written = write_all(&mut stream, &batch).await;
+            let written = write_batch(stream, &batch).await;
             batch.clear();
             self.0.room.add_permits(room);
-            if written.is_err() {
-                break written;
-            }
-        };
-        self.close();
-        let _ = stream.shutdown().await;
-        result
+            written?;
+        }
     }
 }
 
-async fn write_all(stream: &mut BoxWrite, batch: &[Ready]) -> std::io::Result<()> {
+impl State {
+    fn pop(&mut self) -> Option<Ready> {
+        let turn_of_bulk = self.urgent_run >= URGENT_RUN || self.urgent.is_empty();
+        let bulk = if turn_of_bulk {
+            self.bulk.pop_front()
+        } else {
+            None
+        };
+        let ready = if let Some(ready) = bulk {
+            self.urgent_run = 0;
+            ready
+        } else {
+            let ready = self.urgent.pop_front()?;
+            self.urgent_run += ready.bytes;
+            ready
+        };
+        self.control -= usize::from(ready.control);
+        Some(ready)
+    }
+}
+
+async fn write_batch(stream: &mut BoxWrite, batch: &[Ready]) -> std::io::Result<()> {
     let parts = || batch.iter().flat_map(|r| r.parts.iter());
     let total: usize = parts().map(Bytes::len).sum();
     let mut slices: Vec<IoSlice<'_>> = parts().map(|p| IoSlice::new(p)).collect();
@@ -196,4 +321,171 @@ async fn write_all(stream: &mut BoxWrite, batch: &[Ready]) -> std::io::Result<()
         IoSlice::advance_slices(&mut rest, n);
     }
     stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    fn queue() -> SendQueue {
+        SendQueue::new(Arc::new(Counters::default()))
+    }
+
+    fn message(kind: Kind, request: u64, payload: usize) -> Message {
+        let payload = Some(Bytes::from(vec![0; payload])).filter(|p| !p.is_empty());
+        Message {
+            payload: payload.into_iter().collect(),
+            ..Message::bare(kind, Flags::LAST, request, Vec::new())
+        }
+    }
+
+    /// The request ids in the order in which they leave.
+    async fn order(queue: &SendQueue) -> Vec<u64> {
+        queue.close("done");
+        let (ours, mut theirs) = tokio::io::duplex(64 << 20);
+        queue.write_to(Box::new(ours), Duration::from_secs(5)).await;
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).await.unwrap();
+        let (mut at, mut ids) = (0, Vec::new());
+        while at < bytes.len() {
+            let head = bytes[at..at + HEADER_BYTES].try_into().unwrap();
+            let header = Header::decode(&head).unwrap();
+            at += HEADER_BYTES + (header.body_len + header.payload_len) as usize;
+            ids.push(header.request);
+        }
+        ids
+    }
+
+    #[tokio::test]
+    async fn urgent_frames_overtake_bulk_and_neither_lane_starves() {
+        let queue = queue();
+        for id in 0..3 {
+            let frame = message(Kind::Data, 1000 + id, 100 << 10);
+            queue.bulk(frame, None).await.unwrap();
+        }
+        for id in 0..16 {
+            queue
+                .urgent(message(Kind::Write, id, 60 << 10), None)
+                .unwrap();
+        }
+        let order = order(&queue).await;
+        let bulk = |n: u64| order.iter().position(|id| *id == 1000 + n).unwrap();
+        assert_eq!([bulk(0), bulk(1), bulk(2)], [5, 11, 17]);
+        let urgent: Vec<u64> = order.into_iter().filter(|id| *id < 1000).collect();
+        assert_eq!(urgent, (0..16).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_cancel_leaves_after_what_it_cancels_in_either_lane() {
+        let queue = queue();
+        let cancel = |id: u64| message(Kind::Cancel, 100 + id, 0);
+        queue
+            .bulk(message(Kind::Write, 1, 1000), None)
+            .await
+            .unwrap();
+        queue.control(Lane::Bulk, cancel(1)).unwrap();
+        for _ in 0..5 {
+            queue
+                .urgent(message(Kind::Write, 3, 60 << 10), None)
+                .unwrap();
+        }
+        queue.urgent(message(Kind::Read, 2, 0), None).unwrap();
+        queue.control(Lane::Urgent, cancel(2)).unwrap();
+        let order = order(&queue).await;
+        let place = |id| order.iter().position(|i| *i == id).unwrap();
+        assert!(place(1) < place(101), "{order:?}");
+        assert!(place(2) < place(102), "{order:?}");
+    }
+
+    #[tokio::test]
+    async fn bulk_waits_for_room_and_a_dropped_wait_leaves_nothing() {
+        let queue = queue();
+        for id in 0..2 {
+            queue
+                .bulk(message(Kind::Data, id, 1000 << 10), None)
+                .await
+                .unwrap();
+        }
+        let third = queue.bulk(message(Kind::Data, 2, 1000 << 10), None);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(20), third)
+                .await
+                .is_err()
+        );
+        queue.bulk(message(Kind::Data, 3, 1), None).await.unwrap();
+        assert_eq!(order(&queue).await, [0, 1, 3]);
+        assert_eq!(queue.0.counters.snapshot().frames_sent, 3);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_closes_the_queue() {
+        let queue = queue();
+        let pong = || message(Kind::Ping, 1, 0);
+        for _ in 0..CONTROL_MAX {
+            queue.control(Lane::Urgent, pong()).unwrap();
+        }
+        assert!(queue.control(Lane::Urgent, pong()).is_err());
+        assert!(queue.closed().await.contains("does not read"));
+    }
+
+    #[tokio::test]
+    async fn a_stuck_stream_is_given_up_after_the_linger() {
+        let queue = queue();
+        queue
+            .bulk(message(Kind::Data, 1, 1 << 20), None)
+            .await
+            .unwrap();
+        let (ours, _theirs) = tokio::io::duplex(1024);
+        let writer = queue.clone();
+        let linger = Duration::from_millis(20);
+        let writing = tokio::spawn(async move { writer.write_to(Box::new(ours), linger).await });
+        queue.close("done");
+        let ended = tokio::time::timeout(Duration::from_secs(5), writing).await;
+        ended.expect("the writer ends").unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_wake_up_is_lost_between_many_senders_and_the_writer() {
+        let queue = queue();
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        let writer = queue.clone();
+        tokio::spawn(async move {
+            writer
+                .write_to(Box::new(ours), Duration::from_secs(5))
+                .await
+        });
+        let senders = (0..8).map(|sender| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                for i in 0..500 {
+                    let frame = message(Kind::Data, sender, i % 7 * 1000);
+                    if i % 2 == 0 {
+                        queue.bulk(frame, None).await.unwrap();
+                    } else {
+                        queue.urgent(frame, None).unwrap();
+                    }
+                    if i % 50 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            })
+        });
+        let closing = queue.clone();
+        let senders: Vec<_> = senders.collect();
+        let all = tokio::spawn(async move {
+            for sender in senders {
+                sender.await.unwrap();
+            }
+            closing.close("done");
+        });
+        let mut bytes = Vec::new();
+        let read = theirs.read_to_end(&mut bytes);
+        let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+        read.expect("nothing hangs").unwrap();
+        all.await.unwrap();
+        let payload: usize = 8 * (0..500).map(|i| i % 7 * 1000).sum::<usize>();
+        assert_eq!(bytes.len(), payload + 8 * 500 * HEADER_BYTES);
+    }
 }

@@ -94,6 +94,38 @@ pub struct Failure {
 }
 
 impl Code {
+    /// Every code, in the order of its number.
+    pub const ALL: [Code; 28] = [
+        Code::Internal,
+        Code::Invalid,
+        Code::Unauthenticated,
+        Code::Version,
+        Code::WrongVolume,
+        Code::Permission,
+        Code::NotOwner,
+        Code::NotFound,
+        Code::Exists,
+        Code::NotDirectory,
+        Code::IsDirectory,
+        Code::NotEmpty,
+        Code::Loop,
+        Code::NameTooLong,
+        Code::TooManyLinks,
+        Code::NoAttribute,
+        Code::AttributeTooLarge,
+        Code::Stale,
+        Code::NoSpace,
+        Code::TooLarge,
+        Code::Io,
+        Code::Corrupt,
+        Code::StaleMap,
+        Code::Busy,
+        Code::Unavailable,
+        Code::Unsupported,
+        Code::Cancelled,
+        Code::CrossDevice,
+    ];
+
     /// The closest errno of Linux.
     pub fn errno(self) -> i32 {
         match self {

@@ -59,7 +59,7 @@ pub struct Header {
     /// Bytes of the payload.
     pub payload_len: u32,
     payload_crc: u32,
-    header_crc: u32,
+    crc: u32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -169,6 +169,20 @@ impl Header {
         out
     }
 
+    /// Whether a frame can begin with these bytes, however few: a stranger is refused before 32 bytes came.
+    ///
+    /// # Errors
+    /// [`FrameError::Magic`], with zeros for what did not come yet.
+    pub fn check_begin(prefix: &[u8]) -> Result<(), FrameError> {
+        let seen = prefix.len().min(MAGIC.len());
+        if prefix[..seen] == MAGIC[..seen] {
+            return Ok(());
+        }
+        let mut found = [0; 4];
+        found[..seen].copy_from_slice(&prefix[..seen]);
+        Err(FrameError::Magic(found))
+    }
+
     /// Decodes a header and checks everything that needs no body: magic, kind, flags and bounds.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, FrameError> {
         let Ok(raw) = RawHeader::ref_from_bytes(bytes) else {
@@ -195,19 +209,19 @@ impl Header {
             body_len,
             payload_len,
             payload_crc: raw.payload_crc.get(),
-            header_crc: raw.header_crc.get(),
+            crc: raw.header_crc.get(),
         })
     }
 
     /// Checks header and body against the header's checksum.
     pub fn check_body(&self, header: &[u8; HEADER_BYTES], body: &[u8]) -> Result<(), FrameError> {
         let found = crc([&header[..28], body]);
-        if found == self.header_crc {
+        if found == self.crc {
             Ok(())
         } else {
             Err(FrameError::HeaderChecksum {
                 found,
-                expected: self.header_crc,
+                expected: self.crc,
             })
         }
     }

@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! 1. `decode(encode(x)) == x` for every message; golden bytes in `tests/golden.rs` never change.
-//! 2. No decoder allocates before it has checked the count it read against a bound of [`limits`].
+//! 2. Nothing is allocated for a length before it was checked against a bound of [`limits`]; the lists of a body
+//!    are bounded by the body's own length.
 //! 3. A tag is never reused; unknown tags are skipped, unknown kinds are refused.
 //!
 //! Absent on purpose: sockets, timers, the handshake's order (`weft-net`).

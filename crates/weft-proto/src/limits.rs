@@ -4,6 +4,19 @@
 pub const BODY_MAX: u32 = 1 << 20;
 /// Bytes of one frame's payload; larger transfers are several frames of one call.
 pub const PAYLOAD_MAX: u32 = 1 << 20;
+/// Bytes of a body before both sides have proven the key; frames have no payload until then.
+pub const HANDSHAKE_BODY_MAX: u32 = 4096;
+/// Bytes that the bodies of all requests in flight on one connection may have together.
+pub const BODIES_MAX: u32 = 16 << 20;
+/// Payload bytes a call may always have sent that are not yet credited, whatever other calls do; what it has beyond
+/// counts against the window that all calls of the connection share.
+pub const CALL_WINDOW: u32 = 64 << 10;
+/// A receiver credits a call's payload at the latest when it owes this much of it.
+pub const CREDIT_MAX: u32 = 32 << 10;
+/// A frame's payload counts at least this much against windows, so that many tiny frames are bounded, too.
+pub const FRAME_COST_MIN: u32 = 512;
+/// The smallest window for a reply that a client may ask for.
+pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
 /// Bytes one call may read or write on one server; clients split what is larger.
 pub const TRANSFER_MAX: u64 = 1 << 30;
 /// Bytes of a path from the root or from a directory.
@@ -20,3 +33,11 @@ pub const XATTR_TOTAL_MAX: usize = 256 << 10;
 pub const LIST_PAGE_MAX: u32 = 1000;
 /// Supplementary groups of a caller.
 pub const GROUPS_MAX: usize = 65_536 / 4;
+
+/// What a frame with a payload of this length counts against windows.
+pub fn window_cost(payload: usize) -> u64 {
+    match payload {
+        0 => 0,
+        bytes => (bytes as u64).max(u64::from(FRAME_COST_MIN)),
+    }
+}

@@ -57,7 +57,7 @@ pub struct Challenge {
 /// Proves that the client holds the volume's key.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Proof {
-    /// Keyed hash over both nonces, versions and roles; see `docs/protocol.md`.
+    /// Keyed hash over hello and challenge as they were sent; see `docs/protocol.md`.
     #[prost(bytes = "bytes", tag = "1")]
     pub proof: bytes::Bytes,
 }
@@ -65,13 +65,14 @@ pub struct Proof {
 /// Proves the same of the server and tells the bounds of the connection.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Welcome {
-    /// Keyed hash over both nonces, versions and roles; see `docs/protocol.md`.
+    /// Keyed hash over hello and challenge as they were sent; see `docs/protocol.md`.
     #[prost(bytes = "bytes", tag = "1")]
     pub proof: bytes::Bytes,
     /// The server's id in the server map; absent for a pure metadata service.
     #[prost(uint32, optional, tag = "2")]
     pub server: Option<u32>,
-    /// Payload bytes the client may have sent beyond those credited back.
+    /// What all calls together may have sent beyond [`CALL_WINDOW`](crate::limits::CALL_WINDOW) of each and
+    /// beyond what was credited back.
     #[prost(uint32, tag = "3")]
     pub window: u32,
     /// Calls the client may have in flight.
@@ -87,19 +88,18 @@ pub struct Ping {}
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Pong {}
 
-/// Allows more payload bytes: from the server for anything the client writes on this connection (`request` is 0),
-/// from the client for the reply of one call.
+/// Allows more payload: from the server for the request of a call, from the client for its reply.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Credit {
-    /// Payload bytes allowed on top of those allowed before.
+    /// Window given back, in the measure of [`window_cost`](crate::limits::window_cost).
     #[prost(uint32, tag = "1")]
     pub bytes: u32,
-    /// The call whose reply may go on; 0 for what the client sends.
+    /// The call that may go on.
     #[prost(uint64, tag = "2")]
     pub request: u64,
 }
 
-/// Ends interest in a call.
+/// Ends interest in a call. It is answered all the same: as it would have been, or with `Cancelled`.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Cancel {
     /// The call's request id.

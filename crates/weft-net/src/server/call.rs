@@ -1,0 +1,317 @@
+//! One call as its service holds it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use weft_proto::limits::{self, window_cost};
+use weft_proto::{Call, Code, Failure, Flags, FrameError, Kind, body_from, prost::Message};
+
+use super::wire::{Flow, Wire};
+use crate::handshake::Peer;
+use crate::queue;
+
+/// Bytes of a failure's message that travel.
+const MESSAGE_MAX: usize = 16 << 10;
+
+/// A call as it arrived.
+pub struct Served {
+    /// Which call.
+    pub kind: Kind,
+    /// Its number on its connection, for traces.
+    pub id: u64,
+    /// Who calls.
+    pub peer: Arc<Peer>,
+    /// Its payload.
+    pub payload: Payload,
+    /// The way back.
+    pub reply: Reply,
+    pub(super) body: Bytes,
+}
+
+impl Served {
+    /// Decodes the request.
+    pub fn request<C: Call>(&self) -> Result<C, FrameError> {
+        body_from(self.kind, &self.body)
+    }
+}
+
+/// The payload of a call, as it arrives. Dropping it lets the rest go unread.
+pub struct Payload {
+    chunks: mpsc::UnboundedReceiver<Bytes>,
+    wire: Arc<Wire>,
+    id: u64,
+    flow: Arc<Flow>,
+    /// Window of the chunks taken and not released.
+    held: u64,
+    /// Window released and not yet credited.
+    owed: u64,
+}
+
+/// The way back to the caller. Dropped without an answer, it says that the service failed (or, to a caller that
+/// has cancelled, that the call was cancelled).
+pub struct Reply {
+    kind: Kind,
+    id: u64,
+    wire: Arc<Wire>,
+    flow: Arc<Flow>,
+    begun: bool,
+    answered: bool,
+}
+
+/// The caller is gone or no longer wants the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Gone;
+
+impl Payload {
+    pub(super) fn new(
+        wire: Arc<Wire>,
+        id: u64,
+        flow: Arc<Flow>,
+        chunks: mpsc::UnboundedReceiver<Bytes>,
+    ) -> Self {
+        Payload {
+            chunks,
+            wire,
+            id,
+            flow,
+            held: 0,
+            owed: 0,
+        }
+    }
+
+    /// The next bytes; `None` at the end, also when the caller is gone before it (so compare with the length the
+    /// request announced).
+    ///
+    /// The caller sends no more than its window until [`Payload::release`] is called.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        let chunk = self.chunks.recv().await?;
+        self.held += window_cost(chunk.len());
+        Some(chunk)
+    }
+
+    /// Lets the client send as much again as was taken so far: call it when that memory is free.
+    pub fn release(&mut self) {
+        self.owed += std::mem::take(&mut self.held);
+        // In few frames: no caller runs dry for what is owed here.
+        if self.owed >= u64::from(limits::CREDIT_MAX) {
+            let owed = std::mem::take(&mut self.owed);
+            self.wire.release(self.id, &self.flow, owed);
+        }
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        self.chunks.close();
+        while let Ok(chunk) = self.chunks.try_recv() {
+            self.held += window_cost(chunk.len());
+        }
+        self.release();
+    }
+}
+
+impl Reply {
+    pub(super) fn new(kind: Kind, id: u64, wire: Arc<Wire>, flow: Arc<Flow>) -> Self {
+        Reply {
+            kind,
+            id,
+            wire,
+            flow,
+            begun: false,
+            answered: false,
+        }
+    }
+
+    /// Answers with a body and no payload.
+    pub fn done<M: Message>(mut self, reply: &M) {
+        debug_assert!(
+            !self.begun,
+            "a reply that began with its head ends with data"
+        );
+        match self.encode(reply) {
+            Ok(body) => self.last(Flags::default(), body),
+            Err(failure) => self.send_failure(&failure),
+        }
+    }
+
+    /// Answers with an error; also in the middle of a stream.
+    pub fn fail(mut self, failure: &Failure) {
+        self.send_failure(failure);
+    }
+
+    /// Begins a reply that carries payload, of any length; `last` if `payload` is all of it. Waits while the
+    /// client grants no room.
+    ///
+    /// # Cancellation
+    /// Dropped half way, the reply can only [`fail`](Reply::fail) or be dropped.
+    pub async fn head<M: Message>(
+        &mut self,
+        reply: &M,
+        payload: Vec<Bytes>,
+        last: bool,
+    ) -> Result<(), Gone> {
+        debug_assert!(!self.begun, "a reply has one head");
+        self.begun = true;
+        match self.encode(reply) {
+            Ok(body) => self.send(self.kind, body, payload, last).await,
+            Err(failure) => {
+                self.send_failure(&failure);
+                Err(Gone)
+            }
+        }
+    }
+
+    /// Sends more of the payload; waits while the client grants no room.
+    ///
+    /// # Cancellation
+    /// As [`Reply::head`].
+    pub async fn data(&mut self, payload: Vec<Bytes>, last: bool) -> Result<(), Gone> {
+        debug_assert!(self.begun, "a reply begins with its head");
+        self.send(Kind::Data, Vec::new(), payload, last).await
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub fn cancelled(&self) -> bool {
+        self.flow.cancelled()
+    }
+
+    async fn send(
+        &mut self,
+        kind: Kind,
+        body: Vec<u8>,
+        payload: Vec<Bytes>,
+        last: bool,
+    ) -> Result<(), Gone> {
+        debug_assert!(!self.answered, "nothing follows the last frame");
+        let mut message = queue::Message {
+            payload,
+            ..queue::Message::bare(kind, Flags::REPLY, self.id, body)
+        };
+        while let Some(rest) = cut(&mut message.payload) {
+            let kind = Kind::Data;
+            let next = queue::Message {
+                payload: rest,
+                ..queue::Message::bare(kind, Flags::REPLY, self.id, Vec::new())
+            };
+            self.send_frame(std::mem::replace(&mut message, next), false)
+                .await?;
+        }
+        self.send_frame(message, last).await
+    }
+
+    async fn send_frame(&mut self, mut message: queue::Message, last: bool) -> Result<(), Gone> {
+        let bytes: usize = message.payload.iter().map(Bytes::len).sum();
+        let cost = window_cost(bytes);
+        let room = self.flow.room.acquire_many(cost as u32).await;
+        room.map_err(|_| Gone)?.forget();
+        let leaving = last.then(|| {
+            message.flags = message.flags.with(Flags::LAST);
+            self.wire.leaving(self.id, &self.flow)
+        });
+        let whole = last && message.kind != Kind::Data;
+        let queue = &self.wire.queue;
+        let sent = if whole && cost <= u64::from(limits::CALL_WINDOW) {
+            queue.urgent(message, leaving)
+        } else {
+            queue.bulk(message, leaving).await
+        };
+        sent.map_err(|_| Gone)?;
+        self.answered = last;
+        Ok(())
+    }
+
+    fn encode<M: Message>(&self, reply: &M) -> Result<Vec<u8>, Failure> {
+        let body = reply.encode_to_vec();
+        if body.len() <= limits::BODY_MAX as usize {
+            return Ok(body);
+        }
+        let what = format!(
+            "the reply to {} has {} bytes, which exceeds the limit of {}",
+            self.kind.name(),
+            body.len(),
+            limits::BODY_MAX
+        );
+        Err(Failure::new(Code::Internal, what))
+    }
+
+    fn send_failure(&mut self, failure: &Failure) {
+        let mut body = failure.encode_to_vec();
+        if failure.message.len() > MESSAGE_MAX {
+            let mut failure = failure.clone();
+            let end = failure.message.floor_char_boundary(MESSAGE_MAX);
+            failure.message.truncate(end);
+            body = failure.encode_to_vec();
+        }
+        self.last(Flags::FAILED, body);
+    }
+
+    fn last(&mut self, flags: Flags, body: Vec<u8>) {
+        self.answered = true;
+        let flags = Flags::REPLY.with(Flags::LAST).with(flags);
+        let message = queue::Message::bare(self.kind, flags, self.id, body);
+        let leaving = self.wire.leaving(self.id, &self.flow);
+        // On a closed queue there is nobody to answer.
+        let _ = self.wire.queue.urgent(message, Some(leaving));
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        let kind = self.kind.name();
+        let failure = if self.cancelled() {
+            Failure::new(
+                Code::Cancelled,
+                format!("{kind} was cancelled by its caller"),
+            )
+        } else {
+            let what = format!("the server gave no answer to {kind}; see its log");
+            Failure::new(Code::Internal, what)
+        };
+        self.send_failure(&failure);
+    }
+}
+
+/// Leaves in `payload` what one frame can carry and returns the rest, if there is any.
+fn cut(payload: &mut Vec<Bytes>) -> Option<Vec<Bytes>> {
+    let mut room = limits::PAYLOAD_MAX as usize;
+    let at = payload.iter().position(|part| {
+        let fits = part.len() <= room;
+        room -= part.len().min(room);
+        !fits
+    })?;
+    // `room` was what the part at `at` found, less what it took: recount.
+    let before: usize = payload[..at].iter().map(Bytes::len).sum();
+    let mut rest = payload.split_off(at);
+    let fitting = rest[0].split_to(limits::PAYLOAD_MAX as usize - before);
+    if !fitting.is_empty() {
+        payload.push(fitting);
+    }
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_is_cut_at_what_a_frame_can_carry() {
+        let max = limits::PAYLOAD_MAX as usize;
+        let parts = |sizes: &[usize]| -> Vec<Bytes> {
+            sizes.iter().map(|n| Bytes::from(vec![0; *n])).collect()
+        };
+        let sizes = |parts: &[Bytes]| parts.iter().map(Bytes::len).collect::<Vec<_>>();
+        let mut fits = parts(&[10, max - 10]);
+        assert!(cut(&mut fits).is_none());
+        let mut long = parts(&[10, max, 5]);
+        let rest = cut(&mut long).unwrap();
+        assert_eq!(sizes(&long), [10, max - 10]);
+        assert_eq!(sizes(&rest), [10, 5]);
+        let mut edge = parts(&[max, 1]);
+        let rest = cut(&mut edge).unwrap();
+        assert_eq!((sizes(&edge), sizes(&rest)), (vec![max], vec![1]));
+    }
+}

@@ -1,0 +1,166 @@
+//! One accepted connection, from its first byte to its last.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+use weft_proto::session::{Cancel, Credit};
+use weft_proto::{Flags, FrameError, Kind};
+
+use super::call::{Payload, Reply, Served};
+use super::wire::Wire;
+use super::{Bounds, Service};
+use crate::counters::Counters;
+use crate::env::Env;
+use crate::frames::{Frame, FrameReader};
+use crate::handshake::{Halves, Identity, Peer, receive, turn_away};
+use crate::pool::BufferPool;
+use crate::queue::{Lane, Message, SendQueue};
+
+pub(super) struct Accepting {
+    pub(super) env: Env,
+    pub(super) identity: Arc<Identity>,
+    pub(super) server: Option<u32>,
+    pub(super) bounds: Bounds,
+    pub(super) service: Arc<dyn Service>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) pool: BufferPool,
+}
+
+/// Closes the queue however the handling of a connection ends.
+struct Closing(SendQueue);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close("the connection has ended");
+    }
+}
+
+/// Tells calls and service that a connection has ended, however it ends.
+struct Session {
+    service: Arc<dyn Service>,
+    peer: Arc<Peer>,
+    wire: Arc<Wire>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.wire.close("the connection has ended");
+        self.service.closed(&self.peer);
+    }
+}
+
+impl Accepting {
+    /// Serves the connection to its end, which is when the last frames were written or given up.
+    pub(super) async fn run(self, (read, write): Halves, address: String) {
+        let queue = SendQueue::new(self.counters.clone());
+        let (writer, linger) = (queue.clone(), self.env.timing.silence);
+        let writing = tokio::spawn(async move { writer.write_to(write, linger).await });
+        let closing = Closing(queue.clone());
+        let reader = FrameReader::new(read, self.pool.clone(), self.counters.clone());
+        self.serve(reader, queue, address).await;
+        drop(closing);
+        let _ = writing.await;
+    }
+
+    /// Says that there is no place.
+    pub(super) async fn turn_away(self, (read, write): Halves) {
+        let queue = SendQueue::new(self.counters.clone());
+        let mut reader = FrameReader::new(read, self.pool.clone(), self.counters.clone());
+        let connect = self.env.timing.connect;
+        let _ = timeout(connect, turn_away(&mut reader, &queue)).await;
+        queue.close("no place");
+        queue.write_to(write, connect).await;
+    }
+
+    async fn serve(&self, mut reader: FrameReader, queue: SendQueue, address: String) {
+        let proving = receive(
+            &self.env,
+            &self.identity,
+            self.server,
+            &self.bounds,
+            address.clone(),
+            &mut reader,
+            &queue,
+        );
+        let (peer, reply_window) = match timeout(self.env.timing.connect, proving).await {
+            Ok(Ok(proven)) => proven,
+            Ok(Err(reason)) => {
+                tracing::warn!(%address, %reason, "refused a connection");
+                return;
+            }
+            Err(_) => {
+                tracing::warn!(%address, "refused a connection: it proved no key in time");
+                return;
+            }
+        };
+        let peer = Arc::new(peer);
+        self.service.opened(&peer);
+        let session = Session {
+            service: self.service.clone(),
+            peer: peer.clone(),
+            wire: Arc::new(Wire::new(queue.clone(), self.bounds, reply_window)),
+        };
+        let mut closed = std::pin::pin!(queue.closed());
+        let reason = loop {
+            let frame = tokio::select! {
+                biased;
+                frame = timeout(self.env.timing.idle, reader.next()) => frame,
+                reason = &mut closed => break reason,
+            };
+            let taken = match frame {
+                Ok(Ok(frame)) => self.receive(&session.wire, &peer, frame),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("silent for too long".to_owned()),
+            };
+            if let Err(reason) = taken {
+                break reason;
+            }
+        };
+        tracing::debug!(%address, %reason, "connection ended");
+    }
+
+    /// Takes one frame; never waits, so that credits and cancels are always heard.
+    fn receive(&self, wire: &Arc<Wire>, peer: &Arc<Peer>, frame: Frame) -> Result<(), String> {
+        let header = frame.header;
+        let text = |e: FrameError| e.to_string();
+        if header.flags.has(Flags::REPLY) || header.flags.has(Flags::FAILED) {
+            return Err("a client sent a reply".to_owned());
+        }
+        match header.kind {
+            Kind::Ping | Kind::Credit | Kind::Cancel if !frame.payload.is_empty() => {
+                return Err(format!("{} carries payload", header.kind.name()));
+            }
+            Kind::Ping => {
+                let flags = Flags::REPLY.with(Flags::LAST);
+                let pong = Message::bare(Kind::Ping, flags, header.request, Vec::new());
+                let _ = wire.queue.control(Lane::Urgent, pong);
+            }
+            Kind::Credit => wire.credited(frame.body_as::<Credit>().map_err(text)?)?,
+            Kind::Cancel => wire.cancel(frame.body_as::<Cancel>().map_err(text)?.request),
+            Kind::Data => {
+                let last = header.flags.has(Flags::LAST);
+                wire.data(header.request, frame.payload, last)?;
+            }
+            Kind::Hello | Kind::Proof => return Err("a second handshake".to_owned()),
+            _ => return self.begin(wire, peer, frame),
+        }
+        Ok(())
+    }
+
+    fn begin(&self, wire: &Arc<Wire>, peer: &Arc<Peer>, frame: Frame) -> Result<(), String> {
+        let (kind, id) = (frame.header.kind, frame.header.request);
+        let last = frame.header.flags.has(Flags::LAST);
+        let (chunks, flow) = wire.begin(id, frame.body.len(), frame.payload, last)?;
+        self.counters.called(kind);
+        let call = Served {
+            kind,
+            id,
+            peer: peer.clone(),
+            payload: Payload::new(wire.clone(), id, flow.clone(), chunks),
+            reply: Reply::new(kind, id, wire.clone(), flow),
+            body: frame.body,
+        };
+        tokio::spawn(self.service.clone().serve(call));
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! What all calls of a connection share: the table of those in flight, their windows and the way out.
+//!
+//! A call is in the table from its request until its last reply frame *leaves*. So what waits to be sent is
+//! bounded by the calls a client may have in flight, even if it never reads; and a client that has seen the
+//! last frame finds the place free.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+use weft_proto::limits::{self, window_cost};
+use weft_proto::session::Credit;
+use weft_proto::{Flags, Kind, prost::Message as _};
+
+use super::Bounds;
+use crate::queue::{Lane, Leaving, Message, SendQueue};
+use crate::window::shared_part;
+
+pub(super) struct Wire {
+    pub(super) queue: SendQueue,
+    bounds: Bounds,
+    reply_window: u32,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    open: HashMap<u64, Open>,
+    /// Sum of the shared parts of the open calls' windows.
+    shared: u64,
+    /// Sum of the open calls' bodies.
+    bodies: u64,
+}
+
+struct Open {
+    /// Where its payload goes; nowhere after its end or a cancel.
+    payload: Option<mpsc::UnboundedSender<Bytes>>,
+    outstanding: u64,
+    body: u64,
+    flow: Arc<Flow>,
+}
+
+/// Whether a call's reply may go on.
+pub(super) struct Flow {
+    pub(super) room: Semaphore,
+    cancelled: AtomicBool,
+}
+
+impl Flow {
+    pub(super) fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.room.close();
+    }
+}
+
+impl Wire {
+    pub(super) fn new(queue: SendQueue, bounds: Bounds, reply_window: u32) -> Self {
+        Wire {
+            queue,
+            bounds,
+            reply_window,
+            table: Mutex::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a call; `last` says that its payload is all here.
+    pub(super) fn begin(
+        &self,
+        id: u64,
+        body: usize,
+        payload: Bytes,
+        last: bool,
+    ) -> Result<(mpsc::UnboundedReceiver<Bytes>, Arc<Flow>), String> {
+        let mut table = self.table();
+        if table.open.len() >= self.bounds.calls as usize {
+            return Err("the client has more calls in flight than it was granted".to_owned());
+        }
+        if table.open.contains_key(&id) {
+            return Err("the client used a request id twice".to_owned());
+        }
+        table.bodies += body as u64;
+        if table.bodies > u64::from(limits::BODIES_MAX) {
+            return Err("the client has too many bytes of requests in flight".to_owned());
+        }
+        let flow = Arc::new(Flow {
+            room: Semaphore::new(self.reply_window as usize),
+            cancelled: AtomicBool::new(false),
+        });
+        let (sender, chunks) = mpsc::unbounded_channel();
+        let open = Open {
+            payload: Some(sender),
+            outstanding: 0,
+            body: body as u64,
+            flow: flow.clone(),
+        };
+        table.open.insert(id, open);
+        drop(table);
+        self.data(id, payload, last)?;
+        Ok((chunks, flow))
+    }
+
+    /// Payload of a call has arrived.
+    pub(super) fn data(&self, id: u64, payload: Bytes, last: bool) -> Result<(), String> {
+        let cost = window_cost(payload.len());
+        let mut table = self.table();
+        let table = &mut *table;
+        // Payload of a call that was answered or cancelled meanwhile goes nowhere, and so does its window.
+        let Some(open) = table.open.get_mut(&id) else {
+            return Ok(());
+        };
+        let Some(sender) = &open.payload else {
+            return Ok(());
+        };
+        let (before, after) = (open.outstanding, open.outstanding + cost);
+        let shared = table.shared + shared_part(after) - shared_part(before);
+        // A call's own window is its own; only what goes beyond can break the bound.
+        if shared > u64::from(self.bounds.window) && shared > table.shared {
+            return Err("the client sent more payload than it was granted".to_owned());
+        }
+        if cost > 0 {
+            if sender.send(payload).is_ok() {
+                (open.outstanding, table.shared) = (after, shared);
+            } else {
+                // The service does not want it: as good as consumed.
+                self.credit(id, cost);
+            }
+        }
+        if last {
+            open.payload = None;
+        }
+        Ok(())
+    }
+
+    /// Whether the call was still open and this flow its own, so that its window was given back.
+    pub(super) fn release(&self, id: u64, flow: &Arc<Flow>, cost: u64) {
+        let mut table = self.table();
+        let table = &mut *table;
+        // The number may belong to another call by now.
+        let own = |open: &&mut Open| Arc::ptr_eq(&open.flow, flow);
+        if let Some(open) = table.open.get_mut(&id).filter(own) {
+            let before = open.outstanding;
+            open.outstanding -= cost;
+            table.shared -= shared_part(before) - shared_part(open.outstanding);
+            self.credit(id, cost);
+        }
+    }
+
+    fn credit(&self, request: u64, cost: u64) {
+        let bytes = cost as u32;
+        let body = Credit { bytes, request }.encode_to_vec();
+        let flags = Flags::REPLY.with(Flags::LAST);
+        let message = Message::bare(Kind::Credit, flags, request, body);
+        let _ = self.queue.control(Lane::Urgent, message);
+    }
+
+    /// The client can take more of a reply.
+    pub(super) fn credited(&self, credit: Credit) -> Result<(), String> {
+        let table = self.table();
+        if let Some(open) = table.open.get(&credit.request) {
+            let room = open.flow.room.available_permits() + credit.bytes as usize;
+            if room > self.reply_window as usize {
+                return Err("the client credits more than it was sent".to_owned());
+            }
+            open.flow.room.add_permits(credit.bytes as usize);
+        }
+        Ok(())
+    }
+
+    /// The client no longer wants the answer: the service is told, and answers in its own time.
+    pub(super) fn cancel(&self, id: u64) {
+        if let Some(open) = self.table().open.get_mut(&id) {
+            open.flow.cancel();
+            open.payload = None;
+        }
+    }
+
+    /// What to do when the call's last frame leaves.
+    pub(super) fn leaving(self: &Arc<Self>, id: u64, flow: &Arc<Flow>) -> Leaving {
+        let (wire, flow) = (self.clone(), flow.clone());
+        Box::new(move || wire.end(id, &flow))
+    }
+
+    fn end(&self, id: u64, flow: &Arc<Flow>) {
+        let mut table = self.table();
+        let own = table
+            .open
+            .get(&id)
+            .is_some_and(|open| Arc::ptr_eq(&open.flow, flow));
+        if own && let Some(open) = table.open.remove(&id) {
+            table.shared -= shared_part(open.outstanding);
+            table.bodies -= open.body;
+        }
+    }
+
+    /// The connection has ended: every call learns it.
+    pub(super) fn close(&self, reason: &str) {
+        for open in self.table().open.values_mut() {
+            open.flow.cancel();
+            open.payload = None;
+        }
+        self.queue.close(reason);
+    }
+}
