@@ -242,8 +242,8 @@ fn check_settings(settings: &VolumeSettings) -> Result<(), MetaError> {
     }
     let mut ids: Vec<u32> = settings.servers.iter().map(|(id, _)| id.0).collect();
     ids.sort_unstable();
-    if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        return refuse(format!("server {} is named twice", twice[0]));
+    if let Some(at) = (1..count).find(|at| ids[at - 1] == ids[*at]) {
+        return refuse(format!("server {} is named twice", ids[at]));
     }
     Ok(())
 }

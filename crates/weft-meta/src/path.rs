@@ -32,6 +32,10 @@ pub(crate) struct Slot {
 }
 
 /// Where a walk for a name ended.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once per call and taken apart at once"
+)]
 pub(crate) enum End {
     /// At a name.
     Slot(Box<Slot>),

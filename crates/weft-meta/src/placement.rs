@@ -42,7 +42,7 @@ pub(crate) fn choose(
     if let Some(base) = base {
         if named.is_none() && !servers.contains(&base) && pool.all.binary_search(&base).is_ok() {
             // The caller insists on a server that is not heard of at the moment.
-            servers = pool.all.clone();
+            servers.clone_from(&pool.all);
         }
         let at = servers.iter().position(|server| *server == base);
         let at = at.ok_or_else(|| MetaError::BaseNotAmong {

@@ -197,11 +197,10 @@ fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
         return Err(MetaError::Exists { path: text(path) });
     }
     match FileKind::try_from(node.inode.kind) {
-        Ok(FileKind::Regular) => {}
         Ok(FileKind::Directory) if request.write || request.create.is_some() => {
             return Err(MetaError::IsDirectory { path: text(path) });
         }
-        Ok(FileKind::Directory) => {}
+        Ok(FileKind::Regular | FileKind::Directory) => {}
         Ok(FileKind::Symlink) => return Err(MetaError::Loop { path: text(path) }),
         _ => {
             return Err(MetaError::Unsupported {

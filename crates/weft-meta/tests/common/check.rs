@@ -1,0 +1,135 @@
+//! The invariants of the namespace, from the bytes in the engine. The key layout is written down
+//! here a second time on purpose: it must not change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+
+use prost::Message;
+use weft_kv::{OrderedKv, Reader, Space};
+use weft_meta::record::{
+    CountersRecord, EntryRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
+};
+
+const REGULAR: i32 = 1;
+const DIRECTORY: i32 = 2;
+
+fn all<M: Message + Default>(reader: &dyn Reader, space: &'static str) -> Vec<(Vec<u8>, M)> {
+    let mut found = Vec::new();
+    let mut visit = |key: &[u8], value: &[u8]| {
+        found.push((key.to_vec(), M::decode(value).unwrap()));
+        ControlFlow::Continue(())
+    };
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    reader.scan(Space(space), all.0, all.1, &mut visit).unwrap();
+    found
+}
+
+fn number(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key[..8].try_into().unwrap())
+}
+
+pub fn invariants(kv: &dyn OrderedKv) {
+    let reader = &*kv.snapshot().unwrap();
+    let inodes: BTreeMap<u64, InodeRecord> = all(reader, "inodes")
+        .into_iter()
+        .map(|(key, record)| (number(&key), record))
+        .collect();
+    let orphans: BTreeSet<u64> = all::<OrphanRecord>(reader, "orphans")
+        .iter()
+        .map(|(key, _)| number(key))
+        .collect();
+    let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut entries: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut subdirectories: BTreeMap<u64, u32> = BTreeMap::new();
+    for (key, entry) in all::<EntryRecord>(reader, "entries") {
+        let parent = number(&key);
+        let inode = inodes.get(&entry.id).expect("an entry names an inode");
+        assert_eq!(inode.kind, entry.kind);
+        assert_eq!(inodes[&parent].kind, DIRECTORY);
+        assert!(
+            inodes[&parent].links > 0,
+            "a removed directory has an entry"
+        );
+        *names.entry(entry.id).or_default() += 1;
+        *entries.entry(parent).or_default() += 1;
+        if entry.kind == DIRECTORY {
+            *subdirectories.entry(parent).or_default() += 1;
+            assert_eq!(inode.parent, parent, "a directory knows its parent");
+        }
+    }
+    let intents: Vec<(u64, IntentRecord)> = all(reader, "intents")
+        .into_iter()
+        .map(|(key, record)| (number(&key), record))
+        .collect();
+    for (id, inode) in &inodes {
+        let named = names.get(id).copied().unwrap_or(0);
+        assert_eq!(orphans.contains(id), inode.links == 0, "orphan {id}");
+        if inode.kind == DIRECTORY {
+            assert!(named <= 1, "a directory has one name");
+            let inside = subdirectories.get(id).copied().unwrap_or(0);
+            assert!(
+                named == 1 || *id == 1 || inode.links == 0,
+                "directory {id} is unreachable"
+            );
+            if inode.links > 0 {
+                assert_eq!(inode.links, 2 + inside, "links of directory {id}");
+            }
+            assert_eq!(
+                inode.size,
+                entries.get(id).copied().unwrap_or(0),
+                "entries of {id}"
+            );
+        } else {
+            assert_eq!(inode.links, named, "links of {id}");
+        }
+        assert_eq!(inode.kind == REGULAR, inode.layout.is_some());
+        if inode.truncate != 0 {
+            assert!(
+                !inode.size_exact,
+                "a size is exact while a truncate is owed"
+            );
+            let owed = intents.iter().find(|(number, _)| *number == inode.truncate);
+            assert_eq!(owed.expect("the truncate is owed").1.file, *id);
+        }
+        // Every directory leads to the root.
+        let (mut at, mut steps) = (*id, 0);
+        while inode.kind == DIRECTORY && inode.links > 0 && at != 1 {
+            at = inodes[&at].parent;
+            steps += 1;
+            assert!(steps <= inodes.len(), "directories form a circle");
+        }
+    }
+    for id in &orphans {
+        assert!(inodes.contains_key(id), "an orphan is an inode");
+    }
+    for (_, intent) in &intents {
+        assert!(intent.delete.is_some() != intent.truncate.is_some());
+        if intent.delete.is_some() {
+            assert!(
+                !inodes.contains_key(&intent.file),
+                "what is deleted is gone"
+            );
+        }
+    }
+    let mut xattrs: BTreeMap<u64, u64> = BTreeMap::new();
+    for (key, record) in all::<XattrRecord>(reader, "xattrs") {
+        let bytes = (key.len() - 8 + record.value.len()) as u64;
+        *xattrs.entry(number(&key)).or_default() += bytes;
+    }
+    for (id, bytes) in xattrs {
+        assert_eq!(
+            inodes[&id].xattr_bytes, bytes,
+            "bytes of attributes of {id}"
+        );
+    }
+    let counters = reader.get(Space("volume"), b"counters").unwrap().unwrap();
+    let counters = CountersRecord::decode(counters.as_slice()).unwrap();
+    assert_eq!(counters.files, inodes.len() as u64);
+    assert_eq!(counters.intents, intents.len() as u64);
+    assert!(inodes.keys().all(|id| *id < counters.next_id));
+    assert!(
+        intents
+            .iter()
+            .all(|(number, _)| *number < counters.next_intent)
+    );
+}

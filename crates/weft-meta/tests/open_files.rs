@@ -1,0 +1,463 @@
+//! Files that are open: sizes that are exact or not, names that go before the last user does,
+//! truncates on their way, clients and services that die.
+
+mod common;
+
+use common::{Volume, at, attaching, by_id, creating, who};
+use weft_meta::{Intent, MetaError, Truncation};
+use weft_proto::meta::*;
+
+on_both_engines! {
+    a_size_is_exact_again_when_the_last_writer_told_it
+    a_writer_who_wrote_nothing_leaves_the_size_exact
+    a_writer_who_does_not_tell_leaves_the_size_inexact
+    a_reader_changes_nothing
+    a_writer_that_vanishes_leaves_the_size_inexact
+    a_time_set_by_hand_holds_until_a_later_write
+    reports_in_any_order_keep_the_latest_write
+    an_unlinked_open_file_lives_until_its_last_user_goes
+    an_unlinked_file_goes_with_its_client
+    after_a_restart_open_files_are_told_again
+    after_a_restart_nothing_is_removed_before_the_grace_is_over
+    telling_twice_changes_nothing
+    a_removed_open_directory_stays_empty
+    a_truncate_takes_three_steps
+    a_truncate_of_what_is_known_needs_no_server
+    truncates_of_one_file_are_in_order
+    a_truncate_of_a_deleted_file_is_forgotten
+    a_truncate_against_a_writer_leaves_the_size_inexact
+    a_write_behind_a_truncate_leaves_the_size_inexact
+    a_truncate_needs_permission_unless_attached
+    a_truncate_clears_set_id_bits
+}
+
+fn open(v: &mut Volume, client: u64, path: &str, write: bool) -> Attributes {
+    let request = attaching(0, path, !write, write);
+    v.attach(client, &request).unwrap().reply.attributes
+}
+
+fn report(
+    v: &Volume,
+    client: u64,
+    file: u64,
+    size: Option<u64>,
+    modified: Option<i64>,
+    detach: bool,
+) {
+    let request = ReportRequest {
+        file,
+        size,
+        modified,
+        detach,
+        write: true,
+    };
+    v.meta.report(client, &request).unwrap();
+}
+
+fn size(v: &Volume, path: &str) -> (u64, bool) {
+    let attributes = v.stat(0, path).unwrap();
+    (attributes.size, attributes.size_exact)
+}
+
+fn a_size_is_exact_again_when_the_last_writer_told_it(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    assert_eq!(size(v, "f"), (0, true));
+    let first = v.attach(1, &attaching(0, "f", false, true)).unwrap();
+    assert!(first.committed && !first.reply.attributes.size_exact);
+    let second = v.attach(2, &attaching(0, "f", true, true)).unwrap();
+    assert!(!second.committed);
+    assert_eq!(size(v, "f"), (0, false));
+    report(v, 1, f, Some(100), Some(5000), false);
+    assert_eq!(size(v, "f"), (100, false));
+    report(v, 1, f, Some(200), Some(6000), true);
+    assert_eq!(size(v, "f"), (200, false));
+    report(v, 2, f, Some(300), None, true);
+    assert_eq!(size(v, "f"), (300, true));
+    assert_eq!(v.stat(0, "f").unwrap().modified, 6000);
+}
+
+fn a_writer_who_wrote_nothing_leaves_the_size_exact(v: &mut Volume) {
+    let mut request = creating(0, "f", 0o644, true);
+    request.write = true;
+    let f = v.attach(1, &request).unwrap().reply.attributes.id;
+    assert_eq!(size(v, "f"), (0, false));
+    report(v, 1, f, None, None, true);
+    assert_eq!(size(v, "f"), (0, true));
+    open(v, 1, "f", true);
+    open(v, 1, "f", true);
+    report(v, 1, f, None, None, true);
+    assert_eq!(size(v, "f"), (0, false));
+    report(v, 1, f, None, None, true);
+    assert_eq!(size(v, "f"), (0, true));
+}
+
+fn a_writer_who_does_not_tell_leaves_the_size_inexact(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    open(v, 2, "f", true);
+    report(v, 1, f, None, Some(5000), true);
+    report(v, 2, f, None, None, true);
+    assert_eq!(size(v, "f"), (0, false));
+    // The next writer cannot know either, unless it asks.
+    open(v, 1, "f", true);
+    report(v, 1, f, None, None, true);
+    assert_eq!(size(v, "f"), (0, false));
+    open(v, 1, "f", true);
+    report(v, 1, f, Some(7), None, true);
+    assert_eq!(size(v, "f"), (7, true));
+}
+
+fn a_reader_changes_nothing(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    let before = v.stat(0, "f").unwrap();
+    assert!(
+        !v.attach(1, &attaching(0, "f", true, false))
+            .unwrap()
+            .committed
+    );
+    let request = ReportRequest {
+        file: f,
+        size: Some(99),
+        modified: Some(99_999),
+        detach: true,
+        write: false,
+    };
+    v.meta.report(1, &request).unwrap();
+    assert_eq!(v.stat(0, "f").unwrap(), before);
+    // What was never attached is no error.
+    v.detach(7, f, false);
+    v.detach(7, 12345, true);
+}
+
+fn a_writer_that_vanishes_leaves_the_size_inexact(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    open(v, 2, "f", true);
+    v.meta.session_ended(1).unwrap();
+    report(v, 2, f, None, None, true);
+    assert_eq!(size(v, "f"), (0, false));
+    open(v, 2, "f", true);
+    v.meta.session_ended(2).unwrap();
+    assert_eq!(size(v, "f"), (0, false));
+}
+
+fn a_time_set_by_hand_holds_until_a_later_write(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    let change = SetAttributesRequest {
+        modified: Some(TimeWish {
+            now: false,
+            nanos: 77_000_000,
+        }),
+        ..Default::default()
+    };
+    v.set(0, "f", change).unwrap();
+    let set = v.now;
+    report(v, 1, f, None, Some(set - 5), false);
+    assert_eq!(v.stat(0, "f").unwrap().modified, 77_000_000);
+    report(v, 1, f, None, Some(set + 5), true);
+    assert_eq!(v.stat(0, "f").unwrap().modified, set + 5);
+}
+
+fn reports_in_any_order_keep_the_latest_write(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    report(v, 1, f, None, Some(9000), false);
+    report(v, 1, f, None, Some(8000), false);
+    let attributes = v.stat(0, "f").unwrap();
+    assert_eq!((attributes.modified, attributes.changed), (9000, 9000));
+}
+
+fn an_unlinked_open_file_lives_until_its_last_user_goes(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", false);
+    open(v, 2, "f", true);
+    assert_eq!(v.unlink(0, "f").unwrap().links, 0);
+    refused!(v.stat(0, "f"), NotFound);
+    assert_eq!(v.stat_target(0, by_id(f)).unwrap().links, 0);
+    // It can be opened again by its id, written and truncated, but gets no name any more.
+    let mut again = attaching(0, "", true, false);
+    again.target = by_id(f);
+    v.attach(3, &again).unwrap();
+    let mut link = LinkRequest {
+        who: who(0),
+        source: by_id(f),
+        target: at("back"),
+    };
+    refused!(v.meta.link(5, &link), NotFound);
+    link.target = at("");
+    report(v, 2, f, Some(10), Some(5000), true);
+    v.detach(1, f, false);
+    v.check();
+    assert!(v.carry_deletes().is_empty());
+    v.detach(3, f, false);
+    assert_eq!(v.carry_deletes(), [f]);
+    refused!(v.stat_target(0, by_id(f)), Stale);
+}
+
+fn an_unlinked_file_goes_with_its_client(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    let g = v.create(0, "g", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    open(v, 1, "f", false);
+    open(v, 1, "g", false);
+    open(v, 2, "g", false);
+    v.unlink(0, "f").unwrap();
+    v.unlink(0, "g").unwrap();
+    v.meta.session_ended(1).unwrap();
+    assert_eq!(v.carry_deletes(), [f]);
+    v.meta.session_ended(2).unwrap();
+    assert_eq!(v.carry_deletes(), [g]);
+    v.meta.session_ended(2).unwrap();
+}
+
+fn after_a_restart_open_files_are_told_again(v: &mut Volume) {
+    let kept = v.create(0, "kept", 0o644).unwrap().id;
+    let lost = v.create(0, "lost", 0o644).unwrap().id;
+    let written = v.create(0, "written", 0o644).unwrap().id;
+    let gone = v.create(0, "gone", 0o644).unwrap().id;
+    for path in ["kept", "lost"] {
+        open(v, 1, path, false);
+    }
+    open(v, 1, "written", true);
+    v.unlink(0, "kept").unwrap();
+    v.unlink(0, "lost").unwrap();
+    v.unlink(0, "gone").unwrap();
+    assert_eq!(v.carry_deletes(), [gone]);
+    v.restart();
+    let request = ReassertRequest {
+        reading: vec![kept, gone],
+        writing: vec![written, written],
+    };
+    assert_eq!(v.meta.reassert(1, &request).unwrap().gone, [gone]);
+    assert_eq!(v.meta.reap_orphans().unwrap(), 1);
+    assert_eq!(v.carry_deletes(), [lost]);
+    assert_eq!(v.stat_target(0, by_id(kept)).unwrap().links, 0);
+    v.detach(1, kept, false);
+    assert_eq!(v.carry_deletes(), [kept]);
+    // It may have written before the restart: only a size that was asked for counts.
+    report(v, 1, written, None, None, true);
+    assert_eq!(size(v, "written"), (0, false));
+    report(v, 1, written, Some(4), None, true);
+    assert_eq!(size(v, "written"), (4, true));
+}
+
+fn after_a_restart_nothing_is_removed_before_the_grace_is_over(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", false);
+    open(v, 2, "f", true);
+    v.restart();
+    // Client 1 has not come back yet; for all the service knows it has the file open.
+    let request = ReassertRequest {
+        reading: vec![],
+        writing: vec![f],
+    };
+    v.meta.reassert(2, &request).unwrap();
+    v.unlink(0, "f").unwrap();
+    report(v, 2, f, Some(3), None, true);
+    v.meta.session_ended(2).unwrap();
+    assert!(v.carry_deletes().is_empty());
+    assert!(!v.stat_target(0, by_id(f)).unwrap().size_exact);
+    let request = ReassertRequest {
+        reading: vec![f],
+        writing: vec![],
+    };
+    assert!(v.meta.reassert(1, &request).unwrap().gone.is_empty());
+    assert_eq!(v.meta.reap_orphans().unwrap(), 0);
+    v.meta.session_ended(1).unwrap();
+    assert_eq!(v.carry_deletes(), [f]);
+}
+
+fn telling_twice_changes_nothing(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    let request = ReassertRequest {
+        reading: vec![],
+        writing: vec![f],
+    };
+    v.meta.reassert(1, &request).unwrap();
+    v.meta.reassert(1, &request).unwrap();
+    report(v, 1, f, Some(5), None, true);
+    assert_eq!(size(v, "f"), (5, true));
+    v.unlink(0, "f").unwrap();
+    assert_eq!(v.carry_deletes(), [f]);
+}
+
+fn a_removed_open_directory_stays_empty(v: &mut Volume) {
+    let d = v.mkdir(0, "d", 0o755).unwrap().id;
+    v.mkdir(0, "d/sub", 0o755).unwrap();
+    let sub = open(v, 1, "d/sub", false).id;
+    v.rmdir(0, "d/sub").unwrap();
+    v.rmdir(0, "d").unwrap();
+    let list = ListRequest {
+        who: who(0),
+        target: by_id(sub),
+        after: Default::default(),
+        limit: 9,
+    };
+    assert!(v.meta.list(&list).unwrap().entries.is_empty());
+    let inside = |path: &str| Target {
+        at: sub,
+        ..at(path)
+    };
+    let mut create = creating(0, "", 0o644, false);
+    create.target = inside("f");
+    refused!(v.attach(1, &create), NotFound);
+    refused!(v.stat_target(0, inside("..")), NotFound);
+    assert_eq!(v.stat_target(0, inside(".")).unwrap().id, sub);
+    assert!(d > 0);
+    v.detach(1, sub, false);
+    assert!(v.carry_deletes().is_empty());
+}
+
+fn owed(truncation: Result<Truncation, MetaError>) -> u64 {
+    match truncation.unwrap() {
+        Truncation::Owed(intent) => intent.number(),
+        Truncation::Done(reply) => panic!("it was done at once: {reply:?}"),
+    }
+}
+
+fn a_truncate_takes_three_steps(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap();
+    let truncation = v.truncate(0, "f", 1000).unwrap();
+    let Truncation::Owed(intent) = truncation else {
+        panic!("the servers must be told");
+    };
+    assert_eq!(size(v, "f"), (0, false));
+    assert_eq!(v.meta.pending_intents(9).unwrap(), [intent.clone()]);
+    let Intent::Truncate {
+        number,
+        file,
+        layout,
+        size: wanted,
+    } = intent
+    else {
+        panic!("this is no truncate");
+    };
+    assert_eq!((file.0, wanted, layout.cells()), (f.id, 1000, 4));
+    assert_eq!(v.meta.owed_truncate(f.id).unwrap(), Some(number));
+    refused!(v.meta.intent_done(number), Invalid);
+    // The service dies and begins again: the intent is still there.
+    v.restart();
+    v.meta.reap_orphans().unwrap();
+    assert_eq!(v.meta.pending_intents(9).unwrap().len(), 1);
+    let now = v.tick();
+    let reply = v.meta.truncate_done(number, now).unwrap().unwrap();
+    assert_eq!(
+        (reply.attributes.size, reply.attributes.size_exact),
+        (1000, true)
+    );
+    assert_eq!(
+        (reply.attributes.modified, reply.attributes.changed),
+        (now, now)
+    );
+    assert_eq!(v.stat(0, "f").unwrap(), reply.attributes);
+    assert_eq!(v.meta.truncate_done(number, now).unwrap(), None);
+    assert!(v.meta.pending_intents(9).unwrap().is_empty());
+    refused!(v.truncate(0, "f", 1 << 63), TooLarge);
+    refused!(v.truncate(0, "/", 0), IsDirectory);
+    v.symlink(0, "l", "f").unwrap();
+    refused!(v.truncate(0, "@l", 0), Invalid);
+}
+
+fn a_truncate_of_what_is_known_needs_no_server(v: &mut Volume) {
+    v.create(0, "f", 0o644).unwrap();
+    let Truncation::Done(reply) = v.truncate(0, "f", 0).unwrap() else {
+        panic!("an empty file that nobody writes is empty");
+    };
+    assert_eq!(
+        (reply.attributes.modified, reply.attributes.size),
+        (v.now, 0)
+    );
+    open(v, 1, "f", true);
+    owed(v.truncate(0, "f", 0));
+}
+
+fn truncates_of_one_file_are_in_order(v: &mut Volume) {
+    v.create(0, "f", 0o644).unwrap();
+    v.create(0, "g", 0o644).unwrap();
+    let first = owed(v.truncate(0, "f", 10));
+    let second = owed(v.truncate(0, "f", 20));
+    let other = owed(v.truncate(0, "g", 30));
+    let numbers = |v: &Volume| -> Vec<u64> {
+        v.meta
+            .pending_intents(9)
+            .unwrap()
+            .iter()
+            .map(Intent::number)
+            .collect()
+    };
+    assert_eq!(numbers(v), [first, other]);
+    assert_eq!(v.meta.pending_intents(1).unwrap().len(), 1);
+    v.meta.truncate_done(first, 5000).unwrap();
+    assert_eq!(size(v, "f"), (10, false));
+    assert_eq!(numbers(v), [second, other]);
+    v.meta.truncate_done(other, 5000).unwrap();
+    v.meta.truncate_done(second, 5000).unwrap();
+    assert_eq!((size(v, "f"), size(v, "g")), ((20, true), (30, true)));
+}
+
+fn a_truncate_of_a_deleted_file_is_forgotten(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    let number = owed(v.truncate(0, "f", 10));
+    v.unlink(0, "f").unwrap();
+    // First the truncate, then the delete: never a file that comes back.
+    assert_eq!(v.meta.pending_intents(9).unwrap().len(), 1);
+    assert_eq!(v.meta.truncate_done(number, 5000).unwrap(), None);
+    assert_eq!(v.carry_deletes(), [f]);
+}
+
+fn a_truncate_against_a_writer_leaves_the_size_inexact(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    let number = owed(v.truncate(0, "f", 10));
+    v.meta.truncate_done(number, 5000).unwrap();
+    assert_eq!(size(v, "f"), (10, false));
+    report(v, 1, f, Some(12), Some(5001), true);
+    assert_eq!(size(v, "f"), (12, true));
+}
+
+fn a_write_behind_a_truncate_leaves_the_size_inexact(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    let number = owed(v.truncate(0, "f", 10));
+    open(v, 1, "f", true);
+    report(v, 1, f, Some(50), Some(5001), true);
+    assert_eq!(size(v, "f"), (50, false));
+    v.meta.truncate_done(number, 6000).unwrap();
+    assert_eq!(size(v, "f"), (50, false));
+    // The same with a client that dies, and with one that writes across a restart.
+    let number = owed(v.truncate(0, "f", 10));
+    open(v, 1, "f", true);
+    v.meta.session_ended(1).unwrap();
+    v.meta.truncate_done(number, 6000).unwrap();
+    assert!(!size(v, "f").1);
+    let number = owed(v.truncate(0, "f", 11));
+    v.restart();
+    v.meta.truncate_done(number, 6000).unwrap();
+    assert_eq!(size(v, "f"), (11, false));
+    v.meta.reap_orphans().unwrap();
+    let number = owed(v.truncate(0, "f", 12));
+    v.meta.truncate_done(number, 6000).unwrap();
+    assert_eq!(size(v, "f"), (12, true));
+}
+
+fn a_truncate_needs_permission_unless_attached(v: &mut Volume) {
+    let f = v.create(1, "f", 0o444).unwrap().id;
+    refused!(v.truncate(1, "f", 5), Permission);
+    let request = TruncateRequest {
+        who: who(1),
+        target: by_id(f),
+        size: 5,
+        attached: true,
+    };
+    owed(v.meta.truncate(5000, &request));
+}
+
+fn a_truncate_clears_set_id_bits(v: &mut Volume) {
+    v.create(1, "f", 0o6777).unwrap();
+    let number = owed(v.truncate(0, "f", 5));
+    v.meta.truncate_done(number, 5000).unwrap();
+    assert_eq!(v.stat(0, "f").unwrap().mode, 0o6777);
+    owed(v.truncate(2, "f", 6));
+    assert_eq!(v.stat(0, "f").unwrap().mode, 0o777);
+}

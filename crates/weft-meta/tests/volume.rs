@@ -1,0 +1,166 @@
+//! Formatting, opening, and the server map.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Volume, settings};
+use prost::Message;
+use weft_kv::{MemKv, OrderedKv, Space};
+use weft_layout::ServerId;
+use weft_meta::record::VolumeRecord;
+use weft_meta::{MetaError, Namespace, VolumeSettings, mutates};
+use weft_proto::Kind;
+use weft_proto::meta::*;
+
+#[test]
+fn what_holds_no_volume_says_so() {
+    let error = Namespace::open(Arc::new(MemKv::new())).unwrap_err();
+    assert!(matches!(error, MetaError::NotFormatted));
+}
+
+#[test]
+fn a_volume_is_not_formatted_twice() {
+    let v = Volume::mem();
+    let error = Namespace::format(&*v.kv, &settings()).unwrap_err();
+    assert!(matches!(error, MetaError::AlreadyFormatted { .. }));
+    assert_eq!(v.meta.name(), "test");
+    assert_eq!(v.meta.id(), *b"sixteen byte id.");
+    assert_eq!(v.meta.counts().unwrap().files, 1);
+}
+
+#[test]
+fn formatting_is_durable() {
+    let kv = MemKv::new();
+    Namespace::format(&kv, &settings()).unwrap();
+    kv.crash_power_loss();
+    assert!(Namespace::open(Arc::new(kv)).is_ok());
+}
+
+#[test]
+fn a_volume_of_another_format_is_refused() {
+    let v = Volume::mem();
+    v.kv.transact(&mut |txn| {
+        let bytes = txn.get(Space("volume"), b"volume")?.unwrap();
+        let mut record = VolumeRecord::decode(bytes.as_slice()).unwrap();
+        record.format = 99;
+        txn.put(Space("volume"), b"volume", &record.encode_to_vec());
+        Ok(())
+    })
+    .unwrap();
+    let error = Namespace::open(v.kv).unwrap_err();
+    assert!(matches!(
+        error,
+        MetaError::FormatVersion {
+            found: 99,
+            known: 1
+        }
+    ));
+}
+
+#[test]
+fn illegal_settings_are_refused() {
+    let refused = |change: &dyn Fn(&mut VolumeSettings)| {
+        let mut settings = settings();
+        change(&mut settings);
+        let kv = MemKv::new();
+        let error = Namespace::format(&kv, &settings).unwrap_err();
+        assert!(matches!(error, MetaError::Settings { .. }), "{error}");
+    };
+    refused(&|settings| settings.servers.clear());
+    refused(&|settings| settings.name.clear());
+    refused(&|settings| settings.servers.push((ServerId(2), "twice:1".into())));
+}
+
+fn heartbeat(id: u32, address: &str) -> HeartbeatRequest {
+    HeartbeatRequest {
+        id,
+        address: address.into(),
+        metrics: "m:1".into(),
+        usage: Usage {
+            capacity: 100,
+            used: 30,
+            available: 70,
+        },
+    }
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+#[test]
+fn the_server_map_knows_who_is_up() {
+    let mut v = Volume::mem();
+    let map = v.meta.server_map(SECOND).unwrap();
+    assert_eq!((map.epoch, map.files, map.intents), (1, 1, 0));
+    assert_eq!(map.volume, "test");
+    assert!(
+        map.servers
+            .iter()
+            .all(|server| server.state() == ServerState::Down)
+    );
+    let reply = v
+        .meta
+        .heartbeat(SECOND, &heartbeat(2, "host2:7000"))
+        .unwrap();
+    assert_eq!(reply.epoch, 1);
+    let map = v.meta.server_map(6 * SECOND).unwrap();
+    assert_eq!(map.servers[1].state(), ServerState::Up);
+    assert_eq!(map.servers[1].usage.used, 30);
+    assert_eq!(map.servers[1].metrics, "m:1");
+    let map = v.meta.server_map(6 * SECOND + 1).unwrap();
+    assert_eq!(map.servers[1].state(), ServerState::Down);
+    let unknown = v.meta.heartbeat(SECOND, &heartbeat(9, "host9:1"));
+    assert!(matches!(
+        unknown,
+        Err(MetaError::UnknownServer { server: 9 })
+    ));
+    assert!(v.meta.heartbeat(SECOND, &heartbeat(2, "")).is_err());
+    // New files go to those that are up, once everybody had time to be heard.
+    v.now = SECOND;
+    let early = v.create(0, "early", 0o644).unwrap().layout.unwrap();
+    assert_eq!(early.cells, 4);
+    v.meta
+        .heartbeat(20 * SECOND, &heartbeat(3, "host3:7000"))
+        .unwrap();
+    v.now = 21 * SECOND;
+    let late = v.create(0, "late", 0o644).unwrap().layout.unwrap();
+    assert_eq!((late.cells, late.servers), (1, vec![3]));
+    v.now = 99 * SECOND;
+    let none_up = v.create(0, "none", 0o644).unwrap().layout.unwrap();
+    assert_eq!(none_up.cells, 4);
+}
+
+#[test]
+fn a_moved_server_raises_the_epoch_durably() {
+    let kv = Arc::new(MemKv::new());
+    let v = Volume::over(kv.clone());
+    let reply = v
+        .meta
+        .heartbeat(SECOND, &heartbeat(2, "elsewhere:1"))
+        .unwrap();
+    assert_eq!((reply.epoch, v.meta.epoch()), (2, 2));
+    kv.crash_power_loss();
+    let meta = Namespace::open(kv).unwrap();
+    assert_eq!(meta.epoch(), 2);
+    let map = meta.server_map(SECOND).unwrap();
+    assert_eq!(map.servers[1].address, "elsewhere:1");
+}
+
+#[test]
+fn counts_follow_files_and_intents() {
+    let mut v = Volume::mem();
+    v.create(0, "f", 0o644).unwrap();
+    v.mkdir(0, "d", 0o755).unwrap();
+    assert_eq!(v.meta.counts().unwrap().files, 3);
+    v.unlink(0, "f").unwrap();
+    let counts = v.meta.counts().unwrap();
+    assert_eq!((counts.files, counts.intents), (2, 1));
+    v.carry_deletes();
+    assert_eq!(v.meta.counts().unwrap().intents, 0);
+}
+
+#[test]
+fn who_must_sync_is_known() {
+    assert!(mutates(Kind::Rename) && mutates(Kind::Unlink));
+    assert!(!mutates(Kind::Stat) && !mutates(Kind::Report) && !mutates(Kind::Attach));
+}
