@@ -5,6 +5,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 use weft_kv::OrderedKv;
+use weft_layout::OFFSET_MAX;
 
 use crate::chunk::Chunk;
 use crate::cut::edge;
@@ -319,11 +320,15 @@ impl Replay<'_> {
         id: ForkId,
         length: u64,
     ) -> Result<(), StoreError> {
-        let Some(fork) = self.state.forks.get(&id) else {
+        let Some(fork) = self.state.forks.get_mut(&id) else {
             return Ok(());
         };
-        let (size, old) = (fork.chunk, fork.length);
-        if size != 0 && length < old {
+        let size = fork.chunk;
+        // The index may be newer than this record and have the cut length already, but not yet the
+        // zeros behind it: so the cut is made whatever the length is. Later records say again what
+        // lies beyond.
+        fork.length = OFFSET_MAX;
+        if size != 0 {
             let (first, inside) = (length / u64::from(size), (length % u64::from(size)) as u32);
             for n in stored_chunks(self.index, id, first)? {
                 self.load(id, n)?;
@@ -338,7 +343,7 @@ impl Replay<'_> {
             });
         }
         self.state.cut(id, length, modified, 0);
-        let Some((n, block)) = edge(size, old, length) else {
+        let Some((n, block)) = edge(size, OFFSET_MAX, length) else {
             return Ok(());
         };
         let placed = self.state.forks[&id]
