@@ -105,8 +105,16 @@ struct SimFile {
     now: Content,
     durable: Content,
     unsynced: Vec<Change>,
+    /// Bytes that appends will find room for.
+    reserved: u64,
     /// The folder's entry was synced.
     entry_durable: bool,
+}
+
+impl SimFile {
+    fn reserved_left(&self) -> u64 {
+        self.reserved.saturating_sub(self.now.length)
+    }
 }
 
 #[derive(Debug)]
@@ -156,7 +164,10 @@ impl Disk {
     }
 
     fn used(&self) -> u64 {
-        self.files.values().map(|f| f.now.length).sum()
+        self.files
+            .values()
+            .map(|f| f.now.length.max(f.reserved))
+            .sum()
     }
 
     fn write(&mut self, life: u64, name: &str, at: Option<u64>, bytes: &[u8]) -> io::Result<()> {
@@ -167,7 +178,8 @@ impl Disk {
             bytes.len()
         };
         let grows = at.is_none();
-        if grows && self.used() + kept as u64 > self.capacity {
+        let spare = self.file(name)?.reserved_left();
+        if grows && self.used() + (kept as u64).saturating_sub(spare) > self.capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let kept = if grows { kept } else { kept / SECTOR * SECTOR };
@@ -433,10 +445,15 @@ impl StorageFile for SimHandle {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
+        let mut disk = self.disk.0.lock();
         if self.kind == FileKind::Log {
+            let more = length.saturating_sub(disk.file(&self.name)?.now.length);
+            if disk.used() + more > disk.capacity {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            disk.file(&self.name)?.reserved = length;
             return Ok(());
         }
-        let mut disk = self.disk.0.lock();
         let last = disk.begin(self.life)?;
         let now = disk.file(&self.name)?.now.length;
         if disk.used() + length.saturating_sub(now) > disk.capacity {
