@@ -54,7 +54,7 @@ impl Volume {
     async fn stat_target(&self, path: &[u8], follow: bool) -> Result<Attributes, Error> {
         let request = StatRequest {
             who: (*self.who).clone(),
-            target: target(path, follow),
+            target: target(path, follow)?,
         };
         let what = format!("stat {}", show(path));
         let reply: meta::StatReply = self.meta(&what, &request, Repeat::Safe).await?;
@@ -79,6 +79,21 @@ impl Volume {
             attributes.modified = attributes.modified.max(written);
         }
         Ok(attributes)
+    }
+
+    /// Every fork of every cell of the file with these attributes, ascending by cell and name, without attaching it:
+    /// one request to each server. Nothing for what is no regular file.
+    pub async fn forks(&self, attributes: &Attributes) -> Result<Vec<ForkState>, Error> {
+        let what = format!("list the forks of file {}", attributes.id);
+        let Some(layout) = attributes
+            .layout
+            .as_ref()
+            .filter(|_| is_regular(attributes))
+        else {
+            return Ok(Vec::new());
+        };
+        let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(&what, &e))?;
+        self.fork_states(&what, attributes.id, &layout, "").await
     }
 
     /// Lengths and times of a file's forks on all its servers, ascending by cell and name; `fork` empty: all forks.
