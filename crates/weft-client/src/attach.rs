@@ -4,6 +4,7 @@ use bytes::Bytes;
 use weft_layout::Layout;
 use weft_proto::meta::{AttachReply, AttachRequest, Create, LayoutWish, ROOT, Target};
 use weft_proto::prost::Message;
+use weft_proto::{Code, Retry};
 
 use crate::volume::Repeat;
 use crate::{Error, File, Volume};
@@ -109,12 +110,19 @@ impl From<&NewLayout> for LayoutWish {
     }
 }
 
-pub(crate) fn target(path: impl AsRef<[u8]>, follow: bool) -> Target {
-    Target {
-        at: ROOT,
-        path: Bytes::copy_from_slice(path.as_ref()),
-        follow,
+/// A path from the root. On the wire an empty path means the root itself; from a user it means a mistake.
+pub(crate) fn target(path: impl AsRef<[u8]>, follow: bool) -> Result<Target, Error> {
+    let path = path.as_ref();
+    if path.is_empty() {
+        return Err(Error::Refused {
+            what: "resolve a path".to_owned(),
+            code: Code::NotFound,
+            errno: Code::NotFound.errno(),
+            retry: Retry::Never,
+            message: "the path is empty".to_owned(),
+        });
     }
+    Ok(Target { at: ROOT, path: Bytes::copy_from_slice(path), follow })
 }
 
 /// A path for messages: what is not text is escaped.
@@ -137,7 +145,7 @@ impl Volume {
         };
         let request = AttachRequest {
             who: (*self.who).clone(),
-            target: target(path, !access.nofollow),
+            target: target(path, !access.nofollow)?,
             read: access.read,
             write,
             create: access.create,

@@ -74,7 +74,7 @@ impl Listing {
         }
         let request = ListRequest {
             who: (*self.volume.who).clone(),
-            target: target(&self.path, true),
+            target: target(&self.path, true)?,
             after: self.after.clone(),
             limit: limits::LIST_PAGE_MAX,
         };
@@ -120,7 +120,7 @@ impl Volume {
         let path = path.as_ref();
         let request = MakeDirectoryRequest {
             who: (*self.who).clone(),
-            target: target(path, false),
+            target: target(path, false)?,
             mode,
         };
         self.changed(format!("make directory {}", show(path)), &request)
@@ -136,7 +136,7 @@ impl Volume {
         let path = path.as_ref();
         let request = MakeLinkRequest {
             who: (*self.who).clone(),
-            target: target(path, false),
+            target: target(path, false)?,
             text: Bytes::copy_from_slice(text.as_ref()),
         };
         self.changed(format!("make symbolic link {}", show(path)), &request)
@@ -154,7 +154,7 @@ impl Volume {
         let path = path.as_ref();
         let request = MakeNodeRequest {
             who: (*self.who).clone(),
-            target: target(path, false),
+            target: target(path, false)?,
             kind: kind as i32,
             mode,
             device,
@@ -172,8 +172,8 @@ impl Volume {
         let (source, path) = (source.as_ref(), path.as_ref());
         let request = LinkRequest {
             who: (*self.who).clone(),
-            source: target(source, false),
-            target: target(path, false),
+            source: target(source, false)?,
+            target: target(path, false)?,
         };
         self.changed(format!("link {} as {}", show(source), show(path)), &request)
             .await
@@ -184,7 +184,7 @@ impl Volume {
         let path = path.as_ref();
         let request = UnlinkRequest {
             who: (*self.who).clone(),
-            target: target(path, false),
+            target: target(path, false)?,
         };
         self.meta(&format!("remove {}", show(path)), &request, Repeat::Unsafe)
             .await?;
@@ -196,7 +196,7 @@ impl Volume {
         let path = path.as_ref();
         let request = RemoveDirectoryRequest {
             who: (*self.who).clone(),
-            target: target(path, false),
+            target: target(path, false)?,
         };
         self.meta(
             &format!("remove directory {}", show(path)),
@@ -242,8 +242,8 @@ impl Volume {
     ) -> Result<(), Error> {
         let request = RenameRequest {
             who: (*self.who).clone(),
-            source: target(from, false),
-            target: target(to, false),
+            source: target(from, false)?,
+            target: target(to, false)?,
             no_replace,
             exchange,
         };
@@ -261,7 +261,7 @@ impl Volume {
         let path = path.as_ref();
         let request = SetAttributesRequest {
             who: (*self.who).clone(),
-            target: target(path, !changes.no_follow),
+            target: target(path, !changes.no_follow)?,
             mode: changes.mode,
             uid: changes.uid,
             gid: changes.gid,
@@ -278,7 +278,7 @@ impl Volume {
         let path = path.as_ref();
         let request = TruncateRequest {
             who: (*self.who).clone(),
-            target: target(path, true),
+            target: target(path, true)?,
             size,
             attached: false,
         };
@@ -291,7 +291,7 @@ impl Volume {
         let path = path.as_ref();
         let request = ReadLinkRequest {
             who: (*self.who).clone(),
-            target: target(path, false),
+            target: target(path, false)?,
         };
         let what = format!("read link {}", show(path));
         Ok(self.meta(&what, &request, Repeat::Safe).await?.text)
@@ -306,7 +306,7 @@ impl Volume {
         let (path, name) = (path.as_ref(), name.as_ref());
         let request = GetXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true),
+            target: target(path, true)?,
             name: Bytes::copy_from_slice(name),
         };
         let what = format!("get attribute {} of {}", show(name), show(path));
@@ -323,7 +323,7 @@ impl Volume {
         let (path, name) = (path.as_ref(), name.as_ref());
         let request = SetXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true),
+            target: target(path, true)?,
             name: Bytes::copy_from_slice(name),
             value: value.into(),
             create: false,
@@ -339,7 +339,7 @@ impl Volume {
         let path = path.as_ref();
         let request = ListXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true),
+            target: target(path, true)?,
         };
         let what = format!("list attributes of {}", show(path));
         Ok(self.meta(&what, &request, Repeat::Safe).await?.names)
@@ -354,7 +354,7 @@ impl Volume {
         let (path, name) = (path.as_ref(), name.as_ref());
         let request = RemoveXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true),
+            target: target(path, true)?,
             name: Bytes::copy_from_slice(name),
         };
         let what = format!("remove attribute {} of {}", show(name), show(path));

@@ -1,1 +1,22 @@
-//! Whole volumes on one thread from a seed
+//! Whole volumes on one thread from a seed: servers, metadata service and clients over a simulated network, on
+//! simulated disks, with crashes, power loss and partitions. The same seed replays the same run.
+//!
+//! Fault model:
+//! - a process dies at any message (what it handed to the kernel stays), or its machine loses power (of what was not
+//!   synced any part stays, is torn or goes);
+//! - a link is cut in both directions and mended later; messages are delayed and connections break;
+//! - clocks of different machines agree.
+//!
+//! Faults are placed only where the design promises to survive them, so whatever a scenario finds wrong is a defect.
+//!
+//! Absent on purpose: bit rot (the store's own tests), real time, real sockets.
+
+mod cluster;
+mod net;
+mod oracle;
+mod scenario;
+
+pub use cluster::{Cluster, Fault};
+pub use net::{SimEntropy, SimNetwork, SimWallClock, env};
+pub use oracle::Oracle;
+pub use scenario::{Outcome, Plan, run};

@@ -1,0 +1,188 @@
+//! A volume inside a simulation: what outlives a process is held here, the processes are turmoil's hosts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use turmoil::Sim;
+use weft_client::{ConnectOptions, Credentials};
+use weft_kv::MemKv;
+use weft_layout::ServerId;
+use weft_meta::{Namespace, VolumeSettings};
+use weft_net::{Bounds, Identity, VolumeKey};
+use weft_proto::session::Role;
+use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig};
+use weft_store::{SimStorage, StoreConfig};
+
+use crate::net::env;
+
+const KEY: VolumeKey = VolumeKey([7; 32]);
+const VOLUME: [u8; 16] = [9; 16];
+const PORT: u16 = 4700;
+
+/// What happens to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Its process dies.
+    Kill,
+    /// Its machine loses power.
+    PowerLoss,
+}
+
+/// The disks of a volume's nodes.
+pub struct Cluster {
+    seed: u64,
+    namespace: Arc<MemKv>,
+    servers: Vec<Arc<Disk>>,
+}
+
+struct Disk {
+    storage: SimStorage,
+    index: Arc<MemKv>,
+    /// Rises with each loss of power.
+    boot: AtomicU64,
+}
+
+/// The host of a server.
+fn host(server: usize) -> String {
+    format!("server-{server}")
+}
+
+impl Cluster {
+    /// A fresh, formatted volume.
+    pub fn new(seed: u64, servers: usize) -> Cluster {
+        let namespace = Arc::new(MemKv::new());
+        let settings = VolumeSettings {
+            id: VOLUME,
+            name: "simulated".into(),
+            servers: (0..servers)
+                .map(|i| (ServerId(i as u32), format!("{}:{PORT}", host(i))))
+                .collect(),
+            uid: 0,
+            gid: 0,
+            mode: 0o755,
+            now: 0,
+        };
+        Namespace::format(namespace.as_ref(), &settings).expect("a new namespace is formatted");
+        weft_kv::OrderedKv::sync(namespace.as_ref()).expect("an engine in memory syncs");
+        let servers = (0..servers as u64).map(|i| {
+            Arc::new(Disk {
+                storage: SimStorage::new(seed ^ (i + 1) << 32),
+                index: Arc::new(MemKv::new()),
+                boot: AtomicU64::new(0),
+            })
+        });
+        Cluster { seed, namespace, servers: servers.collect() }
+    }
+
+    /// How many I/O servers there are.
+    pub fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Adds all nodes to a simulation; each starts again from its disk when it is bounced.
+    pub fn start(&self, sim: &mut Sim<'_>) {
+        let lives = Arc::new(AtomicU64::new(self.seed));
+        let namespace = self.namespace.clone();
+        let life = lives.clone();
+        sim.host("meta", move || {
+            let kv = namespace.clone();
+            let seed = life.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let meta = MetaRole { kv, blocking: Blocking::Inline };
+                serve(seed, "meta", None, Some(meta)).await
+            }
+        });
+        for (i, disk) in self.servers.iter().enumerate() {
+            let disk = disk.clone();
+            let life = lives.clone();
+            sim.host(host(i), move || {
+                let disk = disk.clone();
+                let seed = life.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    let boot = format!("boot {}", disk.boot.load(Ordering::Relaxed));
+                    let storage = Arc::new(disk.storage.clone());
+                    let mut store = StoreConfig::new(storage, disk.index.clone(), boot);
+                    store.cache_bytes = 8 << 20;
+                    store.dirty_bytes = 1 << 20;
+                    store.log_bytes = 4 << 20;
+                    store.segment_bytes = 256 << 10;
+                    store.growth_bytes = 4 << 20;
+                    store.reserve_bytes = 0;
+                    let io = IoRole {
+                        server: i as u32,
+                        store,
+                        meta_address: format!("meta:{PORT}"),
+                        metrics_address: String::new(),
+                    };
+                    serve(seed, &host(i), Some(io), None).await
+                }
+            });
+        }
+    }
+
+    /// How a client in the simulation connects.
+    pub fn client(&self) -> ConnectOptions {
+        let mut options = ConnectOptions::new(format!("meta:{PORT}"), KEY);
+        options.volume = VOLUME;
+        options.who = Credentials::default();
+        options.env = env(self.seed ^ 0xc11e);
+        options
+    }
+
+    /// Ends a server's process or its machine's power.
+    pub fn strike_server(&self, sim: &mut Sim<'_>, server: usize, fault: Fault, seed: u64) {
+        sim.crash(host(server));
+        let disk = &self.servers[server];
+        disk.storage.crash(fault == Fault::PowerLoss, seed);
+        if fault == Fault::PowerLoss {
+            disk.index.crash_power_loss();
+            disk.boot.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the metadata service's process or its machine's power.
+    pub fn strike_meta(&self, sim: &mut Sim<'_>, fault: Fault) {
+        sim.crash("meta");
+        if fault == Fault::PowerLoss {
+            self.namespace.crash_power_loss();
+        }
+    }
+
+    /// Starts a server again.
+    pub fn revive_server(&self, sim: &mut Sim<'_>, server: usize) {
+        sim.bounce(host(server));
+    }
+
+    /// Starts the metadata service again.
+    pub fn revive_meta(&self, sim: &mut Sim<'_>) {
+        sim.bounce("meta");
+    }
+
+    /// Cuts a client off from a server.
+    pub fn partition(&self, sim: &Sim<'_>, client: &str, server: usize) {
+        sim.partition(client, host(server));
+    }
+
+    /// Mends what [`Cluster::partition`] cut.
+    pub fn mend(&self, sim: &Sim<'_>, client: &str, server: usize) {
+        sim.repair(client, host(server));
+    }
+}
+
+async fn serve(
+    seed: u64,
+    name: &str,
+    io: Option<IoRole>,
+    meta: Option<MetaRole>,
+) -> turmoil::Result {
+    let config = NodeConfig {
+        identity: Identity { key: KEY, volume: VOLUME, role: Role::Unspecified, client: 0 },
+        address: format!("0.0.0.0:{PORT}"),
+        public_address: Some(format!("{name}:{PORT}")),
+        io,
+        meta,
+        bounds: Bounds::default(),
+    };
+    let _node = Node::start(env(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)), config).await?;
+    std::future::pending().await
+}
