@@ -81,6 +81,12 @@ async fn raw_write(storage: &FolderStorage, name: &str, size: u64, total: u64) -
 async fn raw_read(storage: &FolderStorage, name: &str, size: u64, total: u64) -> Duration {
     let pool = Pool::new();
     let file = storage.open(name, FileKind::Data).unwrap();
+    // Touched once, as the store's buffers have been.
+    drop(
+        (0..DEPTH as u64 * 2 * size.div_ceil(65536))
+            .map(|_| pool.take(16))
+            .collect::<Vec<_>>(),
+    );
     let start = Instant::now();
     let unit = 16 * BLOCK as u64;
     at_depth(DEPTH, total / size, |n| {

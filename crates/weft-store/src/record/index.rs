@@ -1,0 +1,229 @@
+//! The index: keys and values, each value sealed with a checksum of its own.
+
+use bytes::BufMut;
+use weft_kv::Space;
+use weft_layout::{CellIndex, FileId};
+
+use super::{Fields, ForkId, RunsRecord, VERSION, checksum, chunk_is_legal, end_is_legal, name};
+use crate::error::StoreError;
+use crate::key::ForkKey;
+
+/// File records: tombstones and last operations.
+pub(crate) const FILES: Space = Space("files");
+/// Fork records.
+pub(crate) const FORKS: Space = Space("forks");
+/// Chunk entries.
+pub(crate) const CHUNKS: Space = Space("chunks");
+/// The store's own record.
+pub(crate) const META: Space = Space("store");
+/// The key spaces that a store's index must hold.
+pub const INDEX_SPACES: [Space; 4] = [FILES, FORKS, CHUNKS, META];
+/// Key of [`StoreRecord`] in [`META`].
+pub(crate) const STORE_KEY: &[u8] = b"store";
+
+fn corrupt(what: &'static str, key: &[u8]) -> StoreError {
+    use std::fmt::Write as _;
+    let mut at = String::from("key ");
+    for byte in key {
+        let _ = write!(at, "{byte:02x}");
+    }
+    StoreError::Corrupt { what, at }
+}
+
+/// Ends an index value with its checksum.
+fn seal(mut value: Vec<u8>) -> Vec<u8> {
+    let crc = checksum(&value);
+    value.put_u32_le(crc);
+    value
+}
+
+/// Checks version and checksum of an index value; the fields between them.
+fn open<'a>(what: &'static str, key: &[u8], value: &'a [u8]) -> Result<Fields<'a>, StoreError> {
+    let split = value.len().checked_sub(4).filter(|&n| n > 0);
+    let (front, crc) = value.split_at(split.ok_or_else(|| corrupt(what, key))?);
+    if crc != checksum(front).to_le_bytes() {
+        return Err(corrupt(what, key));
+    }
+    if front[0] != VERSION {
+        return Err(StoreError::Version {
+            what,
+            found: front[0],
+            known: VERSION,
+        });
+    }
+    Ok(Fields(&front[1..]))
+}
+
+/// A file in the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileRecord {
+    /// The file was deleted.
+    pub(crate) deleted: bool,
+    /// The last cutting operation it has seen.
+    pub(crate) op: u64,
+}
+
+impl FileRecord {
+    pub(crate) fn key(file: FileId) -> Vec<u8> {
+        file.0.to_be_bytes().to_vec()
+    }
+    pub(crate) fn decode_key(key: &[u8]) -> Result<FileId, StoreError> {
+        let id = key.try_into().map_err(|_| corrupt("a file's key", key))?;
+        Ok(FileId(u64::from_be_bytes(id)))
+    }
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut out = vec![VERSION, u8::from(self.deleted)];
+        out.put_u64_le(self.op);
+        seal(out)
+    }
+    pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Self, StoreError> {
+        let what = "a file's record";
+        let mut fields = open(what, key, value)?;
+        let mut read = || {
+            Some(Self {
+                deleted: fields.u8()? != 0,
+                op: fields.u64()?,
+            })
+        };
+        read().ok_or_else(|| corrupt(what, key))
+    }
+}
+
+/// A fork in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForkRecord {
+    pub(crate) id: ForkId,
+    pub(crate) chunk: u32,
+    pub(crate) length: u64,
+    pub(crate) modified: i64,
+    /// Blocks in its chunks' entries.
+    pub(crate) blocks: u64,
+}
+
+impl ForkRecord {
+    pub(crate) fn key(key: &ForkKey) -> Vec<u8> {
+        let mut out = Vec::with_capacity(12 + key.fork.as_str().len());
+        out.put_u64(key.file.0);
+        out.put_u32(key.cell.0);
+        out.extend_from_slice(key.fork.as_str().as_bytes());
+        out
+    }
+    pub(crate) fn decode_key(key: &[u8]) -> Result<ForkKey, StoreError> {
+        let read = || {
+            let (file, rest) = key.split_at_checked(8)?;
+            let (cell, fork) = rest.split_at_checked(4)?;
+            Some(ForkKey {
+                file: FileId(u64::from_be_bytes(file.try_into().ok()?)),
+                cell: CellIndex(u32::from_be_bytes(cell.try_into().ok()?)),
+                fork: name(fork)?,
+            })
+        };
+        read().ok_or_else(|| corrupt("a fork's key", key))
+    }
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.put_u64_le(self.id.0);
+        out.put_u32_le(self.chunk);
+        out.put_u64_le(self.length);
+        out.put_i64_le(self.modified);
+        out.put_u64_le(self.blocks);
+        seal(out)
+    }
+    pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Self, StoreError> {
+        let what = "a fork's record";
+        let mut fields = open(what, key, value)?;
+        let mut read = || {
+            let fork = Self {
+                id: ForkId(fields.u64()?),
+                chunk: fields.u32()?,
+                length: fields.u64()?,
+                modified: fields.i64()?,
+                blocks: fields.u64()?,
+            };
+            ((fork.chunk == 0 || chunk_is_legal(fork.chunk)) && end_is_legal(fork.length, 0))
+                .then_some(fork)
+        };
+        read().ok_or_else(|| corrupt(what, key))
+    }
+}
+
+/// A chunk in the index: its runs and checksums.
+pub(crate) struct ChunkRecord;
+
+impl ChunkRecord {
+    /// Epoch 0, inverted, ends every key until checkpoints exist.
+    pub(crate) fn key(id: ForkId, chunk: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24);
+        out.put_u64(id.0);
+        out.put_u64(chunk);
+        out.put_u64(!0);
+        out
+    }
+    pub(crate) fn decode_key(key: &[u8]) -> Result<(ForkId, u64), StoreError> {
+        let read = || {
+            let mut words = key
+                .chunks_exact(8)
+                .map(|w| u64::from_be_bytes(w.try_into().unwrap_or_default()));
+            let found = (ForkId(words.next()?), words.next()?);
+            (words.next()? == !0 && key.len() == 24).then_some(found)
+        };
+        read().ok_or_else(|| corrupt("a chunk's key", key))
+    }
+    pub(crate) fn encode(runs: &RunsRecord) -> Vec<u8> {
+        let mut out = Vec::with_capacity(9 + runs.runs.len() * 16 + runs.crcs.len() * 4);
+        out.push(VERSION);
+        runs.encode(&mut out);
+        seal(out)
+    }
+    pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<RunsRecord, StoreError> {
+        let what = "a chunk's record";
+        let mut fields = open(what, key, value)?;
+        RunsRecord::decode(&mut fields)
+            .filter(|_| fields.0.is_empty())
+            .ok_or_else(|| corrupt(what, key))
+    }
+}
+
+/// The store itself, in the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoreRecord {
+    /// The next fork's id.
+    pub(crate) next_fork: u64,
+    /// The sequence that the index holds everything up to.
+    pub(crate) applied: u64,
+}
+
+impl StoreRecord {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.put_u64_le(self.next_fork);
+        out.put_u64_le(self.applied);
+        seal(out)
+    }
+    pub(crate) fn decode(value: &[u8]) -> Result<Self, StoreError> {
+        let what = "the store's record";
+        let mut fields = open(what, STORE_KEY, value)?;
+        let mut read = || {
+            Some(Self {
+                next_fork: fields.u64()?,
+                applied: fields.u64()?,
+            })
+        };
+        read().ok_or_else(|| corrupt(what, STORE_KEY))
+    }
+}
+
+/// The file `running`: the boot under which the store was opened.
+pub(crate) struct RunningRecord;
+
+impl RunningRecord {
+    pub(crate) fn encode(boot: &str) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend_from_slice(boot.as_bytes());
+        seal(out)
+    }
+    pub(crate) fn decode(value: &[u8]) -> Option<String> {
+        let fields = open("the running mark", b"running", value).ok()?;
+        String::from_utf8(fields.0.to_vec()).ok()
+    }
+}

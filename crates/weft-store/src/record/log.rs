@@ -1,0 +1,281 @@
+//! The log: frames, and the items in their bodies.
+
+use bytes::{BufMut, Bytes};
+use weft_layout::{CellIndex, FileId};
+
+use super::{Fields, ForkId, RunsRecord, VERSION, checksum, chunk_is_legal, end_is_legal, name};
+use crate::key::ForkKey;
+
+/// Largest body of a frame.
+pub(crate) const BODY_MAX: usize = 64 << 20;
+/// Bytes of a [`FrameRecord`].
+pub(crate) const FRAME_BYTES: usize = 32;
+/// Begins every frame of a log.
+pub(crate) const MAGIC: [u8; 3] = *b"WfL";
+
+/// The header of one frame of the log; the body follows, padded with zeros to 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameRecord {
+    /// Bytes of the body without the padding.
+    pub(crate) body: u32,
+    /// Number of the frame: one more than its predecessor's, over all segments.
+    pub(crate) sequence: u64,
+    /// CRC-32C of the body.
+    pub(crate) crc: u32,
+    /// 1 when the frame says that everything up to a sequence is on stable storage.
+    pub(crate) synced: bool,
+}
+
+/// What stands where a frame header was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// Fewer bytes than a header.
+    Short,
+    /// Not a header, or a damaged one.
+    Bad,
+    /// A header of a version this program does not know.
+    Version(u8),
+    /// A header whose checksum is right.
+    Good(FrameRecord),
+}
+
+impl FrameRecord {
+    /// Header, body and padding, for a body without its checksum computed yet.
+    pub(crate) fn append(out: &mut Vec<u8>, sequence: u64, synced: bool, body: &[u8]) {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.push(VERSION);
+        out.put_u32_le(u32::try_from(body.len()).expect("bodies are at most 64 MiB"));
+        out.put_u64_le(sequence);
+        out.put_u32_le(checksum(body));
+        out.put_u8(u8::from(synced));
+        out.put_bytes(0, 7);
+        let crc = checksum(&out[start..]);
+        out.put_u32_le(crc);
+        out.extend_from_slice(body);
+        out.put_bytes(0, padding(body.len()));
+    }
+
+    /// Reads the header at the front of `bytes`.
+    pub(crate) fn decode(bytes: &[u8]) -> Header {
+        let Some(bytes) = bytes.get(..FRAME_BYTES) else {
+            return Header::Short;
+        };
+        let (front, crc) = bytes.split_at(FRAME_BYTES - 4);
+        if front[..3] != MAGIC || crc != checksum(front).to_le_bytes() {
+            return Header::Bad;
+        }
+        if front[3] != VERSION {
+            return Header::Version(front[3]);
+        }
+        let mut fields = Fields(&front[4..]);
+        let mut read = || {
+            Some(Self {
+                body: fields.u32()?,
+                sequence: fields.u64()?,
+                crc: fields.u32()?,
+                synced: fields.u8()? == 1,
+            })
+        };
+        match read() {
+            Some(frame) if frame.body as usize <= BODY_MAX => Header::Good(frame),
+            _ => Header::Bad,
+        }
+    }
+
+    /// Bytes from this frame's header to the next one's.
+    pub(crate) fn stride(&self) -> u64 {
+        (FRAME_BYTES + self.body as usize + padding(self.body as usize)) as u64
+    }
+}
+
+/// Zero bytes after a body.
+pub(crate) fn padding(body: usize) -> usize {
+    body.next_multiple_of(8) - body
+}
+
+/// One change, inside a frame of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ItemRecord {
+    /// A fork exists.
+    Fork {
+        id: ForkId,
+        chunk: u32,
+        key: ForkKey,
+    },
+    /// Bytes of a fork.
+    Data {
+        id: ForkId,
+        offset: u64,
+        data: Bytes,
+    },
+    /// These blocks of a chunk lie here now; `Data` of these blocks up to sequence `as_of` is in
+    /// them. The fork is at least `end` long.
+    Map {
+        id: ForkId,
+        chunk: u64,
+        as_of: u64,
+        end: u64,
+        runs: RunsRecord,
+    },
+    /// A fork's length is set; what lay beyond is gone.
+    Truncate { id: ForkId, length: u64 },
+    /// The last cutting operation that the file has seen.
+    Operation { file: FileId, op: u64 },
+    /// A fork is gone.
+    Remove { id: ForkId },
+    /// A file is gone, for ever.
+    Delete { file: FileId },
+    /// Everything up to this sequence is on stable storage.
+    Synced { through: u64 },
+}
+
+const FORK: u8 = 1;
+const DATA: u8 = 2;
+const MAP: u8 = 3;
+const TRUNCATE: u8 = 4;
+const OPERATION: u8 = 5;
+const REMOVE: u8 = 6;
+const DELETE: u8 = 7;
+const SYNCED: u8 = 8;
+
+impl ItemRecord {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Fork { id, chunk, key } => {
+                out.put_u8(FORK);
+                out.put_u64_le(id.0);
+                out.put_u32_le(*chunk);
+                out.put_u64_le(key.file.0);
+                out.put_u32_le(key.cell.0);
+                out.put_u8(key.fork.as_str().len() as u8);
+                out.extend_from_slice(key.fork.as_str().as_bytes());
+            }
+            Self::Data { id, offset, data } => Self::encode_data(out, *id, *offset, data),
+            Self::Map {
+                id,
+                chunk,
+                as_of,
+                end,
+                runs,
+            } => {
+                out.put_u8(MAP);
+                for field in [id.0, *chunk, *as_of, *end] {
+                    out.put_u64_le(field);
+                }
+                runs.encode(out);
+            }
+            Self::Truncate { id, length } => {
+                out.put_u8(TRUNCATE);
+                out.put_u64_le(id.0);
+                out.put_u64_le(*length);
+            }
+            Self::Operation { file, op } => {
+                out.put_u8(OPERATION);
+                out.put_u64_le(file.0);
+                out.put_u64_le(*op);
+            }
+            Self::Remove { id } => {
+                out.put_u8(REMOVE);
+                out.put_u64_le(id.0);
+            }
+            Self::Delete { file } => {
+                out.put_u8(DELETE);
+                out.put_u64_le(file.0);
+            }
+            Self::Synced { through } => {
+                out.put_u8(SYNCED);
+                out.put_u64_le(*through);
+            }
+        }
+    }
+
+    /// A `Data` item without taking the bytes into a value first.
+    pub(crate) fn encode_data(out: &mut Vec<u8>, id: ForkId, offset: u64, data: &[u8]) {
+        out.put_u8(DATA);
+        out.put_u64_le(id.0);
+        out.put_u64_le(offset);
+        out.put_u32_le(data.len() as u32);
+        out.extend_from_slice(data);
+    }
+
+    fn decode(fields: &mut Fields<'_>, body: &Bytes) -> Option<Self> {
+        Some(match fields.u8()? {
+            FORK => {
+                let (id, chunk) = (ForkId(fields.u64()?), fields.u32()?);
+                let (file, cell) = (FileId(fields.u64()?), CellIndex(fields.u32()?));
+                let length = fields.u8()? as usize;
+                let fork = name(fields.take(length)?)?;
+                if chunk != 0 && !chunk_is_legal(chunk) {
+                    return None;
+                }
+                Self::Fork {
+                    id,
+                    chunk,
+                    key: ForkKey { file, cell, fork },
+                }
+            }
+            DATA => {
+                let (id, offset) = (ForkId(fields.u64()?), fields.u64()?);
+                let length = fields.u32()? as usize;
+                let data = body.slice_ref(fields.take(length)?);
+                if data.is_empty() || !end_is_legal(offset, data.len() as u64) {
+                    return None;
+                }
+                Self::Data { id, offset, data }
+            }
+            MAP => {
+                let item = Self::Map {
+                    id: ForkId(fields.u64()?),
+                    chunk: fields.u64()?,
+                    as_of: fields.u64()?,
+                    end: fields.u64()?,
+                    runs: RunsRecord::decode(fields)?,
+                };
+                match &item {
+                    Self::Map { chunk, end, .. } if !end_is_legal(*end, 0) || *chunk >> 52 != 0 => {
+                        return None;
+                    }
+                    _ => item,
+                }
+            }
+            TRUNCATE => {
+                let (id, length) = (ForkId(fields.u64()?), fields.u64()?);
+                if !end_is_legal(length, 0) {
+                    return None;
+                }
+                Self::Truncate { id, length }
+            }
+            OPERATION => Self::Operation {
+                file: FileId(fields.u64()?),
+                op: fields.u64()?,
+            },
+            REMOVE => Self::Remove {
+                id: ForkId(fields.u64()?),
+            },
+            DELETE => Self::Delete {
+                file: FileId(fields.u64()?),
+            },
+            SYNCED => Self::Synced {
+                through: fields.u64()?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// The front of a frame's body: the time of everything in it.
+pub(crate) fn begin_body(out: &mut Vec<u8>, modified: i64) {
+    out.put_i64_le(modified);
+}
+
+/// The time and the items of a frame's body; `None` when it is not what this program writes.
+pub(crate) fn decode_body(body: &Bytes) -> Option<(i64, Vec<ItemRecord>)> {
+    let mut fields = Fields(body);
+    let modified = fields.i64()?;
+    let mut items = Vec::new();
+    while !fields.0.is_empty() {
+        items.push(ItemRecord::decode(&mut fields, body)?);
+    }
+    Some((modified, items))
+}

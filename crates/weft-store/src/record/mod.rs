@@ -1,0 +1,161 @@
+//! Durable bytes: the log's frames and items, and the index's keys and values.
+//!
+//! This is the one declaration; `docs/format.md` explains it and a test compares the golden bytes
+//! there with what this module writes. All integers are little-endian, except in keys of the
+//! index, where they are big-endian so that byte order is numeric order.
+//!
+//! Decoders survive any bytes: every count is checked against the bytes that are left before
+//! anything is allocated.
+
+mod index;
+mod log;
+#[cfg(test)]
+mod tests;
+
+use bytes::BufMut;
+use crc_fast::crc32_iscsi;
+
+pub use index::INDEX_SPACES;
+pub(crate) use index::{
+    CHUNKS, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, META, RunningRecord, STORE_KEY,
+    StoreRecord,
+};
+pub(crate) use log::{
+    BODY_MAX, FRAME_BYTES, FrameRecord, Header, ItemRecord, begin_body, decode_body,
+};
+
+use crate::key::ForkName;
+use crate::pool::BLOCK;
+
+/// Version of every record in this file.
+pub(crate) const VERSION: u8 = 1;
+/// CRC-32C (iSCSI) of `bytes`.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    crc32_iscsi(bytes)
+}
+
+/// Reads fields off the front of a record; `None` once bytes run out.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(front)
+    }
+    fn u8(&mut self) -> Option<u8> {
+        Some(self.take(1)?[0])
+    }
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+    fn i64(&mut self) -> Option<i64> {
+        Some(i64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+/// Names a fork in log and index, for ever: never used twice in one store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ForkId(pub(crate) u64);
+
+/// A block of a disk: `disk << 48 | block`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place(pub(crate) u64);
+
+impl Place {
+    /// No block: a hole.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    pub(crate) fn disk(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+    pub(crate) fn block(self) -> u64 {
+        self.0 & 0xffff_ffff_ffff
+    }
+    pub(crate) fn offset(self) -> u64 {
+        self.block() * BLOCK as u64
+    }
+    pub(crate) fn plus(self, blocks: u32) -> Self {
+        Self(self.0 + u64::from(blocks))
+    }
+}
+
+/// Consecutive blocks of a chunk that lie consecutively on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunRecord {
+    /// First block in the chunk.
+    pub(crate) first: u32,
+    /// How many.
+    pub(crate) blocks: u32,
+    /// Where the first lies.
+    pub(crate) place: Place,
+}
+
+/// Runs of a chunk and one checksum per block of theirs, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunsRecord {
+    pub(crate) runs: Vec<RunRecord>,
+    pub(crate) crcs: Vec<u32>,
+}
+
+impl RunsRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32_le(self.runs.len() as u32);
+        for run in &self.runs {
+            out.put_u32_le(run.first);
+            out.put_u32_le(run.blocks);
+            out.put_u64_le(run.place.0);
+        }
+        for crc in &self.crcs {
+            out.put_u32_le(*crc);
+        }
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let count = fields.u32()? as usize;
+        if count > fields.0.len() / 16 {
+            return None;
+        }
+        let mut runs = Vec::with_capacity(count);
+        let (mut end, mut blocks) = (0_u32, 0_usize);
+        for _ in 0..count {
+            let run = RunRecord {
+                first: fields.u32()?,
+                blocks: fields.u32()?,
+                place: Place(fields.u64()?),
+            };
+            let last = run.first.checked_add(run.blocks)?;
+            if run.blocks == 0 || run.first < end || last > 4096 || run.place.disk() != 0 {
+                return None;
+            }
+            end = last;
+            blocks += run.blocks as usize;
+            runs.push(run);
+        }
+        let crcs = fields.take(blocks * 4)?;
+        let crcs = crcs
+            .chunks_exact(4)
+            .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+            .collect();
+        Some(Self { runs, crcs })
+    }
+}
+
+fn name(bytes: &[u8]) -> Option<ForkName> {
+    ForkName::new(std::str::from_utf8(bytes).ok()?).ok()
+}
+
+/// Whether a chunk size is within its bounds.
+pub(crate) fn chunk_is_legal(chunk: u32) -> bool {
+    (crate::CHUNK_MIN..=crate::CHUNK_MAX).contains(&chunk)
+}
+
+/// Whether `offset + length` is within the largest offset.
+pub(crate) fn end_is_legal(offset: u64, length: u64) -> bool {
+    offset
+        .checked_add(length)
+        .is_some_and(|end| end <= weft_layout::OFFSET_MAX)
+}

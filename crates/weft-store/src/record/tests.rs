@@ -1,0 +1,198 @@
+//! Golden bytes, which `docs/format.md` shows, and decoders that survive any bytes.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use weft_layout::{CellIndex, FileId};
+
+use super::*;
+use crate::key::ForkKey;
+
+/// The document that explains the bytes; every golden line must stand in it.
+const FORMAT: &str = include_str!("../../../../docs/format.md");
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let words: Vec<String> = digits.chunks(4).map(<[String]>::concat).collect();
+    words.join(" ")
+}
+
+fn golden(name: &str, bytes: &[u8]) {
+    let line = format!("{name}: {}", hex(bytes));
+    assert!(
+        FORMAT.lines().any(|l| l == line),
+        "docs/format.md lacks this line:\n{line}"
+    );
+}
+
+fn key() -> ForkKey {
+    ForkKey {
+        file: FileId(7),
+        cell: CellIndex(3),
+        fork: ForkName::data(),
+    }
+}
+
+fn runs() -> RunsRecord {
+    let run = |first, blocks, place| RunRecord {
+        first,
+        blocks,
+        place: Place(place),
+    };
+    RunsRecord {
+        runs: vec![run(0, 2, 100), run(5, 1, 9)],
+        crcs: vec![0x1111_1111, 0x2222_2222, 0x3333_3333],
+    }
+}
+
+fn items() -> Vec<(&'static str, ItemRecord)> {
+    let id = ForkId(2);
+    vec![
+        (
+            "Fork",
+            ItemRecord::Fork {
+                id,
+                chunk: 65536,
+                key: key(),
+            },
+        ),
+        (
+            "Data",
+            ItemRecord::Data {
+                id,
+                offset: 10,
+                data: Bytes::from_static(b"weft"),
+            },
+        ),
+        (
+            "Map",
+            ItemRecord::Map {
+                id,
+                chunk: 4,
+                as_of: 8,
+                end: 300_000,
+                runs: runs(),
+            },
+        ),
+        ("Truncate", ItemRecord::Truncate { id, length: 5 }),
+        (
+            "Operation",
+            ItemRecord::Operation {
+                file: FileId(7),
+                op: 6,
+            },
+        ),
+        ("Remove", ItemRecord::Remove { id }),
+        ("Delete", ItemRecord::Delete { file: FileId(7) }),
+        ("Synced", ItemRecord::Synced { through: 11 }),
+    ]
+}
+
+#[test]
+fn checksums_are_crc_32c() {
+    assert_eq!(checksum(b"123456789"), 0xe306_9283);
+}
+
+#[test]
+fn items_have_their_golden_bytes_and_come_back() {
+    for (name, item) in items() {
+        let mut body = Vec::new();
+        begin_body(&mut body, 1);
+        let front = body.len();
+        item.encode(&mut body);
+        golden(name, &body[front..]);
+        assert_eq!(decode_body(&Bytes::from(body)), Some((1, vec![item])));
+    }
+}
+
+#[test]
+fn a_frame_has_its_golden_bytes_and_comes_back() {
+    let mut body = Vec::new();
+    begin_body(&mut body, 1);
+    ItemRecord::Remove { id: ForkId(2) }.encode(&mut body);
+    let mut frame = Vec::new();
+    FrameRecord::append(&mut frame, 9, false, &body);
+    golden("Frame", &frame);
+    let Header::Good(header) = FrameRecord::decode(&frame) else {
+        panic!("not a frame")
+    };
+    assert_eq!(
+        (header.sequence, header.body as usize, header.synced),
+        (9, body.len(), false)
+    );
+    assert_eq!(header.stride() as usize, frame.len());
+}
+
+#[test]
+fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
+    let file = FileRecord {
+        deleted: true,
+        op: 6,
+    };
+    golden("file key", &FileRecord::key(FileId(7)));
+    golden("file value", &file.encode());
+    assert_eq!(FileRecord::decode(b"", &file.encode()), Ok(file));
+    let fork = ForkRecord {
+        id: ForkId(2),
+        chunk: 65536,
+        length: 300_000,
+        modified: 1,
+        blocks: 3,
+    };
+    golden("fork key", &ForkRecord::key(&key()));
+    golden("fork value", &fork.encode());
+    assert_eq!(ForkRecord::decode(b"", &fork.encode()), Ok(fork));
+    assert_eq!(ForkRecord::decode_key(&ForkRecord::key(&key())), Ok(key()));
+    golden("chunk key", &ChunkRecord::key(ForkId(2), 4));
+    golden("chunk value", &ChunkRecord::encode(&runs()));
+    assert_eq!(
+        ChunkRecord::decode(b"", &ChunkRecord::encode(&runs())),
+        Ok(runs())
+    );
+    assert_eq!(
+        ChunkRecord::decode_key(&ChunkRecord::key(ForkId(2), 4)),
+        Ok((ForkId(2), 4))
+    );
+    let store = StoreRecord {
+        next_fork: 3,
+        applied: 8,
+    };
+    golden("store value", &store.encode());
+    assert_eq!(StoreRecord::decode(&store.encode()), Ok(store));
+    golden("running", &RunningRecord::encode("boot"));
+    assert_eq!(
+        RunningRecord::decode(&RunningRecord::encode("boot")),
+        Some("boot".into())
+    );
+}
+
+proptest! {
+    #[test]
+    fn decoders_survive_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = FrameRecord::decode(&bytes);
+        let _ = decode_body(&Bytes::from(bytes.clone()));
+        let _ = FileRecord::decode(b"k", &bytes);
+        let _ = ForkRecord::decode(b"k", &bytes);
+        let _ = ForkRecord::decode_key(&bytes);
+        let _ = ChunkRecord::decode(b"k", &bytes);
+        let _ = ChunkRecord::decode_key(&bytes);
+        let _ = StoreRecord::decode(&bytes);
+        let _ = RunningRecord::decode(&bytes);
+    }
+
+    #[test]
+    fn decoders_survive_changed_records(at in 0_usize..400, bit in 0_u8..8, cut in 0_usize..400) {
+        for (_, item) in items() {
+            let mut body = Vec::new();
+            begin_body(&mut body, 1);
+            item.encode(&mut body);
+            let place = at % body.len();
+            body[place] ^= 1 << bit;
+            body.truncate(cut.max(1));
+            let _ = decode_body(&Bytes::from(body));
+        }
+        let mut value = ChunkRecord::encode(&runs());
+        let place = at % value.len();
+        value[place] ^= 1 << bit;
+        prop_assert!(ChunkRecord::decode(b"k", &value).is_err());
+    }
+}
