@@ -1,6 +1,7 @@
 //! What commands print: tables for people, JSON for programs.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
@@ -8,13 +9,20 @@ use serde::Serialize;
 /// A borderless table with these headings.
 pub(crate) fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings.to_vec());
+    table
+        .load_style(presets::NOTHING)
+        .set_header(headings.to_vec());
     table
 }
 
 /// Prints a value as indented JSON.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+    line(serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a line, or a text of several. Unlike `println!` a reader that went away is an error, not a panic.
+pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
+    writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
 }
 
@@ -32,7 +40,11 @@ pub(crate) fn bytes(n: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+    if unit == 0 {
+        format!("{n} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
 }
 
 /// Whether an error is about a reader that went away.

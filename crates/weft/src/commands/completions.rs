@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -8,8 +9,10 @@ use crate::Cli;
 
 /// Print shell completions
 #[derive(Args)]
-#[command(after_help = "Examples:\n  weft completions bash > /etc/bash_completion.d/weft\n  \
-                        weft completions zsh > ~/.zfunc/_weft")]
+#[command(
+    after_help = "Examples:\n  weft completions bash > /etc/bash_completion.d/weft\n  \
+                        weft completions zsh > ~/.zfunc/_weft"
+)]
 pub(crate) struct Completions {
     /// The shell
     shell: Shell,
@@ -17,8 +20,10 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let mut command = Cli::command();
-        clap_complete::generate(self.shell, &mut command, "weft", &mut std::io::stdout());
+        // Through memory: the generator panics where the reader of a pipe has gone.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "weft", &mut script);
+        std::io::stdout().write_all(&script)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,0 +1,80 @@
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use weft_client::{Attributes, Changes, FileKind, Volume};
+
+use crate::mode::ModeChange;
+use crate::problems::Problems;
+use crate::remote::RemotePath;
+use crate::walk::{Visit, Walk};
+use crate::{Global, connect, mode, remote};
+
+/// Change permission bits
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  weft chmod 0640 /data\n  weft chmod -R u+rwX,go-w /results\n  \
+                        weft chmod -- -w /data"
+)]
+pub(crate) struct Chmod {
+    /// Octal digits, or clauses like u+rwx,g-w,a=rX
+    #[arg(value_name = "MODE", value_parser = mode::parse, allow_hyphen_values = true)]
+    mode: ModeChange,
+    /// The files; symbolic links are followed
+    #[arg(value_name = "PATH", required = true, value_parser = remote::parser())]
+    paths: Vec<RemotePath>,
+    /// Directories with everything in them
+    #[arg(short = 'R', long)]
+    recursive: bool,
+}
+
+impl Chmod {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        let umask = mode::umask();
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            let problems = Problems::default();
+            let walk = Walk::new(&volume, &problems, |when, path, attributes| {
+                change(&volume, &self.mode, umask, when, path, attributes)
+            });
+            for path in &self.paths {
+                let Some(attributes) = problems.note(volume.stat(path).await) else {
+                    continue;
+                };
+                if self.recursive {
+                    walk.from(path.clone(), attributes).await;
+                } else {
+                    let when = Visit::Enter;
+                    let changed =
+                        change(&volume, &self.mode, umask, when, path.clone(), attributes).await;
+                    problems.note(changed);
+                }
+            }
+            Ok(problems.exit_code())
+        })
+    }
+}
+
+async fn change(
+    volume: &Volume,
+    mode: &ModeChange,
+    umask: u32,
+    when: Visit,
+    path: RemotePath,
+    attributes: Attributes,
+) -> Result<()> {
+    let kind = remote::kind(&attributes);
+    // Links have no bits of their own; directories are changed before what they hold, to gain the right to list them.
+    if kind == FileKind::Symlink || when == Visit::Leave {
+        return Ok(());
+    }
+    let new = mode.apply(attributes.mode, kind == FileKind::Directory, umask);
+    if new != attributes.mode {
+        let changes = Changes {
+            mode: Some(new),
+            ..Changes::default()
+        };
+        volume.set_attributes(&path, &changes).await?;
+    }
+    Ok(())
+}

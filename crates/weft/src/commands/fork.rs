@@ -1,0 +1,120 @@
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use weft_client::{Access, File, Volume};
+use weft_layout::CellIndex;
+
+use crate::commands::stat;
+use crate::remote::RemotePath;
+use crate::view_args::fork_name;
+use crate::{Global, connect, output, remote};
+
+/// Create, remove and list the forks of a file's cells
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft fork create /grid index              in every cell
+  weft fork create /grid notes --cell 2
+  weft put /grid --cell 2 --fork notes < notes.txt
+  weft fork ls /grid
+  weft fork rm /grid notes --cell 2")]
+pub(crate) struct Fork {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Create an empty fork; no failure if it is there
+    Create(Which),
+    /// Remove a fork with its bytes
+    Rm(Which),
+    /// List the forks of every cell with their lengths
+    Ls {
+        /// The file
+        #[arg(value_parser = remote::parser())]
+        file: RemotePath,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
+struct Which {
+    /// The file
+    #[arg(value_parser = remote::parser())]
+    file: RemotePath,
+    /// The fork
+    #[arg(value_name = "NAME", value_parser = fork_name)]
+    name: String,
+    /// Only in this cell
+    #[arg(long, value_name = "I", value_parser = clap::value_parser!(u32).range(..65_536))]
+    cell: Option<u32>,
+}
+
+impl Fork {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            match &self.action {
+                Action::Create(which) => which.create(&volume).await?,
+                Action::Rm(which) => which.remove(&volume).await?,
+                Action::Ls { file, json } => list(&volume, file, *json).await?,
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+impl Which {
+    async fn create(&self, volume: &Volume) -> Result<()> {
+        let file = volume.attach(&self.file, Access::write()).await?;
+        for cell in self.cells(&file) {
+            file.create_fork(cell, &self.name).await?;
+        }
+        finish(&file).await
+    }
+
+    async fn remove(&self, volume: &Volume) -> Result<()> {
+        if self.name == "data" {
+            bail!(
+                "the fork `data` holds what plain reads and writes see: use `weft truncate -s 0 {}`, or remove the file",
+                self.file
+            );
+        }
+        let file = volume.attach(&self.file, Access::write()).await?;
+        for cell in self.cells(&file) {
+            file.remove_fork(cell, &self.name).await?;
+        }
+        finish(&file).await
+    }
+
+    fn cells(&self, file: &File) -> impl Iterator<Item = CellIndex> + use<> {
+        let cells = self
+            .cell
+            .map_or(0..file.layout().cells(), |cell| cell..cell + 1);
+        cells.map(CellIndex)
+    }
+}
+
+async fn finish(file: &File) -> Result<()> {
+    file.sync().await?;
+    Ok(file.close().await?)
+}
+
+async fn list(volume: &Volume, path: &RemotePath, json: bool) -> Result<()> {
+    let attributes = volume.stat(path).await?;
+    if attributes.layout.is_none() || remote::kind(&attributes) != weft_client::FileKind::Regular {
+        bail!(
+            "{path} is a {}, which has no cells",
+            remote::kind_name(remote::kind(&attributes))
+        );
+    }
+    let rows = stat::forks(volume, &attributes).await?;
+    if json {
+        output::json(&rows)
+    } else {
+        output::line(stat::fork_table(&rows))
+    }
+}

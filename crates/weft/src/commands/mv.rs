@@ -1,0 +1,63 @@
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use weft_proto::Code;
+
+use crate::problems::Problems;
+use crate::remote::RemotePath;
+use crate::{Global, connect, remote};
+
+/// Rename files and directories
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft mv /old /new
+  weft mv /a /b /c /directory         into a directory
+  weft mv --exchange /live /staged    swap both names at once")]
+pub(crate) struct Mv {
+    /// What to rename, and last its new name or the directory to move it into
+    #[arg(value_name = "PATH", num_args = 2.., required = true, value_parser = remote::parser())]
+    paths: Vec<RemotePath>,
+    /// Fail where the new name exists
+    #[arg(short, long)]
+    no_clobber: bool,
+    /// Swap two names; nobody sees either of them missing
+    #[arg(long, conflicts_with = "no_clobber")]
+    exchange: bool,
+}
+
+impl Mv {
+    pub(crate) fn run(mut self, global: &Global) -> Result<ExitCode> {
+        let last = self.paths.pop().expect("there are at least two paths");
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            if self.exchange {
+                let [one] = &self.paths[..] else {
+                    bail!(
+                        "--exchange swaps two names; {} were given",
+                        self.paths.len() + 1
+                    );
+                };
+                volume.exchange(one, &last).await?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let places = remote::places(&volume, "move", &self.paths, &last).await?;
+            let problems = Problems::default();
+            for (from, to) in self.paths.iter().zip(&places) {
+                if self.no_clobber {
+                    let renamed = volume
+                        .rename_new(from, to)
+                        .await
+                        .map_err(|e| match e.code() {
+                            Code::Exists => anyhow!("{from} is not moved: {to} exists"),
+                            _ => e.into(),
+                        });
+                    problems.note(renamed);
+                } else {
+                    problems.note(volume.rename(from, to).await);
+                }
+            }
+            Ok(problems.exit_code())
+        })
+    }
+}

@@ -1,0 +1,105 @@
+use std::io::Read;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tokio::task::block_in_place;
+use weft_client::{Access, OpenView};
+use weft_layout::ViewOffset;
+use weft_proto::limits::TRANSFER_MAX;
+
+use crate::layout_args::LayoutArgs;
+use crate::remote::RemotePath;
+use crate::view_args::ViewArgs;
+use crate::{Global, connect, mode, remote, stream};
+
+/// Write standard input to a file, or to a view of it
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft put /log < log                                    replaces what was there
+  seq 1000000 | weft put /numbers --cells 8 --bsu 4K     in a new file of this layout
+  weft put /grid --cell 2 < column                       in place, one cell
+  weft put /grid --subfile 1,1,1,4,2 < every-fourth
+  weft put /grid --offset 1M < patch                     in place from here on
+
+Plain `weft put FILE` replaces the content, as `> FILE` does. With a view, a fork or --offset it writes in place and \
+leaves the rest, unless --truncate empties the file first. Bytes that fall on ghosts (cells that the view implies but \
+the file lacks) go nowhere. At the end the file is synced: it survives power loss.")]
+pub(crate) struct Put {
+    /// The file; made if it is not there
+    #[arg(value_parser = remote::parser())]
+    file: RemotePath,
+    #[command(flatten)]
+    view: ViewArgs,
+    #[command(flatten)]
+    layout: LayoutArgs,
+    /// Empty the file first
+    #[arg(long)]
+    truncate: bool,
+    /// Do not wait until the data survives power loss
+    #[arg(long)]
+    no_sync: bool,
+}
+
+impl Put {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            let access = Access::write()
+                .create(0o666 & !mode::umask())
+                .layout(&self.layout.layout());
+            let file = volume.attach(&self.file, access).await?;
+            if !file.created() && !self.layout.agrees(file.layout()) {
+                bail!(
+                    "{} exists with another layout ({} cells, BSU {}, chunk {}), and a layout is fixed when a file is \
+                     created: leave the options out, or remove the file first",
+                    self.file,
+                    file.layout().cells(),
+                    file.layout().bsu(),
+                    file.layout().chunk()
+                );
+            }
+            // Checked before anything is lost by the truncation.
+            let view = file.view_of_fork(self.view.view(), self.view.fork())?;
+            let empty = file.attributes().size_exact && file.attributes().size == 0;
+            if (self.truncate || self.view.is_plain()) && !(file.created() || empty) {
+                file.truncate(0).await?;
+            }
+            let mut input = std::io::stdin();
+            if self.view.one_access() {
+                self.write_at_once(&view, &mut input).await?;
+            } else {
+                let (start, limit) = (self.view.start(), self.view.length);
+                stream::write_in(Arc::new(view), start, limit, &mut input).await?;
+            }
+            if !self.no_sync {
+                file.sync().await?;
+            }
+            file.close().await?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    /// The whole input as one access, as an order by columns wants it.
+    async fn write_at_once(&self, view: &OpenView, input: &mut (impl Read + Send)) -> Result<()> {
+        let limit = self
+            .view
+            .length
+            .unwrap_or(TRANSFER_MAX + 1)
+            .min(TRANSFER_MAX + 1);
+        let mut data = Vec::new();
+        block_in_place(|| input.take(limit).read_to_end(&mut data))
+            .context("cannot read standard input")?;
+        if data.len() as u64 > TRANSFER_MAX {
+            bail!(
+                "--order column rearranges the bytes of one access, and the input is too long for one: give --offset \
+                 and --length of at most {TRANSFER_MAX} bytes"
+            );
+        }
+        view.write_at(ViewOffset(self.view.start()), data.into())
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! The tasks of a copy: one entry of a tree, or one page of a directory.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use weft_client::FileKind;
+
+use super::tree::Pages;
+use super::{Copy, Job, data};
+use crate::name;
+
+/// A directory on its way: not made yet, or listed in part.
+pub(super) struct Expansion {
+    directory: Job,
+    pages: Option<Pages>,
+}
+
+/// A page of a directory.
+pub(super) struct Page {
+    pub(super) directory: Job,
+    /// The copy's identity, when this is the first page.
+    pub(super) made: Option<(u64, u64)>,
+    pub(super) found: Vec<Job>,
+    /// The rest of the directory.
+    pub(super) more: Option<Expansion>,
+}
+
+/// What a task brought: a page of a directory, or nothing to go on with.
+pub(super) type Done = Option<Box<Page>>;
+
+impl Expansion {
+    pub(super) fn new(directory: Job) -> Expansion {
+        Expansion {
+            directory,
+            pages: None,
+        }
+    }
+}
+
+/// Copies anything but a directory.
+pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
+    let copied = match job.node.kind {
+        FileKind::Regular => data::copy(&copy, &job).await?,
+        FileKind::Symlink => {
+            let text = copy.from.read_link(&job.from).await?;
+            let room = copy.to.make_room(&job.to, copy.options.no_clobber).await?;
+            if room {
+                copy.to.make_link(&job.to, &text).await?;
+            }
+            room
+        }
+        FileKind::Fifo | FileKind::Socket | FileKind::BlockDevice | FileKind::CharDevice => {
+            let room = copy.to.make_room(&job.to, copy.options.no_clobber).await?;
+            if room {
+                copy.to.make_node(&job.to, &job.node).await?;
+            }
+            room
+        }
+        FileKind::Directory | FileKind::Unspecified => {
+            bail!(
+                "{} is of a kind that cannot be copied",
+                copy.from.show(&job.from)
+            )
+        }
+    };
+    if copied {
+        finish(&copy, &job).await?;
+        copy.tally.entry(job.node.kind);
+    }
+    Ok(None)
+}
+
+/// Makes a directory if that is still to do, and lists its next page.
+pub(super) async fn expand(copy: Arc<Copy>, expansion: Expansion) -> Result<Done> {
+    let Expansion { directory, pages } = expansion;
+    let (mut pages, made) = if let Some(pages) = pages {
+        (pages, None)
+    } else {
+        // Listed before it is made: what cannot be listed leaves nothing behind that looks copied.
+        let pages = copy.from.list(&directory.from).await?;
+        let made = copy
+            .to
+            .make_directory(&directory.to, directory.node.mode)
+            .await?;
+        copy.tally.entry(FileKind::Directory);
+        (pages, Some(made))
+    };
+    let page = match pages.next().await {
+        Ok(page) => page,
+        Err(e) => {
+            // The directory itself is there and must be finished.
+            copy.note::<()>(Err(
+                e.context(format!("cannot list {}", copy.from.show(&directory.from)))
+            ));
+            return Ok(Some(Box::new(Page {
+                directory,
+                made,
+                found: Vec::new(),
+                more: None,
+            })));
+        }
+    };
+    let last = page.is_empty();
+    let mut found = Vec::with_capacity(page.len());
+    for entry in page {
+        let what = || format!("cannot look at all of {}", copy.from.show(&directory.from));
+        if let Some(entry) = copy.note(entry.with_context(what)) {
+            found.push(Job {
+                from: name::join(&directory.from, &entry.name),
+                to: name::join(&directory.to, &entry.name),
+                node: entry.node,
+            });
+        }
+    }
+    let more = (!last).then(|| Expansion {
+        directory: directory.clone(),
+        pages: Some(pages),
+    });
+    Ok(Some(Box::new(Page {
+        directory,
+        made,
+        found,
+        more,
+    })))
+}
+
+/// Gives the copy the attributes of its source.
+pub(super) async fn finish(copy: &Copy, job: &Job) -> Result<()> {
+    let xattrs = copy.from.xattrs(&job.from, &job.node).await?;
+    copy.to.finish(&job.to, &job.node, copy.owner, xattrs).await
+}
+
+/// Makes a further name of a file that was copied.
+pub(super) async fn link(copy: &Copy, first: &[u8], path: &[u8]) -> Result<()> {
+    if copy.to.make_room(path, copy.options.no_clobber).await? {
+        copy.to.link(first, path).await?;
+    }
+    Ok(())
+}

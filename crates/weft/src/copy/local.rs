@@ -1,0 +1,288 @@
+//! The local side of a copy: blocking calls on threads of their own.
+
+use std::fs::{self, File, Metadata, OpenOptions, ReadDir};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps};
+use rustix::io::Errno;
+use weft_client::FileKind;
+
+use super::tree::{Found, Node, Xattr};
+use crate::name;
+
+/// Entries that are listed at a time.
+const PAGE: usize = 1000;
+/// Holes below this are read and copied like data: seeking costs more.
+const HOLE_MIN: u64 = 64 << 10;
+
+/// Runs blocking work on a thread that may block.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(e) => Err(io::Error::other(e)),
+    }
+}
+
+/// A local path of these bytes.
+pub(super) fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(name::os(bytes))
+}
+
+/// What a path names; `None` if there is nothing.
+pub(super) fn stat(path: &Path, follow: bool) -> io::Result<Option<Node>> {
+    let found = if follow {
+        fs::metadata(path)
+    } else {
+        fs::symlink_metadata(path)
+    };
+    match found {
+        Ok(metadata) => Ok(Some(node(&metadata))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn node(m: &Metadata) -> Node {
+    let kind = m.file_type();
+    let kind = if kind.is_file() {
+        FileKind::Regular
+    } else if kind.is_dir() {
+        FileKind::Directory
+    } else if kind.is_symlink() {
+        FileKind::Symlink
+    } else if kind.is_fifo() {
+        FileKind::Fifo
+    } else if kind.is_socket() {
+        FileKind::Socket
+    } else if kind.is_block_device() {
+        FileKind::BlockDevice
+    } else {
+        FileKind::CharDevice
+    };
+    let nanos =
+        |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+    Node {
+        kind,
+        mode: m.mode() & 0o7777,
+        uid: m.uid(),
+        gid: m.gid(),
+        accessed: nanos(m.atime(), m.atime_nsec()),
+        modified: nanos(m.mtime(), m.mtime_nsec()),
+        size: m.len(),
+        identity: (m.dev(), m.ino()),
+        links: m.nlink(),
+        device: m.rdev(),
+        layout: None,
+    }
+}
+
+/// The next entries of a directory; empty at its end.
+pub(super) fn page(directory: &mut ReadDir) -> Vec<io::Result<Found>> {
+    let entry = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        let node = node(&entry.metadata()?);
+        Ok(Found {
+            name: name::bytes(&entry.file_name()).to_vec(),
+            node,
+        })
+    };
+    directory.take(PAGE).map(entry).collect()
+}
+
+/// Creates a regular file for writing, or empties the one that is there.
+pub(super) fn create(path: &Path, exclusive: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    if exclusive {
+        options.create_new(true);
+    } else {
+        options.create(true).truncate(true);
+    }
+    options.open(path)
+}
+
+/// Creates a directory that at first only its owner can use; false if there is one.
+pub(super) fn make_directory(path: &Path) -> io::Result<bool> {
+    match fs::create_dir(path) {
+        Ok(()) => {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+            Ok(true)
+        }
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Creates a fifo, a socket or a device node.
+pub(super) fn make_node(path: &Path, node: &Node) -> io::Result<()> {
+    let kind = match node.kind {
+        FileKind::Fifo => FileType::Fifo,
+        FileKind::Socket => FileType::Socket,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        _ => FileType::CharacterDevice,
+    };
+    let mode = Mode::from_raw_mode(node.mode & 0o777);
+    Ok(rustix::fs::mknodat(CWD, path, kind, mode, node.device)?)
+}
+
+/// Sets attributes: owner first, as a change of owner takes set-id bits away; times last.
+pub(super) fn finish(path: &Path, node: &Node, owner: bool, xattrs: &[Xattr]) -> io::Result<()> {
+    let link = node.kind == FileKind::Symlink;
+    for xattr in xattrs {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(path, &*xattr.name, &xattr.value, flags).map_err(|e| {
+            io::Error::other(format!("attribute {}: {e}", name::escape(&xattr.name)))
+        })?;
+    }
+    if owner {
+        std::os::unix::fs::lchown(path, Some(node.uid), Some(node.gid))?;
+    }
+    if !link {
+        fs::set_permissions(path, fs::Permissions::from_mode(node.mode))?;
+    }
+    let spec = |nanos: i64| Timespec {
+        tv_sec: nanos.div_euclid(1_000_000_000),
+        tv_nsec: nanos.rem_euclid(1_000_000_000),
+    };
+    let times = Timestamps {
+        last_access: spec(node.accessed),
+        last_modification: spec(node.modified),
+    };
+    let flags = if link {
+        AtFlags::SYMLINK_NOFOLLOW
+    } else {
+        AtFlags::empty()
+    };
+    Ok(rustix::fs::utimensat(CWD, path, &times, flags)?)
+}
+
+/// The extended attributes that users set; none where the file system has none.
+pub(super) fn xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
+    // Nearly every file has none, or few.
+    let mut small = [0; 512];
+    let names = match rustix::fs::llistxattr(path, &mut small[..]) {
+        Ok(length) => small[..length].to_vec(),
+        Err(Errno::RANGE) => {
+            let mut large = vec![0; 64 << 10];
+            let length = rustix::fs::llistxattr(path, &mut large[..])?;
+            large.truncate(length);
+            large
+        }
+        Err(Errno::NOTSUP | Errno::PERM) => return Ok(Vec::new()),
+        Err(e) => return Err(e.into()),
+    };
+    let names = names
+        .split(|b| *b == 0)
+        .filter(|name| name.starts_with(b"user."));
+    let read = |name: &[u8]| {
+        let mut value = vec![0; 64 << 10];
+        let length = rustix::fs::lgetxattr(path, name, &mut value[..])?;
+        value.truncate(length);
+        Ok(Xattr {
+            name: name.to_vec(),
+            value,
+        })
+    };
+    names.map(read).collect()
+}
+
+/// The next range at or behind `at`, below `end`, that may hold data.
+pub(super) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
+    if at >= end {
+        return Ok(None);
+    }
+    let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        // This file system does not tell.
+        Err(Errno::INVAL | Errno::NOTSUP) => return Ok(Some(at..end)),
+        Err(e) => return Err(e.into()),
+    };
+    let mut stop = rustix::fs::seek(file, SeekFrom::Hole(start))?;
+    while stop < end {
+        match rustix::fs::seek(file, SeekFrom::Data(stop)) {
+            Ok(next) if next - stop < HOLE_MIN => {
+                stop = rustix::fs::seek(file, SeekFrom::Hole(next))?;
+            }
+            _ => break,
+        }
+    }
+    Ok((start < end).then_some(start..stop.min(end)))
+}
+
+/// Fills the buffer from the file; says how much there was.
+pub(super) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_between_holes_is_found_and_small_holes_are_read_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path);
+        let file = file.unwrap();
+        file.set_len(10 << 20).unwrap();
+        for at in [1 << 20, (1 << 20) + 8192, 5 << 20] {
+            file.write_all_at(&[7; 4096], at).unwrap();
+        }
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Some(range) = next_data(&file, at, 10 << 20).unwrap() {
+            at = range.end;
+            found.push(range);
+        }
+        // Where the file system does not tell, all of it is data.
+        assert!(found.len() <= 2, "{found:?}");
+        for at in [1_u64 << 20, (1 << 20) + 8192, 5 << 20] {
+            assert!(
+                found
+                    .iter()
+                    .any(|r| r.contains(&at) && r.contains(&(at + 4095))),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn times_and_modes_are_set_to_the_nanosecond() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        drop(create(&path, true).unwrap());
+        let node = stat(&path, false).unwrap().unwrap();
+        let wanted = Node {
+            mode: 0o4751,
+            modified: -1_234_567_891,
+            accessed: 123_456_789,
+            ..node
+        };
+        finish(&path, &wanted, false, &[]).unwrap();
+        let got = stat(&path, false).unwrap().unwrap();
+        assert_eq!(
+            (got.mode, got.modified, got.accessed),
+            (0o4751, -1_234_567_891, 123_456_789)
+        );
+    }
+}

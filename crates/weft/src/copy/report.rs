@@ -1,0 +1,98 @@
+//! What a copy did.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use serde::Serialize;
+use weft_client::FileKind;
+
+use crate::output;
+
+/// Counts while the copy runs.
+pub(super) struct Tally {
+    started: Instant,
+    files: AtomicU64,
+    directories: AtomicU64,
+    others: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What a copy did, for people and programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    /// Names of regular files.
+    pub(crate) files: u64,
+    /// Directories.
+    pub(crate) directories: u64,
+    /// Symbolic links, fifos, sockets and device nodes.
+    pub(crate) others: u64,
+    /// Sizes of the files, holes included.
+    pub(crate) bytes: u64,
+    /// How long it took, the sync at the end included.
+    pub(crate) seconds: f64,
+    /// Bytes over seconds.
+    pub(crate) mib_per_second: f64,
+    /// What could not be copied.
+    pub(crate) failures: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally {
+            started: Instant::now(),
+            files: AtomicU64::new(0),
+            directories: AtomicU64::new(0),
+            others: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Tally {
+    pub(super) fn entry(&self, kind: FileKind) {
+        let counter = match kind {
+            FileKind::Regular => &self.files,
+            FileKind::Directory => &self.directories,
+            _ => &self.others,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn summary(&self, failures: u64) -> Summary {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        Summary {
+            files: self.files.load(Ordering::Relaxed),
+            directories: self.directories.load(Ordering::Relaxed),
+            others: self.others.load(Ordering::Relaxed),
+            bytes,
+            seconds,
+            mib_per_second: bytes as f64 / f64::from(1 << 20) / seconds.max(1e-9),
+            failures,
+        }
+    }
+}
+
+impl Summary {
+    /// One line.
+    pub(crate) fn line(&self) -> String {
+        let failures = if self.failures > 0 {
+            format!("; {} failed", self.failures)
+        } else {
+            String::new()
+        };
+        format!(
+            "{} files, {} directories, {} others, {} in {:.1} s, {:.1} MiB/s{failures}",
+            self.files,
+            self.directories,
+            self.others,
+            output::bytes(self.bytes),
+            self.seconds,
+            self.mib_per_second
+        )
+    }
+}

@@ -1,0 +1,315 @@
+//! The two places that a copy can read from and write to, behind one set of operations.
+
+use std::fs::ReadDir;
+use std::io;
+
+use anyhow::{Context, Result, anyhow, bail};
+use weft_client::{Attributes, Changes, FileKind, Time, Volume};
+use weft_proto::Code;
+use weft_proto::meta::Layout;
+
+use super::local::{self, blocking};
+use crate::{name, remote};
+
+/// The local file system, or a volume. Paths are bytes in both.
+#[derive(Clone)]
+pub(super) enum Tree {
+    Local,
+    Weft(Volume),
+}
+
+/// What a copy needs to know of a file. Times are nanoseconds since the epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: FileKind,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) accessed: i64,
+    pub(super) modified: i64,
+    pub(super) size: u64,
+    /// Equal for two names of one file.
+    pub(super) identity: (u64, u64),
+    pub(super) links: u64,
+    pub(super) device: u64,
+    pub(super) layout: Option<Layout>,
+}
+
+/// An entry of a directory.
+pub(super) struct Found {
+    pub(super) name: Vec<u8>,
+    pub(super) node: Node,
+}
+
+/// An extended attribute.
+pub(super) struct Xattr {
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
+
+/// A directory being listed, a page at a time.
+pub(super) enum Pages {
+    Local(Option<ReadDir>),
+    Weft(weft_client::Listing),
+}
+
+impl From<Attributes> for Node {
+    fn from(a: Attributes) -> Node {
+        Node {
+            kind: remote::kind(&a),
+            mode: a.mode,
+            uid: a.uid,
+            gid: a.gid,
+            accessed: a.accessed,
+            modified: a.modified,
+            size: a.size,
+            identity: (0, a.id),
+            links: a.links.into(),
+            device: a.device,
+            layout: a.layout,
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+}
+
+impl Tree {
+    /// A path as messages show it.
+    pub(super) fn show(&self, path: &[u8]) -> String {
+        match self {
+            Tree::Local => name::escape(path),
+            Tree::Weft(_) => format!("weft:{}", name::escape(path)),
+        }
+    }
+
+    /// What a path names; `None` if there is nothing.
+    pub(super) async fn stat(&self, path: &[u8], follow: bool) -> Result<Option<Node>> {
+        match self {
+            Tree::Local => {
+                let place = local::path(path);
+                let found = blocking(move || local::stat(&place, follow)).await;
+                found.with_context(|| self.show(path))
+            }
+            Tree::Weft(volume) => {
+                let found = if follow {
+                    volume.stat(path).await
+                } else {
+                    volume.stat_link(path).await
+                };
+                match found {
+                    Ok(attributes) => Ok(Some(attributes.into())),
+                    Err(e) if e.code() == Code::NotFound => Ok(None),
+                    Err(e) => Err(e.into()),
+                }
+            }
+        }
+    }
+
+    /// Begins to list a directory.
+    pub(super) async fn list(&self, path: &[u8]) -> Result<Pages> {
+        match self {
+            Tree::Local => {
+                let place = local::path(path);
+                let opened = blocking(move || std::fs::read_dir(place)).await;
+                let opened = opened.with_context(|| format!("cannot list {}", self.show(path)))?;
+                Ok(Pages::Local(Some(opened)))
+            }
+            Tree::Weft(volume) => Ok(Pages::Weft(volume.list(path))),
+        }
+    }
+
+    pub(super) async fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
+        match self {
+            Tree::Local => {
+                let place = local::path(path);
+                let text = blocking(move || std::fs::read_link(place)).await;
+                let text = text.with_context(|| format!("cannot read link {}", self.show(path)))?;
+                Ok(name::bytes(text.as_os_str()).to_vec())
+            }
+            Tree::Weft(volume) => Ok(volume.read_link(path).await?.to_vec()),
+        }
+    }
+
+    /// The extended attributes that users set.
+    pub(super) async fn xattrs(&self, path: &[u8], node: &Node) -> Result<Vec<Xattr>> {
+        if !matches!(node.kind, FileKind::Regular | FileKind::Directory) {
+            return Ok(Vec::new());
+        }
+        match self {
+            Tree::Local => {
+                let place = local::path(path);
+                let found = blocking(move || local::xattrs(&place)).await;
+                found.with_context(|| format!("cannot read the attributes of {}", self.show(path)))
+            }
+            Tree::Weft(volume) => {
+                let mut xattrs = Vec::new();
+                for name in volume.list_xattr(path).await? {
+                    if name.starts_with(b"user.") {
+                        let value = volume.get_xattr(path, &name).await?.to_vec();
+                        xattrs.push(Xattr {
+                            name: name.to_vec(),
+                            value,
+                        });
+                    }
+                }
+                Ok(xattrs)
+            }
+        }
+    }
+
+    /// Makes a directory that its owner can fill; a directory that is there will do. Returns its identity.
+    pub(super) async fn make_directory(&self, path: &[u8], mode: u32) -> Result<(u64, u64)> {
+        let created = match self {
+            Tree::Local => {
+                let place = local::path(path);
+                let result = blocking(move || local::make_directory(&place)).await;
+                result.with_context(|| format!("cannot make directory {}", self.show(path)))?;
+                None
+            }
+            Tree::Weft(volume) => match volume.make_directory(path, mode | 0o700).await {
+                Ok(attributes) => Some((0, attributes.id)),
+                Err(e) if e.code() == Code::Exists => None,
+                Err(e) => return Err(e.into()),
+            },
+        };
+        if let Some(identity) = created {
+            return Ok(identity);
+        }
+        match self.stat(path, true).await? {
+            Some(node) if node.is_directory() => Ok(node.identity),
+            _ => bail!(
+                "cannot make directory {}: it exists and is no directory",
+                self.show(path)
+            ),
+        }
+    }
+
+    pub(super) async fn make_link(&self, path: &[u8], text: &[u8]) -> Result<()> {
+        match self {
+            Tree::Local => {
+                let (place, text) = (local::path(path), local::path(text));
+                let made = blocking(move || std::os::unix::fs::symlink(text, place)).await;
+                made.with_context(|| format!("cannot make link {}", self.show(path)))
+            }
+            Tree::Weft(volume) => Ok(volume.make_link(path, text).await.map(|_| ())?),
+        }
+    }
+
+    /// Makes a fifo, a socket or a device node.
+    pub(super) async fn make_node(&self, path: &[u8], node: &Node) -> Result<()> {
+        match self {
+            Tree::Local => {
+                let (place, node) = (local::path(path), node.clone());
+                let made = blocking(move || local::make_node(&place, &node)).await;
+                made.with_context(|| format!("cannot make node {}", self.show(path)))
+            }
+            Tree::Weft(volume) => {
+                let made = volume
+                    .make_node(path, node.kind, node.mode & 0o777, node.device)
+                    .await;
+                Ok(made.map(|_| ())?)
+            }
+        }
+    }
+
+    /// Gives a file a further name.
+    pub(super) async fn link(&self, file: &[u8], path: &[u8]) -> Result<()> {
+        match self {
+            Tree::Local => {
+                let (file, place) = (local::path(file), local::path(path));
+                let made = blocking(move || std::fs::hard_link(file, place)).await;
+                made.with_context(|| format!("cannot make hard link {}", self.show(path)))
+            }
+            Tree::Weft(volume) => Ok(volume.link(file, path).await.map(|_| ())?),
+        }
+    }
+
+    /// Makes room for something that is no directory: removes what has the name, unless that is a directory.
+    pub(super) async fn make_room(&self, path: &[u8], keep: bool) -> Result<bool> {
+        let Some(there) = self.stat(path, false).await? else {
+            return Ok(true);
+        };
+        if there.is_directory() {
+            bail!("cannot replace {}: it is a directory", self.show(path));
+        }
+        if keep {
+            return Ok(false);
+        }
+        match self {
+            Tree::Local => {
+                let place = local::path(path);
+                let removed = blocking(move || std::fs::remove_file(place)).await;
+                removed.with_context(|| format!("cannot replace {}", self.show(path)))?;
+            }
+            Tree::Weft(volume) => volume.unlink(path).await?,
+        }
+        Ok(true)
+    }
+
+    /// Gives a finished file the attributes of its source.
+    pub(super) async fn finish(
+        &self,
+        path: &[u8],
+        node: &Node,
+        owner: bool,
+        xattrs: Vec<Xattr>,
+    ) -> Result<()> {
+        match self {
+            Tree::Local => {
+                let (place, node) = (local::path(path), node.clone());
+                let done = blocking(move || local::finish(&place, &node, owner, &xattrs)).await;
+                done.with_context(|| format!("cannot set the attributes of {}", self.show(path)))
+            }
+            Tree::Weft(volume) => {
+                for xattr in xattrs {
+                    volume.set_xattr(path, xattr.name, xattr.value).await?;
+                }
+                let link = node.kind == FileKind::Symlink;
+                let changes = Changes {
+                    mode: (!link).then_some(node.mode),
+                    uid: owner.then_some(node.uid),
+                    gid: owner.then_some(node.gid),
+                    accessed: Some(Time::Nanos(node.accessed)),
+                    modified: Some(Time::Nanos(node.modified)),
+                    layout: None,
+                    no_follow: link,
+                };
+                Ok(volume.set_attributes(path, &changes).await.map(|_| ())?)
+            }
+        }
+    }
+}
+
+impl Pages {
+    /// The next entries; empty at the end.
+    pub(super) async fn next(&mut self) -> Result<Vec<io::Result<Found>>> {
+        match self {
+            Pages::Local(directory) => {
+                let mut reading = directory
+                    .take()
+                    .ok_or_else(|| anyhow!("the listing was lost"))?;
+                let (reading, page) = blocking(move || {
+                    let page = local::page(&mut reading);
+                    Ok((reading, page))
+                })
+                .await?;
+                *directory = Some(reading);
+                Ok(page)
+            }
+            Pages::Weft(listing) => {
+                let page = listing.page().await?;
+                let found = |e: weft_client::Listed| {
+                    Ok(Found {
+                        name: e.name.to_vec(),
+                        node: e.attributes.into(),
+                    })
+                };
+                Ok(page.into_iter().map(found).collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The options that choose the layout of a new file.
+
+use clap::Args;
+use weft_client::NewLayout;
+use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout};
+
+use crate::size;
+
+/// What the creator asks for; the rest comes from the directory, else from the volume.
+#[derive(Args, Clone, Debug, Default)]
+#[command(
+    next_help_heading = "Layout (what is left out comes from the directory, else from the volume)"
+)]
+pub(crate) struct LayoutArgs {
+    /// Number of cells
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=i64::from(CELLS_MAX)))]
+    cells: Option<u32>,
+    /// Basic striping unit: the bytes that views count in
+    #[arg(long, value_name = "B", value_parser = bsu)]
+    bsu: Option<u64>,
+    /// What a server stores and checksums at a time
+    #[arg(long, value_name = "BYTES", value_parser = chunk)]
+    chunk: Option<u32>,
+}
+
+impl LayoutArgs {
+    /// The layout to ask for.
+    pub(crate) fn layout(&self) -> NewLayout {
+        NewLayout {
+            cells: self.cells,
+            bsu: self.bsu,
+            chunk: self.chunk,
+            ..NewLayout::default()
+        }
+    }
+
+    /// Whether a file that is there already has what was asked for.
+    pub(crate) fn agrees(&self, layout: &Layout) -> bool {
+        self.cells.is_none_or(|cells| cells == layout.cells())
+            && self.bsu.is_none_or(|bsu| bsu == layout.bsu())
+            && self.chunk.is_none_or(|chunk| chunk == layout.chunk())
+    }
+}
+
+fn bsu(text: &str) -> Result<u64, String> {
+    let bsu = size::parse(text)?;
+    if !(1..=BSU_MAX).contains(&bsu) {
+        return Err(format!(
+            "the BSU cannot be {bsu} bytes: choose 1 to {BSU_MAX}"
+        ));
+    }
+    Ok(bsu)
+}
+
+fn chunk(text: &str) -> Result<u32, String> {
+    let chunk = size::parse_u32(text)?;
+    if !(CHUNK_MIN..=CHUNK_MAX).contains(&chunk) {
+        return Err(format!(
+            "a chunk cannot be {chunk} bytes: choose {CHUNK_MIN} to {CHUNK_MAX}"
+        ));
+    }
+    Ok(chunk)
+}

@@ -1,0 +1,142 @@
+//! Names and times as people read them. Names are bytes: a terminal gets none that could command it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// A name that is safe to show on a terminal and can be told from every other: what is not printable text is escaped.
+pub(crate) fn escape(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\r' => out.push_str("\\r"),
+                // Control characters, and those that turn the direction of writing.
+                c if c.is_control()
+                    || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+                {
+                    let _ = write!(out, "{}", c.escape_unicode());
+                }
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+/// A name for standard output: escaped for a terminal, else its very bytes.
+pub(crate) fn for_output(name: &[u8]) -> Vec<u8> {
+    if std::io::stdout().is_terminal() {
+        escape(name).into_bytes()
+    } else {
+        name.to_vec()
+    }
+}
+
+/// A path's bytes.
+pub(crate) fn bytes(path: &OsStr) -> &[u8] {
+    path.as_bytes()
+}
+
+/// A local path of these bytes.
+pub(crate) fn os(path: &[u8]) -> OsString {
+    OsString::from_vec(path.to_vec())
+}
+
+/// `directory/name`.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(directory.len() + name.len() + 1);
+    path.extend_from_slice(directory);
+    if !directory.is_empty() && !directory.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// The last component of a path, without slashes behind it; empty for the root.
+pub(crate) fn last(path: &[u8]) -> &[u8] {
+    let end = path
+        .iter()
+        .rposition(|b| *b != b'/')
+        .map_or(0, |last| last + 1);
+    let start = path[..end]
+        .iter()
+        .rposition(|b| *b == b'/')
+        .map_or(0, |slash| slash + 1);
+    &path[start..end]
+}
+
+/// A time in UTC, to the second or to the nanosecond.
+pub(crate) fn time(nanos: i64, precise: bool) -> String {
+    let (seconds, rest) = (
+        nanos.div_euclid(1_000_000_000),
+        nanos.rem_euclid(1_000_000_000),
+    );
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    if precise {
+        format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{rest:09}Z")
+    } else {
+        format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}Z")
+    }
+}
+
+/// Year, month and day of a day since 1970 in the Gregorian calendar, in eras of 400 years that start in March.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_command_a_terminal_is_escaped() {
+        assert_eq!(escape("plain äöü 線.txt".as_bytes()), "plain äöü 線.txt");
+        assert_eq!(escape(b"a\nb\\c\x1b[2J"), "a\\nb\\\\c\\u{1b}[2J");
+        assert_eq!(escape(b"\xff\xfe."), "\\xff\\xfe.");
+        assert_eq!(escape("\u{202e}gpj".as_bytes()), "\\u{202e}gpj");
+    }
+
+    #[test]
+    fn paths_join_and_split() {
+        assert_eq!(join(b"/", b"a"), b"/a");
+        assert_eq!(join(b"/a", b"b"), b"/a/b");
+        assert_eq!(join(b"", b"b"), b"b");
+        for (path, name) in [("/a/b//", "b"), ("a", "a"), ("/", ""), ("a/..", "..")] {
+            assert_eq!(last(path.as_bytes()), name.as_bytes(), "{path}");
+        }
+    }
+
+    #[test]
+    fn times_are_utc_in_every_century() {
+        assert_eq!(time(0, false), "1970-01-01 00:00Z");
+        assert_eq!(
+            time(951_827_696_123_456_789, true),
+            "2000-02-29 12:34:56.123456789Z"
+        );
+        assert_eq!(time(-1, true), "1969-12-31 23:59:59.999999999Z");
+        assert_eq!(time(4_107_542_399_000_000_000, false), "2100-02-28 23:59Z");
+    }
+}

@@ -1,0 +1,121 @@
+//! Weft paths on the command line: bytes, absolute; what is relative starts at the root.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+
+use anyhow::{Result, bail};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use weft_client::{Attributes, FileKind, Volume};
+use weft_proto::Code;
+
+use crate::name;
+
+/// A path in the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemotePath(Vec<u8>);
+
+impl RemotePath {
+    /// A path of these bytes.
+    pub(crate) fn new(path: Vec<u8>) -> RemotePath {
+        RemotePath(path)
+    }
+
+    /// The entry of this name in the directory of this path.
+    pub(crate) fn join(&self, name: &[u8]) -> RemotePath {
+        RemotePath(name::join(&self.0, name))
+    }
+
+    /// The last component.
+    pub(crate) fn name(&self) -> &[u8] {
+        name::last(&self.0)
+    }
+}
+
+impl AsRef<[u8]> for RemotePath {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for RemotePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&name::escape(&self.0))
+    }
+}
+
+/// Reads a Weft path; an empty one names nothing.
+pub(crate) fn parser() -> impl TypedValueParser<Value = RemotePath> {
+    OsStringValueParser::new().try_map(|path: OsString| {
+        if path.is_empty() {
+            return Err("a path cannot be empty: the root is /".to_owned());
+        }
+        Ok(RemotePath(path.into_vec()))
+    })
+}
+
+/// What a file is.
+pub(crate) fn kind(attributes: &Attributes) -> FileKind {
+    FileKind::try_from(attributes.kind).unwrap_or(FileKind::Unspecified)
+}
+
+/// Whether it is a directory.
+pub(crate) fn is_directory(attributes: &Attributes) -> bool {
+    kind(attributes) == FileKind::Directory
+}
+
+/// What a file is, in words.
+pub(crate) fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Unspecified => "unknown",
+        FileKind::Regular => "regular file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::BlockDevice => "block device",
+        FileKind::CharDevice => "character device",
+    }
+}
+
+/// What a path leads to; `None` if there is nothing.
+pub(crate) async fn look(volume: &Volume, path: &RemotePath) -> Result<Option<Attributes>> {
+    present(volume.stat(path).await)
+}
+
+/// What a path names, a symbolic link itself included; `None` if there is nothing.
+pub(crate) async fn look_link(volume: &Volume, path: &RemotePath) -> Result<Option<Attributes>> {
+    present(volume.stat_link(path).await)
+}
+
+fn present(found: Result<Attributes, weft_client::Error>) -> Result<Option<Attributes>> {
+    match found {
+        Ok(attributes) => Ok(Some(attributes)),
+        Err(e) if e.code() == Code::NotFound => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The places that several sources get: inside the last path if that is a directory, else the last path itself, which
+/// only one source can get. For `what`, such as "move".
+pub(crate) async fn places(
+    volume: &Volume,
+    what: &str,
+    sources: &[RemotePath],
+    last: &RemotePath,
+) -> Result<Vec<RemotePath>> {
+    let into = look(volume, last).await?.as_ref().is_some_and(is_directory);
+    if into {
+        return Ok(sources
+            .iter()
+            .map(|source| last.join(source.name()))
+            .collect());
+    }
+    if sources.len() > 1 {
+        bail!(
+            "cannot {what} {} files to {last}: it is no directory",
+            sources.len()
+        );
+    }
+    Ok(vec![last.clone()])
+}

@@ -1,0 +1,142 @@
+//! Data through a view as a stream, several requests in flight, in constant memory.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, anyhow};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use tokio::task::{JoinHandle, block_in_place};
+use weft_client::{Error, OpenView};
+use weft_layout::ViewOffset;
+
+use crate::buffers::{Buffer, Buffers};
+
+/// Bytes of one request.
+pub(crate) const REQUEST: usize = 4 << 20;
+/// Requests in flight of one stream.
+const DEPTH: usize = 6;
+
+/// Reads view bytes into buffers whose bytes that hold no data are zeros.
+pub(crate) struct ZeroedReader {
+    view: Arc<OpenView>,
+    /// A read came short: bytes without data lie around here, so buffers are cleared beforehand.
+    short: AtomicBool,
+}
+
+impl ZeroedReader {
+    pub(crate) fn new(view: Arc<OpenView>) -> ZeroedReader {
+        ZeroedReader {
+            view,
+            short: AtomicBool::new(false),
+        }
+    }
+
+    /// Fills `buffer` with the view's bytes from `offset` on.
+    ///
+    /// Clearing a buffer costs a good part of moving it, and files without holes beyond a cell's end never need it:
+    /// so the first read that comes short is repeated into a cleared buffer, and from then on all are cleared.
+    pub(crate) async fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let length = buffer.len() as u64;
+        if !self.short.load(Ordering::Relaxed) {
+            if self.view.read_at(ViewOffset(offset), buffer).await? == length {
+                return Ok(());
+            }
+            self.short.store(true, Ordering::Relaxed);
+        }
+        buffer.fill(0);
+        self.view.read_at(ViewOffset(offset), buffer).await?;
+        Ok(())
+    }
+}
+
+/// Writes view bytes `start..end` to `sink`, `step` bytes by one request; what holds no data is zeros.
+pub(crate) async fn read_out(
+    view: Arc<OpenView>,
+    start: u64,
+    end: u64,
+    step: usize,
+    sink: &mut (impl Write + Send),
+) -> Result<()> {
+    let depth = if step > REQUEST { 1 } else { DEPTH };
+    let buffers = Buffers::new(depth + 1, step);
+    let reader = Arc::new(ZeroedReader::new(view));
+    let mut reads: FuturesOrdered<JoinHandle<Result<Buffer, Error>>> = FuturesOrdered::new();
+    let mut next = start;
+    loop {
+        while next < end && reads.len() < depth {
+            let length = (end - next).min(step as u64) as usize;
+            let mut buffer = buffers.take(length).await;
+            let (reader, offset) = (reader.clone(), next);
+            reads.push_back(tokio::spawn(async move {
+                reader.fill(offset, &mut buffer).await.map(|()| buffer)
+            }));
+            next += length as u64;
+        }
+        let Some(read) = reads.next().await else {
+            break;
+        };
+        let buffer = read.map_err(|e| panicked(&e))??;
+        block_in_place(|| sink.write_all(&buffer)).context("cannot write to standard output")?;
+    }
+    block_in_place(|| sink.flush()).context("cannot write to standard output")
+}
+
+/// Writes what `source` yields, at most `limit` bytes, to view bytes `start..`. Returns how many bytes came.
+pub(crate) async fn write_in(
+    view: Arc<OpenView>,
+    start: u64,
+    limit: Option<u64>,
+    source: &mut (impl Read + Send),
+) -> Result<u64> {
+    let buffers = Buffers::new(DEPTH + 1, REQUEST);
+    let mut writes: FuturesOrdered<JoinHandle<Result<u64, Error>>> = FuturesOrdered::new();
+    let mut total = 0;
+    loop {
+        let room = limit
+            .map_or(REQUEST as u64, |limit| limit - total)
+            .min(REQUEST as u64) as usize;
+        let mut buffer = buffers.take(room).await;
+        let got = block_in_place(|| read_full(source, &mut buffer))
+            .context("cannot read standard input")?;
+        if got == 0 {
+            break;
+        }
+        buffer.truncate(got);
+        let (view, offset) = (view.clone(), start + total);
+        let data = buffer.freeze();
+        writes.push_back(tokio::spawn(async move {
+            view.write_at(ViewOffset(offset), data).await
+        }));
+        total += got as u64;
+        if writes.len() >= DEPTH
+            && let Some(done) = writes.next().await
+        {
+            done.map_err(|e| panicked(&e))??;
+        }
+    }
+    while let Some(done) = writes.next().await {
+        done.map_err(|e| panicked(&e))??;
+    }
+    Ok(total)
+}
+
+/// Reads until the buffer is full or the source ends.
+pub(crate) fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+/// A task of ours panicked: a defect, said as such.
+pub(crate) fn panicked(error: &tokio::task::JoinError) -> anyhow::Error {
+    anyhow!("a task of weft itself failed: {error}")
+}

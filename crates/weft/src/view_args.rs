@@ -1,0 +1,226 @@
+//! The options that choose a view, shared by the commands that move or explain data.
+
+use clap::{Args, ValueEnum};
+use weft_layout::{CellIndex, Order, Partition, Subfile, View};
+
+use crate::size;
+
+/// Which bytes of a file, and in which order.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "View (without one: the whole file in canonical order)")]
+pub(crate) struct ViewArgs {
+    /// Vesta's subfile: vertical block size, subfiles down, horizontal block size, subfiles across, and
+    /// which one of them
+    #[arg(long, value_name = "Vbs,Vn,Hbs,Hn,INDEX", value_parser = subfile,
+          conflicts_with_all = ["partition", "cell"])]
+    subfile: Option<Subfile>,
+    /// Order of the subfile's bytes; `column` rearranges one access, so all of it is one access then
+    #[arg(long, value_enum, requires = "subfile")]
+    order: Option<OrderArg>,
+    /// PVFS's partition: GSIZE bytes of every STRIDE from OFFSET on, in canonical order
+    #[arg(long, value_name = "OFFSET,GSIZE,STRIDE", value_parser = partition, conflicts_with = "cell")]
+    partition: Option<Partition>,
+    /// One cell, byte by byte
+    #[arg(long, value_name = "I")]
+    cell: Option<u32>,
+    /// The fork that the view shows in each cell
+    #[arg(long, value_name = "NAME", default_value = "data", value_parser = fork_name)]
+    fork: String,
+    /// First byte, counted in the view
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub(crate) offset: Option<u64>,
+    /// Number of bytes, counted in the view
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub(crate) length: Option<u64>,
+}
+
+/// The orders by their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderArg {
+    /// Column-major inside a block, row-major among blocks
+    Default,
+    /// BSU by BSU across the cells
+    Row,
+    /// Cell by cell, within one access
+    Column,
+}
+
+impl ViewArgs {
+    /// The view asked for.
+    pub(crate) fn view(&self) -> View {
+        if let Some(mut subfile) = self.subfile {
+            subfile.order = match self.order {
+                None | Some(OrderArg::Default) => Order::Default,
+                Some(OrderArg::Row) => Order::Row,
+                Some(OrderArg::Column) => Order::Column,
+            };
+            return View::Subfile(subfile);
+        }
+        if let Some(partition) = self.partition {
+            return View::Partition(partition);
+        }
+        self.cell
+            .map_or(View::canonical(), |cell| View::Cell(CellIndex(cell)))
+    }
+
+    /// The fork asked for.
+    pub(crate) fn fork(&self) -> &str {
+        &self.fork
+    }
+
+    /// Nothing was asked for but the plain file from its start.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_canonical() && self.offset.is_none()
+    }
+
+    /// The view is the whole file in canonical order.
+    pub(crate) fn is_canonical(&self) -> bool {
+        self.subfile.is_none()
+            && self.partition.is_none()
+            && self.cell.is_none()
+            && self.fork == "data"
+    }
+
+    /// The bytes of the view depend on how they are cut into accesses.
+    pub(crate) fn one_access(&self) -> bool {
+        self.order == Some(OrderArg::Column)
+    }
+
+    /// The first byte.
+    pub(crate) fn start(&self) -> u64 {
+        self.offset.unwrap_or(0)
+    }
+}
+
+fn numbers<const N: usize>(text: &str, form: &str) -> Result<[u64; N], String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let parts: [&str; N] = parts.try_into().map_err(|_| {
+        format!("`{text}` is not {form}: give {N} numbers with commas between them")
+    })?;
+    let mut out = [0; N];
+    for (slot, part) in out.iter_mut().zip(parts) {
+        *slot = size::parse(part)?;
+    }
+    Ok(out)
+}
+
+fn subfile(text: &str) -> Result<Subfile, String> {
+    let [vbs, vn, hbs, hn, index] = numbers(text, "Vbs,Vn,Hbs,Hn,INDEX")?;
+    for (name, value) in [("Vbs", vbs), ("Vn", vn), ("Hbs", hbs), ("Hn", hn)] {
+        if value == 0 {
+            return Err(format!("{name} is 0: it must be at least 1"));
+        }
+    }
+    // A product past 64 bits is larger than any index.
+    if hn.checked_mul(vn).is_some_and(|count| index >= count) {
+        return Err(format!(
+            "there is no subfile {index}: {hn} across × {vn} down are numbered from 0 to {}",
+            hn * vn - 1
+        ));
+    }
+    Ok(Subfile {
+        vbs,
+        vn,
+        hbs,
+        hn,
+        index,
+        order: Order::Default,
+    })
+}
+
+fn partition(text: &str) -> Result<Partition, String> {
+    let [offset, group, stride] = numbers(text, "OFFSET,GSIZE,STRIDE")?;
+    if group == 0 {
+        return Err("GSIZE is 0: it must be at least 1".to_owned());
+    }
+    if stride < group {
+        return Err(format!(
+            "a group of {group} bytes every {stride} bytes overlaps itself: STRIDE must not be below GSIZE"
+        ));
+    }
+    Ok(Partition {
+        offset,
+        group,
+        stride,
+    })
+}
+
+/// Checks a fork's name as the servers do.
+pub(crate) fn fork_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > 255 || text.contains(['/', '\0']) {
+        return Err("a fork's name is 1 to 255 bytes without slashes".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        view: ViewArgs,
+    }
+
+    fn parse(line: &str) -> Result<ViewArgs, String> {
+        let words = std::iter::once("test").chain(line.split_whitespace());
+        Line::try_parse_from(words)
+            .map(|l| l.view)
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn each_kind_of_view_is_understood() {
+        assert_eq!(parse("").unwrap().view(), View::canonical());
+        assert!(parse("").unwrap().is_plain());
+        let view = parse("--subfile 1,2,3,4,7 --order row").unwrap();
+        let expected = Subfile {
+            vbs: 1,
+            vn: 2,
+            hbs: 3,
+            hn: 4,
+            index: 7,
+            order: Order::Row,
+        };
+        assert_eq!(view.view(), View::Subfile(expected));
+        let partition = parse("--partition 1K,16,64 --offset 4 --length 2M").unwrap();
+        let expected = Partition {
+            offset: 1024,
+            group: 16,
+            stride: 64,
+        };
+        assert_eq!(partition.view(), View::Partition(expected));
+        assert_eq!((partition.start(), partition.length), (4, Some(2 << 20)));
+        assert_eq!(
+            parse("--cell 3 --fork index").unwrap().view(),
+            View::Cell(CellIndex(3))
+        );
+        assert!(!parse("--fork index").unwrap().is_plain());
+        assert!(
+            parse("--subfile 1,1,1,1,0 --order column")
+                .unwrap()
+                .one_access()
+        );
+    }
+
+    #[test]
+    fn views_that_cannot_be_say_why() {
+        for (line, word) in [
+            ("--subfile 1,2,3", "5 numbers"),
+            ("--subfile 0,1,1,1,0", "Vbs is 0"),
+            ("--subfile 1,2,1,2,4", "no subfile 4"),
+            ("--partition 0,0,1", "GSIZE is 0"),
+            ("--partition 0,4,3", "overlaps"),
+            ("--order row", "--subfile"),
+            ("--cell 1 --partition 0,1,1", "cannot be used with"),
+            ("--cell x", "invalid"),
+            ("--fork a/b", "without slashes"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(word), "{line}: {error}");
+        }
+    }
+}
