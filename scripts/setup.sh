@@ -1,0 +1,85 @@
+# shellcheck shell=bash
+# What a checkout needs from the machine; sourced by ./quickstart and ./check.
+# Installs what is missing where it may, and otherwise says exactly what is missing and how to get it.
+
+setup_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+setup_say() { printf '%s\n' "$*" >&2; }
+
+# The oldest Rust that builds Weft, from the workspace itself.
+setup_rust_wanted() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$setup_root/Cargo.toml" | head -n 1; }
+
+# setup_packages PACKAGE...: installs Debian packages, or says how.
+setup_packages() {
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+            sudo=(sudo -n)
+        else
+            setup_say "missing: the packages $*. Install them with"
+            setup_say "    sudo apt-get install -y $*"
+            setup_say "and run this again."
+            return 1
+        fi
+    fi
+    if ! command -v apt-get >/dev/null; then
+        setup_say "missing: a C compiler and linker (Debian's packages $*), and there is no apt-get here."
+        setup_say "Install them with your system's package manager and run this again."
+        return 1
+    fi
+    setup_say "installing $* ..."
+    if ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >/dev/null ||
+        ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null; then
+        setup_say "apt-get could not install $*; see above, install them and run this again."
+        return 1
+    fi
+}
+
+# Whether the cargo on PATH is new enough.
+setup_rust_fits() {
+    command -v cargo >/dev/null && command -v rustc >/dev/null || return 1
+    local have wanted
+    have=$(rustc --version 2>/dev/null | cut -d' ' -f2)
+    wanted=$(setup_rust_wanted)
+    [ "$(printf '%s\n%s\n' "$wanted" "${have%%-*}" | sort -V | head -n 1)" = "$wanted" ]
+}
+
+setup_rust() {
+    # shellcheck disable=SC1091
+    [ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+    setup_rust_fits && return 0
+    local wanted
+    wanted=$(setup_rust_wanted)
+    if command -v rustup >/dev/null; then
+        setup_say "installing Rust $wanted with rustup ..."
+        rustup toolchain install stable --profile minimal >&2 && rustup default stable >&2
+    else
+        command -v curl >/dev/null || setup_packages curl ca-certificates || return 1
+        setup_say "installing Rust with its official installer ..."
+        curl --proto '=https' --tlsv1.2 -fsS --retry 3 https://sh.rustup.rs |
+            sh -s -- -y --profile minimal --default-toolchain stable >&2
+    fi
+    # shellcheck disable=SC1091
+    [ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+    if ! setup_rust_fits; then
+        setup_say "missing: Rust $wanted or newer, and it could not be installed from here."
+        setup_say "Get it from https://rustup.rs (or your system's packages, if they are new enough) and run this again."
+        return 1
+    fi
+}
+
+# Everything a build needs.
+setup_build() {
+    command -v cc >/dev/null || setup_packages gcc libc6-dev || return 1
+    setup_rust
+}
+
+# What the lints need besides.
+setup_lints() {
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
+    if command -v rustup >/dev/null; then
+        rustup component add rustfmt clippy >&2 && return 0
+    fi
+    setup_say "missing: rustfmt and clippy. Get them with: rustup component add rustfmt clippy"
+    return 1
+}
