@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
+use prost::Message;
 use weft_meta::HARD_LINKS_MAX;
+use weft_meta::record::InodeRecord;
 use weft_proto::meta::*;
 
 on_both_engines! {
@@ -416,27 +418,24 @@ fn hard_links_share_one_file(v: &mut Volume) {
 
 fn the_number_of_hard_links_is_bounded(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap();
-    // Raised directly: 65,000 links would take a while.
-    use prost::Message;
-    v.kv.transact(&mut |txn| {
+    // Set directly: 65,000 links would take a while.
+    let set_links = |v: &Volume, links: u32| {
         let (space, key) = (weft_kv::Space("inodes"), f.id.to_be_bytes());
-        let bytes = txn.get(space, &key)?.unwrap();
-        let mut record = weft_meta::record::InodeRecord::decode(bytes.as_slice()).unwrap();
-        record.links = if record.links == 1 { HARD_LINKS_MAX } else { 1 };
-        txn.put(space, &key, &record.encode_to_vec());
-        Ok(())
-    })
-    .unwrap();
+        v.kv.transact(&mut |txn| {
+            let bytes = txn.get(space, &key)?.unwrap();
+            let mut record = InodeRecord::decode(bytes.as_slice()).unwrap();
+            record.links = links;
+            txn.put(space, &key, &record.encode_to_vec());
+            Ok(())
+        })
+        .unwrap();
+    };
+    set_links(v, HARD_LINKS_MAX);
     refused!(v.link(0, "f", "g"), TooManyLinks);
-    v.kv.transact(&mut |txn| {
-        let (space, key) = (weft_kv::Space("inodes"), f.id.to_be_bytes());
-        let bytes = txn.get(space, &key)?.unwrap();
-        let mut record = weft_meta::record::InodeRecord::decode(bytes.as_slice()).unwrap();
-        record.links = 1;
-        txn.put(space, &key, &record.encode_to_vec());
-        Ok(())
-    })
-    .unwrap();
+    set_links(v, HARD_LINKS_MAX - 1);
+    assert_eq!(v.link(0, "f", "g").unwrap().links, HARD_LINKS_MAX);
+    v.unlink(0, "g").unwrap();
+    set_links(v, 1);
 }
 
 fn directories_have_one_name(v: &mut Volume) {
@@ -551,7 +550,7 @@ fn a_listing_stays_stable_while_names_come_and_go(v: &mut Volume) {
         if !reply.more {
             break;
         }
-        after = seen.last().unwrap().clone();
+        after.clone_from(seen.last().unwrap());
         // The place where the listing stands goes away, and others come before and behind it.
         v.unlink(0, std::str::from_utf8(&after).unwrap()).unwrap();
         v.create(0, &format!("a{round}"), 0o644).unwrap();

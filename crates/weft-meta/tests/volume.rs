@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{Volume, settings};
 use prost::Message;
-use weft_kv::{MemKv, OrderedKv, Space};
+use weft_kv::{MemKv, Space};
 use weft_layout::ServerId;
 use weft_meta::record::VolumeRecord;
 use weft_meta::{MetaError, Namespace, VolumeSettings, mutates};

@@ -28,6 +28,7 @@ fn number(key: &[u8]) -> u64 {
     u64::from_be_bytes(key[..8].try_into().unwrap())
 }
 
+#[allow(clippy::too_many_lines, reason = "a list of checks")]
 pub fn invariants(kv: &dyn OrderedKv) {
     let reader = &*kv.snapshot().unwrap();
     let inodes: BTreeMap<u64, InodeRecord> = all(reader, "inodes")
@@ -62,13 +63,13 @@ pub fn invariants(kv: &dyn OrderedKv) {
         .map(|(key, record)| (number(&key), record))
         .collect();
     for (id, inode) in &inodes {
-        let named = names.get(id).copied().unwrap_or(0);
+        let known_by = names.get(id).copied().unwrap_or(0);
         assert_eq!(orphans.contains(id), inode.links == 0, "orphan {id}");
         if inode.kind == DIRECTORY {
-            assert!(named <= 1, "a directory has one name");
+            assert!(known_by <= 1, "a directory has one name");
             let inside = subdirectories.get(id).copied().unwrap_or(0);
             assert!(
-                named == 1 || *id == 1 || inode.links == 0,
+                known_by == 1 || *id == 1 || inode.links == 0,
                 "directory {id} is unreachable"
             );
             if inode.links > 0 {
@@ -80,7 +81,7 @@ pub fn invariants(kv: &dyn OrderedKv) {
                 "entries of {id}"
             );
         } else {
-            assert_eq!(inode.links, named, "links of {id}");
+            assert_eq!(inode.links, known_by, "links of {id}");
         }
         assert_eq!(inode.kind == REGULAR, inode.layout.is_some());
         if inode.truncate != 0 {
@@ -132,4 +133,17 @@ pub fn invariants(kv: &dyn OrderedKv) {
             .iter()
             .all(|(number, _)| *number < counters.next_intent)
     );
+}
+
+/// The ids of regular files that have an inode, and of those a delete is owed for.
+pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
+    let reader = &*kv.snapshot().unwrap();
+    let inodes = all::<InodeRecord>(reader, "inodes");
+    let inodes = inodes.iter().filter(|(_, inode)| inode.kind == REGULAR);
+    let intents = all::<IntentRecord>(reader, "intents");
+    let intents = intents.iter().filter(|(_, intent)| intent.delete.is_some());
+    (
+        inodes.map(|(key, _)| number(key)).collect(),
+        intents.map(|(_, intent)| intent.file).collect(),
+    )
 }

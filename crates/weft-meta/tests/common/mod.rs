@@ -233,7 +233,7 @@ impl Volume {
         let request = ListRequest {
             who: who(uid),
             target: at(path),
-            after: Default::default(),
+            after: Vec::new().into(),
             limit: 0,
         };
         let reply = self.meta.list(&request)?;
@@ -284,7 +284,7 @@ pub fn at(path: &str) -> Target {
 pub fn by_id(id: u64) -> Target {
     Target {
         at: id,
-        path: Default::default(),
+        path: Vec::new().into(),
         follow: false,
     }
 }
@@ -319,14 +319,14 @@ macro_rules! on_both_engines {
     ($($name:ident)*) => {
         mod mem {
             $(#[test] fn $name() {
-                let mut volume = crate::common::Volume::mem();
+                let mut volume = $crate::common::Volume::mem();
                 super::$name(&mut volume);
                 volume.check();
             })*
         }
         mod fjall {
             $(#[test] fn $name() {
-                let mut volume = crate::common::Volume::fjall();
+                let mut volume = $crate::common::Volume::fjall();
                 super::$name(&mut volume);
                 volume.check();
             })*
