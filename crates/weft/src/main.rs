@@ -1,11 +1,25 @@
 //! `weft`: one binary for servers, administrators and users. Each subcommand is one file in `commands/`; it parses,
 //! validates and calls a library.
 
+mod apps;
+mod buffers;
 mod commands;
 mod connect;
+mod copy;
+mod explanation;
+mod layout_args;
+mod mode;
+mod name;
 mod output;
+mod owner;
+mod problems;
 mod progress;
+mod remote;
+mod size;
+mod stream;
+mod view_args;
 mod volume_config;
+mod walk;
 
 use std::process::ExitCode;
 

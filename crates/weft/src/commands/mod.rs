@@ -1,10 +1,29 @@
 //! The subcommands, one file each.
 
+mod cat;
+mod chmod;
+mod chown;
 mod completions;
+mod cp;
+mod create;
 mod down;
+mod duplicates;
+mod explain;
+mod fork;
 mod format;
+mod grid;
+mod ln;
+mod ls;
+mod man;
+mod mkdir;
+mod mv;
+mod put;
+mod rm;
 mod serve;
+mod sort;
+mod stat;
 mod status;
+mod truncate;
 mod up;
 
 use std::process::ExitCode;
@@ -16,22 +35,66 @@ use crate::Cli;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Cat(cat::Cat),
+    Chmod(chmod::Chmod),
+    Chown(chown::Chown),
     Completions(completions::Completions),
+    Cp(cp::Cp),
+    Create(create::Create),
     Down(down::Down),
+    Duplicates(duplicates::Duplicates),
+    #[command(hide = true)]
+    DuplicatesWorker(duplicates::DuplicatesWorker),
+    Explain(explain::Explain),
+    Fork(fork::Fork),
     Format(format::Format),
+    Grid(grid::Grid),
+    Ln(ln::Ln),
+    Ls(ls::Ls),
+    Man(man::Man),
+    Mkdir(mkdir::Mkdir),
+    Mv(mv::Mv),
+    Put(put::Put),
+    Rm(rm::Rm),
     Serve(serve::Serve),
+    Sort(sort::Sort),
+    #[command(hide = true)]
+    SortWorker(sort::SortWorker),
+    Stat(stat::Stat),
     Status(status::Status),
+    Truncate(truncate::Truncate),
     Up(up::Up),
 }
 
 /// Runs the command of a parsed command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        Command::Cat(command) => command.run(&cli.global),
+        Command::Chmod(command) => command.run(&cli.global),
+        Command::Chown(command) => command.run(&cli.global),
         Command::Completions(command) => command.run(),
+        Command::Cp(command) => command.run(&cli.global),
+        Command::Create(command) => command.run(&cli.global),
         Command::Down(command) => command.run(),
+        Command::Duplicates(command) => command.run(&cli.global),
+        Command::DuplicatesWorker(_) => Ok(duplicates::run_worker(&cli.global)),
+        Command::Explain(command) => command.run(&cli.global),
+        Command::Fork(command) => command.run(&cli.global),
         Command::Format(command) => command.run(),
+        Command::Grid(command) => command.run(&cli.global),
+        Command::Ln(command) => command.run(&cli.global),
+        Command::Ls(command) => command.run(&cli.global),
+        Command::Man(command) => command.run(),
+        Command::Mkdir(command) => command.run(&cli.global),
+        Command::Mv(command) => command.run(&cli.global),
+        Command::Put(command) => command.run(&cli.global),
+        Command::Rm(command) => command.run(&cli.global),
         Command::Serve(command) => command.run(),
+        Command::Sort(command) => command.run(&cli.global),
+        Command::SortWorker(_) => Ok(sort::run_worker(&cli.global)),
+        Command::Stat(command) => command.run(&cli.global),
         Command::Status(command) => command.run(cli.global),
+        Command::Truncate(command) => command.run(&cli.global),
         Command::Up(command) => command.run(),
     }
 }

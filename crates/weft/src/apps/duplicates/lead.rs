@@ -1,0 +1,342 @@
+//! The leader of a search for duplicates: list, scan, sort, count.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Serialize;
+use weft_client::{Access, NewLayout, Volume};
+use weft_layout::{CellIndex, View};
+use weft_proto::Code;
+
+use super::groups::{Counter, Group, Totals};
+use super::record::{BlockRecord, RECORD_BYTES, TreeFile, encode_names};
+use super::scan::{Job, NAMES, Report};
+use super::tree::{Skipped, walk};
+use crate::Global;
+use crate::apps::crew::Crew;
+use crate::apps::interrupt::unless_interrupted;
+use crate::apps::record::RecordOrder;
+use crate::apps::sort::{Place, Scratch, Sorting, mib_per_second};
+use crate::apps::stream::{read_into, write_all};
+
+/// Bytes read at once when counting; a multiple of a record.
+const PIECE: u64 = 4 << 20;
+/// Requests in flight when counting.
+const IN_FLIGHT: usize = 3;
+
+/// A search as it was asked for.
+pub(crate) struct Search<'a> {
+    pub(crate) global: &'a Global,
+    pub(crate) volume: &'a Volume,
+    pub(crate) tree: &'a Path,
+    /// The file of records.
+    pub(crate) grid: &'a [u8],
+    pub(crate) cells: u32,
+    pub(crate) block: u64,
+    pub(crate) workers: u32,
+    /// Bytes for each worker of the sort.
+    pub(crate) memory: u64,
+    /// Groups to show.
+    pub(crate) top: usize,
+}
+
+/// What a search found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) tree: String,
+    pub(crate) grid: String,
+    pub(crate) files: u64,
+    pub(crate) block_bytes: u64,
+    pub(crate) blocks: u64,
+    pub(crate) distinct: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) bytes: u64,
+    /// Bytes that deduplication would save.
+    pub(crate) duplicate_bytes: u64,
+    /// `duplicate_bytes` of `bytes`, from 0 to 1.
+    pub(crate) duplicate_share: f64,
+    pub(crate) top: Vec<GroupSummary>,
+    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) skipped_files: u64,
+    pub(crate) workers: Vec<WorkerSummary>,
+    pub(crate) scan_seconds: f64,
+    pub(crate) scan_mib_per_second: f64,
+    pub(crate) sort: crate::apps::sort::Summary,
+    pub(crate) count_seconds: f64,
+    pub(crate) seconds: f64,
+}
+
+/// Equal blocks.
+#[derive(Debug, Serialize)]
+pub(crate) struct GroupSummary {
+    pub(crate) blocks: u64,
+    pub(crate) block_bytes: u64,
+    pub(crate) saves: u64,
+    pub(crate) hash: String,
+    /// The first of them.
+    pub(crate) places: Vec<PlaceSummary>,
+}
+
+/// Where a block is.
+#[derive(Debug, Serialize)]
+pub(crate) struct PlaceSummary {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+}
+
+/// What one worker did.
+#[derive(Debug, Serialize)]
+pub(crate) struct WorkerSummary {
+    pub(crate) blocks: u64,
+    pub(crate) bytes: u64,
+    pub(crate) written: u64,
+    pub(crate) requests: u64,
+    pub(crate) seconds: f64,
+    pub(crate) mib_per_second: f64,
+}
+
+impl Search<'_> {
+    /// Searches.
+    pub(crate) async fn run(&self) -> Result<Summary> {
+        let began = Instant::now();
+        if self.workers == 0 || self.cells == 0 || !self.cells.is_multiple_of(self.workers) {
+            bail!(
+                "{} cells cannot be dealt to {} processes: each writes cells of its own, so give --cells a multiple \
+                 of --procs",
+                self.cells,
+                self.workers
+            );
+        }
+        let place = Place::resolve(self.volume, self.grid).await?;
+        self.make_directories(&place.directory).await?;
+        let mut scratch = Scratch::beside(self.volume, place.clone())?;
+        let done = self.steps(&mut scratch, &place, began).await;
+        let discarded = scratch.discard().await;
+        let summary = done?;
+        discarded?;
+        Ok(summary)
+    }
+
+    async fn steps(&self, scratch: &mut Scratch, place: &Place, began: Instant) -> Result<Summary> {
+        // The sort has an end of its own for an interrupt; so it stands outside of these.
+        let (files, scanned) = unless_interrupted(self.scan(scratch)).await?;
+        let source = scratch.made("blocks")?.path();
+        let sorted = Sorting {
+            global: self.global,
+            volume: self.volume,
+            file: &source,
+            output: Some(&place.path()),
+            order: RecordOrder::parse(RECORD_BYTES as u64, Some("0..32"))?,
+            workers: self.workers,
+            memory: self.memory,
+            from_cells: true,
+            keep_cells: false,
+        }
+        .run()
+        .await?;
+        let counting = Instant::now();
+        let (totals, groups) = unless_interrupted(self.count(place)).await?;
+        if totals.blocks != scanned.blocks() {
+            bail!(
+                "{} holds {} records, but {} were written",
+                place.show(),
+                totals.blocks,
+                scanned.blocks()
+            );
+        }
+        let count_seconds = counting.elapsed().as_secs_f64();
+        Ok(Summary {
+            tree: self.tree.display().to_string(),
+            grid: place.show(),
+            files: files.len() as u64,
+            block_bytes: self.block,
+            blocks: totals.blocks,
+            distinct: totals.distinct,
+            duplicates: totals.duplicates(),
+            bytes: totals.bytes,
+            duplicate_bytes: totals.duplicate_bytes,
+            duplicate_share: totals.duplicate_bytes as f64 / (totals.bytes.max(1)) as f64,
+            top: groups
+                .iter()
+                .map(|g| GroupSummary::new(g, &files))
+                .collect(),
+            skipped_files: scanned.skipped_files(),
+            scan_seconds: scanned.seconds,
+            scan_mib_per_second: mib_per_second(totals.bytes, scanned.seconds),
+            workers: scanned.reports.iter().map(WorkerSummary::new).collect(),
+            skipped: scanned.skipped(),
+            sort: sorted,
+            count_seconds,
+            seconds: began.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Lists the tree and has the workers write a record of each block into a new grid.
+    async fn scan(&self, scratch: &mut Scratch) -> Result<(Vec<TreeFile>, Scanned)> {
+        let began = Instant::now();
+        let root = self.tree.to_owned();
+        let (files, skipped) = tokio::task::spawn_blocking(move || walk(&root)).await??;
+        let layout = NewLayout {
+            cells: Some(self.cells),
+            bsu: Some(RECORD_BYTES as u64),
+            ..NewLayout::default()
+        };
+        let grid = scratch.create("blocks", &layout).await?;
+        let names = encode_names(&files);
+        let names_bytes = names.len() as u64;
+        grid.create_fork(CellIndex(0), NAMES).await?;
+        let view = grid.view_of_fork(View::Cell(CellIndex(0)), NAMES)?;
+        for (piece, at) in names
+            .chunks(PIECE as usize)
+            .zip((0..).step_by(PIECE as usize))
+        {
+            write_all(&view, at, piece.to_vec().into()).await?;
+        }
+        let jobs: Vec<Job> = (0..self.workers)
+            .map(|worker| Job {
+                worker,
+                workers: self.workers,
+                tree: crate::name::bytes(self.tree.as_os_str()).to_vec(),
+                block: self.block,
+                grid: grid.hand_over(),
+                names_bytes,
+            })
+            .collect();
+        let total = files.iter().map(|f| f.size).sum();
+        let reports = self.scan_blocks(&jobs, total).await?;
+        grid.note_written();
+        grid.close().await?;
+        let scanned = Scanned {
+            reports,
+            unread: skipped,
+            seconds: began.elapsed().as_secs_f64(),
+        };
+        Ok((files, scanned))
+    }
+
+    async fn scan_blocks(&self, jobs: &[Job], total: u64) -> Result<Vec<Report>> {
+        let mut crew = Crew::start(self.global, "duplicates-worker", jobs).await?;
+        let bar = crate::progress::of_bytes("write a record of each block", total);
+        let reports = crew.barrier::<Report>(|bytes| bar.inc(bytes)).await;
+        bar.finish_and_clear();
+        match reports {
+            Ok(reports) => {
+                crew.finish().await?;
+                Ok(reports)
+            }
+            Err(error) => {
+                crew.stop().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the sorted records once.
+    async fn count(&self, place: &Place) -> Result<(Totals, Vec<Group>)> {
+        let file = self.volume.attach(place.path(), Access::read()).await?;
+        let size = file.size().await?;
+        let bar = crate::progress::of_bytes("count equal blocks", size);
+        let mut counter = Counter::new(self.top);
+        let view = &file.canonical()?;
+        let pieces = (0..size).step_by(PIECE as usize).map(|at| async move {
+            let mut piece = vec![0; PIECE.min(size - at) as usize];
+            let whole = piece.len();
+            let moved = read_into(view, at, &mut piece, (whole, 1), |_| {}).await?;
+            if moved != whole as u64 {
+                bail!("{moved} of {whole} bytes of records are there at offset {at}");
+            }
+            Ok(piece)
+        });
+        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(IN_FLIGHT));
+        while let Some(piece) = pieces.try_next().await? {
+            let (records, rest) = piece.as_chunks::<RECORD_BYTES>();
+            if !rest.is_empty() {
+                bail!("{} ends in the middle of a record", place.show());
+            }
+            for record in records {
+                counter.add(BlockRecord::decode(record));
+            }
+            bar.inc(piece.len() as u64);
+        }
+        bar.finish_and_clear();
+        file.close().await?;
+        Ok(counter.finish())
+    }
+
+    async fn make_directories(&self, directory: &[u8]) -> Result<()> {
+        let ends = directory.iter().enumerate().filter(|(_, b)| **b == b'/');
+        for path in ends
+            .map(|(end, _)| &directory[..end])
+            .filter(|p| !p.is_empty())
+        {
+            match self.volume.make_directory(path, 0o755).await {
+                Err(e) if e.code() != Code::Exists => {
+                    return Err(e).context("the grid needs its directory");
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the scan did.
+struct Scanned {
+    reports: Vec<Report>,
+    /// What the list of the tree could not be made of.
+    unread: Vec<Skipped>,
+    seconds: f64,
+}
+
+impl Scanned {
+    fn blocks(&self) -> u64 {
+        self.reports.iter().map(|r| r.blocks).sum()
+    }
+
+    fn skipped(&self) -> Vec<Skipped> {
+        let by_workers = self.reports.iter().flat_map(|r| &r.skipped);
+        let mut all: Vec<Skipped> = self.unread.iter().chain(by_workers).cloned().collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all.dedup_by(|a, b| a.path == b.path);
+        all
+    }
+
+    fn skipped_files(&self) -> u64 {
+        let unnamed: u64 = self.reports.iter().map(|r| r.skipped_more).sum();
+        self.skipped().len() as u64 + unnamed
+    }
+}
+
+impl GroupSummary {
+    fn new(group: &Group, files: &[TreeFile]) -> GroupSummary {
+        let place = |record: &BlockRecord| PlaceSummary {
+            file: match files.get(record.file as usize) {
+                Some(file) => crate::name::escape(&file.path),
+                None => format!("file {}", record.file),
+            },
+            offset: record.offset,
+        };
+        GroupSummary {
+            blocks: group.count,
+            block_bytes: group.length,
+            saves: (group.count - 1) * group.length,
+            hash: blake3::Hash::from_bytes(group.hash).to_hex().to_string(),
+            places: group.first.iter().map(place).collect(),
+        }
+    }
+}
+
+impl WorkerSummary {
+    fn new(report: &Report) -> WorkerSummary {
+        WorkerSummary {
+            blocks: report.blocks,
+            bytes: report.bytes,
+            written: report.written,
+            requests: report.requests,
+            seconds: report.seconds,
+            mib_per_second: mib_per_second(report.bytes, report.seconds),
+        }
+    }
+}

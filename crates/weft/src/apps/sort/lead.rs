@@ -1,0 +1,370 @@
+//! The leader of a sort: lays the mesh, starts the workers, keeps the barriers, checks, and puts the result in place.
+//!
+//! What a user can rely on:
+//! 1. Until the rename at the end the file is not touched; the rename is one step, so whoever opens the name finds
+//!    all of the old or all of the new.
+//! 2. Before it the result was read back: as many records, the same sum of their hashes, each in order; and it was
+//!    synced.
+//! 3. What else happens, scratch files are removed, unless this process is killed outright; the next sort of the
+//!    same file names what was left then.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use weft_client::{Access, Attributes, Changes, File, Volume};
+
+use super::copy;
+use super::job::{ByteOrder, Job, Report};
+use super::mesh::{Mesh, Phase};
+use super::scratch::Scratch;
+use super::target::Place;
+use crate::Global;
+use crate::apps::crew::Crew;
+use crate::apps::interrupt::unless_interrupted;
+use crate::apps::record::{RecordOrder, Tally};
+
+/// A sort as it was asked for.
+pub(crate) struct Sorting<'a> {
+    pub(crate) global: &'a Global,
+    pub(crate) volume: &'a Volume,
+    pub(crate) file: &'a [u8],
+    /// Where the result goes; nothing: over the file.
+    pub(crate) output: Option<&'a [u8]>,
+    pub(crate) order: RecordOrder,
+    pub(crate) workers: u32,
+    /// Bytes for each worker.
+    pub(crate) memory: u64,
+    /// The file's cells follow one another, instead of its canonical order.
+    pub(crate) from_cells: bool,
+    /// The result's cells follow one another.
+    pub(crate) keep_cells: bool,
+}
+
+/// What a sort did.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) file: String,
+    pub(crate) output: String,
+    pub(crate) records: u64,
+    pub(crate) record_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) processes: u32,
+    pub(crate) mesh_cells: u32,
+    pub(crate) mesh_depth: u64,
+    pub(crate) kept_cells: bool,
+    pub(crate) seconds: f64,
+    pub(crate) mib_per_second: f64,
+    pub(crate) requests: u64,
+    /// Sum of the records' hashes, the same before and after.
+    pub(crate) checksum: String,
+    pub(crate) phases: Vec<PhaseSummary>,
+}
+
+/// What all workers did between two barriers.
+#[derive(Debug, Serialize)]
+pub(crate) struct PhaseSummary {
+    pub(crate) phase: String,
+    pub(crate) seconds: f64,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+    pub(crate) mib_per_second: f64,
+    pub(crate) requests: u64,
+    /// How long each worker took; the rest of `seconds` it waited for others.
+    pub(crate) worker_seconds: Vec<f64>,
+}
+
+/// The file to sort, as it was when the sort began.
+struct Source {
+    place: Place,
+    file: File,
+    before: Attributes,
+    order: ByteOrder,
+    records: u64,
+}
+
+impl Sorting<'_> {
+    /// Sorts.
+    ///
+    /// # Durability
+    /// The result survives power loss before it gets its name.
+    pub(crate) async fn run(&self) -> Result<Summary> {
+        let began = Instant::now();
+        let place = Place::resolve(self.volume, self.file).await?;
+        let target = match self.output {
+            Some(output) => Place::resolve(self.volume, output).await?,
+            None => place.clone(),
+        };
+        let mut scratch = Scratch::beside(self.volume, target.clone())?;
+        let done = unless_interrupted(self.steps(&mut scratch, place, &target)).await;
+        let discarded = scratch.discard().await;
+        match (done, discarded) {
+            (Ok(mut summary), Ok(())) => {
+                summary.seconds = began.elapsed().as_secs_f64();
+                summary.mib_per_second = mib_per_second(summary.bytes, summary.seconds);
+                Ok(summary)
+            }
+            (Ok(_), Err(left)) => Err(left.context(format!("{} is sorted, but", target.show()))),
+            (Err(error), Ok(())) => Err(error),
+            (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+        }
+    }
+
+    async fn steps(&self, scratch: &mut Scratch, place: Place, target: &Place) -> Result<Summary> {
+        let source = self.source(place).await?;
+        // A file to sort may itself be such a one, of whoever asked for the sort.
+        let stale = scratch.stale().await?;
+        for stale in stale.iter().filter(|stale| **stale != source.place) {
+            eprintln!(
+                "weft: note: {0} belongs to another sort of {1}; if none is running, one was killed: `weft rm {0}`",
+                stale.show(),
+                target.show()
+            );
+        }
+        let record = self.order.size() as u64;
+        let mesh = Mesh::new(source.records, record, self.workers, self.memory)?;
+        let (shape, output_order) = self.output_shape(&source, &mesh);
+        copy::refuse_lost_forks(&source.file, shape.cells).await?;
+        let output = scratch.create("result", &shape).await?;
+        copy::forks(&source.file, &output).await?;
+        copy::xattrs(self.volume, &source.place, scratch.made("result")?).await?;
+        let mesh_file = if mesh.cells > 1 && source.records > 0 {
+            let shape = copy::layout(&source.file, Some((mesh.cells, record)));
+            Some(scratch.create("cells", &shape).await?)
+        } else {
+            None
+        };
+        let phases = if source.records > 0 {
+            let jobs: Vec<Job> = (0..self.workers)
+                .map(|worker| Job {
+                    worker,
+                    mesh: mesh.clone(),
+                    order: self.order,
+                    source: source.file.hand_over(),
+                    source_order: source.order.clone(),
+                    scratch: mesh_file.as_ref().map(File::hand_over),
+                    output: output.hand_over(),
+                    output_order: output_order.clone(),
+                })
+                .collect();
+            self.work(&mesh, &jobs, &output).await?
+        } else {
+            output.sync().await?;
+            Phases::default()
+        };
+        // The workers wrote, but this process tells of it.
+        output.note_written();
+        output.close().await?;
+        self.unchanged(&source).await?;
+        scratch
+            .publish("result", &changes(&source.before, output.attributes()))
+            .await?;
+        if let Some(file) = mesh_file {
+            file.close().await?;
+        }
+        Ok(Summary {
+            file: source.place.show(),
+            output: target.show(),
+            records: source.records,
+            record_bytes: record,
+            bytes: source.records * record,
+            processes: self.workers,
+            mesh_cells: mesh.cells,
+            mesh_depth: mesh.depth,
+            kept_cells: self.keep_cells,
+            seconds: 0.0,
+            mib_per_second: 0.0,
+            requests: phases.done.iter().map(|p| p.requests).sum(),
+            checksum: format!("{:016x}", phases.tally.sum),
+            phases: phases.done,
+        })
+    }
+
+    async fn source(&self, place: Place) -> Result<Source> {
+        let file = self.volume.attach(place.path(), Access::read()).await?;
+        let before = file.stat().await?;
+        let record = self.order.size() as u64;
+        let (order, bytes) = if self.from_cells {
+            let mut lengths = vec![0; file.layout().cells() as usize];
+            for fork in file.forks().await?.iter().filter(|f| f.fork == "data") {
+                if let Some(length) = lengths.get_mut(fork.cell as usize) {
+                    *length = fork.length;
+                }
+            }
+            if let Some(cell) = lengths.iter().position(|l| l % record != 0) {
+                let length = lengths[cell];
+                bail!(
+                    "cell {cell} of {} has {length} bytes, which is no multiple of the record, {record} bytes",
+                    place.show()
+                );
+            }
+            let bytes = lengths.iter().sum();
+            (ByteOrder::Cells(lengths), bytes)
+        } else {
+            (ByteOrder::Canonical, before.size)
+        };
+        if bytes % record != 0 {
+            bail!(
+                "{} has {bytes} bytes, which is no multiple of the record: {} records of {record} bytes and {} bytes \
+                 more",
+                place.show(),
+                bytes / record,
+                bytes % record
+            );
+        }
+        Ok(Source {
+            place,
+            file,
+            before,
+            order,
+            records: bytes / record,
+        })
+    }
+
+    /// Layout of the result, and the order of its bytes.
+    fn output_shape(&self, source: &Source, mesh: &Mesh) -> (weft_client::NewLayout, ByteOrder) {
+        if !self.keep_cells {
+            return (copy::layout(&source.file, None), ByteOrder::Canonical);
+        }
+        let length = |cell| {
+            let own = mesh.records_of(cell);
+            (own.end - own.start) * mesh.record
+        };
+        let lengths = (0..mesh.cells).map(length).collect();
+        let shape = copy::layout(&source.file, Some((mesh.cells, mesh.record)));
+        (shape, ByteOrder::Cells(lengths))
+    }
+
+    /// All phases, and the check of what they made.
+    async fn work(&self, mesh: &Mesh, jobs: &[Job], output: &File) -> Result<Phases> {
+        let mut crew = Crew::start(self.global, "sort-worker", jobs).await?;
+        let result = self.phases(&mut crew, mesh, output).await;
+        match result {
+            Ok(phases) => {
+                crew.finish().await?;
+                Ok(phases)
+            }
+            Err(error) => {
+                crew.stop().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn phases(&self, crew: &mut Crew, mesh: &Mesh, output: &File) -> Result<Phases> {
+        let mut phases = Phases::default();
+        let mut result = Tally::default();
+        for (i, phase) in mesh.phases().into_iter().enumerate() {
+            if i > 0 {
+                crew.release().await?;
+            }
+            let began = Instant::now();
+            let bar = progress(mesh, phase);
+            let barrier = crew.barrier::<Report>(|bytes| bar.inc(bytes));
+            let reports = if phase == Phase::Verify {
+                let synced = async {
+                    output
+                        .sync()
+                        .await
+                        .context("the result is not safe on disk")
+                };
+                tokio::try_join!(barrier, synced)?.0
+            } else {
+                barrier.await?
+            };
+            bar.finish_and_clear();
+            for report in &reports {
+                match phase {
+                    Phase::Load => phases.tally.add(report.tally),
+                    Phase::Verify => result.add(report.tally),
+                    Phase::Rows(_) | Phase::Cells(_) => {}
+                }
+            }
+            if let Some(record) = reports.iter().filter_map(|r| r.disorder).min() {
+                bail!(
+                    "record {record} of the result is out of order: nothing was replaced; please report this"
+                );
+            }
+            phases.done.push(PhaseSummary::new(phase, began, &reports));
+        }
+        if phases.tally != result || result.records != mesh.records {
+            bail!(
+                "the result has {} records of the file's {} (checksums {:016x} and {:016x}): nothing was replaced",
+                result.records,
+                mesh.records,
+                result.sum,
+                phases.tally.sum
+            );
+        }
+        Ok(phases)
+    }
+
+    /// Fails if the file changed since the sort began: the result would not hold the change.
+    async fn unchanged(&self, source: &Source) -> Result<()> {
+        let now = self.volume.stat(source.place.path()).await?;
+        let then = &source.before;
+        if (now.id, now.size, now.modified) != (then.id, then.size, then.modified) {
+            bail!(
+                "{} was changed while it was being sorted: nothing was replaced; sort it again",
+                source.place.show()
+            );
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Phases {
+    done: Vec<PhaseSummary>,
+    tally: Tally,
+}
+
+impl PhaseSummary {
+    fn new(phase: Phase, began: Instant, reports: &[Report]) -> PhaseSummary {
+        let seconds = began.elapsed().as_secs_f64();
+        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum();
+        let (bytes_read, bytes_written) = (sum(|r| r.read), sum(|r| r.written));
+        PhaseSummary {
+            phase: phase.name(),
+            seconds,
+            bytes_read,
+            bytes_written,
+            mib_per_second: mib_per_second(bytes_read + bytes_written, seconds),
+            requests: sum(|r| r.requests),
+            worker_seconds: reports.iter().map(|r| r.seconds).collect(),
+        }
+    }
+}
+
+/// What the result takes over from the file.
+fn changes(from: &Attributes, made: &Attributes) -> Changes {
+    Changes {
+        mode: Some(from.mode & 0o7777),
+        uid: (from.uid != made.uid).then_some(from.uid),
+        gid: (from.gid != made.gid).then_some(from.gid),
+        ..Changes::default()
+    }
+}
+
+fn progress(mesh: &Mesh, phase: Phase) -> ProgressBar {
+    let all = mesh.cell_bytes() * u64::from(mesh.cells);
+    let real = mesh.records * mesh.record;
+    let written = if mesh.is_final(phase) { real } else { all };
+    let total = match phase {
+        Phase::Load => real + written,
+        Phase::Rows(_) => 2 * all,
+        Phase::Cells(_) => all + written,
+        Phase::Verify => real,
+    };
+    crate::progress::of_bytes(&phase.name(), total)
+}
+
+/// MiB per second; 0 where there was no time to measure.
+pub(crate) fn mib_per_second(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 / f64::from(1 << 20) / seconds
+    } else {
+        0.0
+    }
+}

@@ -1,0 +1,321 @@
+//! A worker of a sort: its phases, each ended by a barrier.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use weft_client::{File, Volume};
+use weft_layout::{CellIndex, View, ViewOffset};
+
+use super::job::{Job, Report, Run, Sequence};
+use super::mesh::{IN_FLIGHT, Mesh, Phase, descending};
+use super::window;
+use crate::Global;
+use crate::apps::record::{RecordOrder, Tally};
+use crate::apps::stream::{read_into, write_all, write_from};
+use crate::apps::worker::Leader;
+
+/// Runs the phases of the job that the leader sends.
+pub(crate) async fn run(global: &Global) -> Result<()> {
+    let (leader, job) = Leader::job::<Job>().await?;
+    let volume = crate::connect::volume(global).await?;
+    let worker = Worker::new(leader, &volume, job)?;
+    for phase in worker.mesh.phases() {
+        let began = Instant::now();
+        let before = requests(&volume);
+        let mut report = worker.phase(phase).await?;
+        report.read = worker.read.swap(0, Ordering::Relaxed);
+        report.written = worker.written.swap(0, Ordering::Relaxed);
+        report.requests = requests(&volume) - before;
+        report.seconds = began.elapsed().as_secs_f64();
+        worker.leader.barrier(&report).await?;
+    }
+    Ok(())
+}
+
+struct Worker {
+    leader: Leader,
+    number: u32,
+    mesh: Mesh,
+    order: RecordOrder,
+    source: Sequence,
+    scratch: Option<File>,
+    output: Sequence,
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+/// Which way a cell's records come to be in order.
+#[derive(Clone, Copy)]
+enum Method {
+    Sort,
+    Merge,
+}
+
+impl Worker {
+    fn new(leader: Leader, volume: &Volume, job: Job) -> Result<Worker> {
+        Ok(Worker {
+            leader,
+            number: job.worker,
+            order: job.order,
+            source: Sequence::adopt(volume, &job.source, job.source_order)?,
+            scratch: job.scratch.map(|s| volume.adopt(&s)).transpose()?,
+            output: Sequence::adopt(volume, &job.output, job.output_order)?,
+            mesh: job.mesh,
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+        })
+    }
+
+    async fn phase(&self, phase: Phase) -> Result<Report> {
+        let mut report = Report::default();
+        match phase {
+            Phase::Load => report.tally = self.load().await?,
+            Phase::Rows(round) => self.rows(round).await?,
+            Phase::Cells(round) => self.cells(round).await?,
+            Phase::Verify => (report.tally, report.disorder) = self.verify().await?,
+        }
+        Ok(report)
+    }
+
+    /// Deals records of the file to the worker's cells and sorts each.
+    async fn load(&self) -> Result<Tally> {
+        let mut tally = Tally::default();
+        let mut buffer = Vec::new();
+        for cell in self.mesh.cells_of(self.number) {
+            let own = self.mesh.records_of(cell);
+            let real = ((own.end - own.start) * self.mesh.record) as usize;
+            // Holes of the file are zeros; beyond its end is padding, which sorts last.
+            buffer.clear();
+            buffer.resize(real, 0);
+            buffer.resize(self.mesh.cell_bytes() as usize, 0xFF);
+            let mut rest = &mut buffer[..real];
+            for run in self
+                .source
+                .runs(own.start * self.mesh.record, own.end * self.mesh.record)?
+            {
+                let (now, later) = rest.split_at_mut(run.length as usize);
+                read_into(&run.view, run.at, now, self.pieces(), |n| self.has_read(n)).await?;
+                rest = later;
+            }
+            if !rest.is_empty() {
+                bail!(
+                    "the file to sort has become shorter by {} bytes",
+                    rest.len()
+                );
+            }
+            let count = move |order: RecordOrder, records: &[u8]| order.tally(&records[..real]);
+            let of_cell;
+            (buffer, of_cell) = self
+                .emit(cell, Phase::Load, 0, buffer, Method::Sort, count)
+                .await?;
+            tally.add(of_cell);
+        }
+        Ok(tally)
+    }
+
+    /// Sorts the worker's rows of every group.
+    async fn rows(&self, round: u32) -> Result<()> {
+        let scratch = self.scratch()?;
+        let block = self.mesh.block_bytes(round) as usize;
+        let views = (0..self.mesh.groups(round))
+            .map(|group| scratch.view(self.mesh.rows_view(round, group, self.number)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let views = &views;
+        stream::iter(self.mesh.row_requests(round, self.number))
+            .map(|(group, at, length)| async move {
+                let view = &views[group as usize];
+                let mut rows = vec![0; length as usize];
+                all_there(view.read_at(ViewOffset(at), &mut rows).await?, length)?;
+                self.has_read(length);
+                let (order, down) = (self.order, descending(0, group));
+                let rows = tokio::task::spawn_blocking(move || {
+                    for block in rows.chunks_exact_mut(block) {
+                        window::sort_rows(order, block, 1 << round, down);
+                    }
+                    rows
+                })
+                .await?;
+                write_all(view, at, rows.into()).await?;
+                self.has_written(length);
+                Ok::<(), anyhow::Error>(())
+            })
+            .buffer_unordered(IN_FLIGHT)
+            .try_collect()
+            .await
+    }
+
+    /// Sorts each of the worker's cells, which hold bitonic sequences by now.
+    async fn cells(&self, round: u32) -> Result<()> {
+        let scratch = self.scratch()?;
+        let mut buffer = Vec::new();
+        for cell in self.mesh.cells_of(self.number) {
+            buffer.resize(self.mesh.cell_bytes() as usize, 0);
+            let view = scratch.view(View::Cell(CellIndex(cell)))?;
+            let moved =
+                read_into(&view, 0, &mut buffer, self.pieces(), |n| self.has_read(n)).await?;
+            all_there(moved, self.mesh.cell_bytes())?;
+            let phase = Phase::Cells(round);
+            (buffer, ()) = self
+                .emit(cell, phase, round, buffer, Method::Merge, |_, _| ())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Sorts a cell's records on their way out: to the mesh, or to the result if this phase makes it.
+    ///
+    /// `look` sees the records first, on the thread that sorts. Returns the buffer to use again.
+    async fn emit<T: Send + 'static>(
+        &self,
+        cell: u32,
+        phase: Phase,
+        round: u32,
+        buffer: Vec<u8>,
+        method: Method,
+        look: impl FnOnce(RecordOrder, &[u8]) -> T + Send + 'static,
+    ) -> Result<(Vec<u8>, T)> {
+        let finally = self.mesh.is_final(phase);
+        let down = descending(round, cell);
+        let mut targets = if finally {
+            let own = self.mesh.records_of(cell);
+            let record = self.mesh.record;
+            self.output.runs(own.start * record, own.end * record)?
+        } else {
+            let view = Arc::new(self.scratch()?.view(View::Cell(CellIndex(cell)))?);
+            let length = self.mesh.cell_bytes();
+            vec![Run {
+                view,
+                at: 0,
+                length,
+            }]
+        };
+        let Some(target) = targets.pop() else {
+            // All of this cell is padding: nothing of it is in the result.
+            let seen = look(self.order, &buffer);
+            return Ok((buffer, seen));
+        };
+        if !targets.is_empty() {
+            bail!("cell {cell} of the mesh goes to several cells of the result");
+        }
+        let (order, piece) = (self.order, self.mesh.request as usize);
+        let produce = move |give: &mut dyn FnMut(Vec<u8>) -> bool| {
+            let seen = look(order, &buffer);
+            let mut room = target.length as usize;
+            // Padding is last, so what is beyond the target's room is padding.
+            let fit = |mut records: Vec<u8>| {
+                records.truncate(room);
+                room -= records.len();
+                !records.is_empty() && give(records) && room > 0
+            };
+            match method {
+                Method::Sort => window::sort(order, &buffer, down, piece, fit),
+                Method::Merge => window::merge(order, &buffer, down, piece, fit),
+            }
+            (buffer, seen)
+        };
+        let progress = |n| self.has_written(n);
+        let done = write_from(target.view, target.at, IN_FLIGHT, progress, produce).await?;
+        if done.0 != target.length {
+            bail!("wrote {} of {} bytes of cell {cell}", done.0, target.length);
+        }
+        Ok(done.1)
+    }
+
+    /// Reads the worker's part of the result back: what is there, and the first record out of order.
+    async fn verify(&self) -> Result<(Tally, Option<u64>)> {
+        let mut tally = Tally::default();
+        let record = self.mesh.record;
+        let piece = self.mesh.request;
+        let mut disorder = None;
+        for cell in self.mesh.cells_of(self.number) {
+            let own = self.mesh.records_of(cell);
+            let parts = (own.start..own.end)
+                .step_by((piece / record) as usize)
+                .map(|first| {
+                    let last = (first + piece / record).min(own.end);
+                    async move { Ok::<_, anyhow::Error>((first, self.result(first, last).await?)) }
+                });
+            let mut parts = std::pin::pin!(stream::iter(parts).buffered(IN_FLIGHT));
+            // The record before ties this cell to the one before.
+            let mut before = match own.start.checked_sub(1) {
+                Some(last) if !own.is_empty() => Some(self.result(last, own.start).await?),
+                _ => None,
+            };
+            while let Some((first, records)) = parts.try_next().await? {
+                let (order, previous) = (self.order, before.take());
+                let checked = tokio::task::spawn_blocking(move || {
+                    let last = records[records.len() - order.size()..].to_vec();
+                    let wrong = out_of_order(order, previous.as_deref(), &records);
+                    (order.tally(&records), wrong, last)
+                });
+                let (of_part, wrong, last) = checked.await?;
+                tally.add(of_part);
+                disorder = disorder.or(wrong.map(|i| first + i));
+                before = Some(last);
+            }
+        }
+        Ok((tally, disorder))
+    }
+
+    /// Records `first..last` of the result.
+    async fn result(&self, first: u64, last: u64) -> Result<Vec<u8>> {
+        let record = self.mesh.record;
+        let mut records = vec![0; ((last - first) * record) as usize];
+        let mut rest = &mut records[..];
+        for run in self.output.runs(first * record, last * record)? {
+            let (now, later) = rest.split_at_mut(run.length as usize);
+            all_there(run.view.read_at(ViewOffset(run.at), now).await?, run.length)?;
+            self.has_read(run.length);
+            rest = later;
+        }
+        Ok(records)
+    }
+
+    fn scratch(&self) -> Result<&File> {
+        match &self.scratch {
+            Some(file) => Ok(file),
+            None => bail!("a mesh of {} cells without a file", self.mesh.cells),
+        }
+    }
+
+    fn pieces(&self) -> (usize, usize) {
+        (self.mesh.request as usize, IN_FLIGHT)
+    }
+
+    fn has_read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+        self.leader.progress(bytes);
+    }
+
+    fn has_written(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+        self.leader.progress(bytes);
+    }
+}
+
+/// Requests sent so far.
+fn requests(volume: &Volume) -> u64 {
+    volume.counters().calls.iter().map(|(_, n)| n).sum()
+}
+
+fn all_there(moved: u64, wanted: u64) -> Result<()> {
+    if moved != wanted {
+        bail!("{moved} of {wanted} bytes that were written are there");
+    }
+    Ok(())
+}
+
+/// The first of `records` that comes before the one it follows.
+fn out_of_order(order: RecordOrder, before: Option<&[u8]>, records: &[u8]) -> Option<u64> {
+    let mut previous = before;
+    for (record, i) in records.chunks_exact(order.size()).zip(0..) {
+        if previous.is_some_and(|p| order.compare(p, record).is_gt()) {
+            return Some(i);
+        }
+        previous = Some(record);
+    }
+    None
+}

@@ -1,0 +1,97 @@
+//! A worker's side of its leader: the job, the barrier, and how much is done.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use super::crew::Said;
+
+/// How often progress is told, at most.
+const PROGRESS_MILLIS: u128 = 100;
+
+/// The process that started this one.
+pub(crate) struct Leader {
+    lines: tokio::sync::Mutex<mpsc::Receiver<String>>,
+    untold: AtomicU64,
+    told: Mutex<Instant>,
+}
+
+impl Leader {
+    /// Reads the job that this worker was started for.
+    pub(crate) async fn job<J: DeserializeOwned>() -> Result<(Leader, J)> {
+        let (forward, mut lines) = mpsc::channel(4);
+        // A thread, not a task: when the leader dies, the worker must go whatever it is doing.
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                let Ok(line) = line else { break };
+                if forward.blocking_send(line).is_err() {
+                    break;
+                }
+            }
+            if !forward.is_closed() {
+                std::process::exit(1);
+            }
+        });
+        let line = lines.recv().await.context("no job")?;
+        let job = serde_json::from_str(&line).context("this is started by other commands only")?;
+        let leader = Leader {
+            lines: tokio::sync::Mutex::new(lines),
+            untold: AtomicU64::new(0),
+            told: Mutex::new(Instant::now()),
+        };
+        Ok((leader, job))
+    }
+
+    /// Counts bytes moved, and tells the leader now and then.
+    pub(crate) fn progress(&self, bytes: u64) {
+        self.untold.fetch_add(bytes, Ordering::Relaxed);
+        let Some(mut told) = self.told.try_lock() else {
+            return;
+        };
+        if told.elapsed().as_millis() >= PROGRESS_MILLIS {
+            *told = Instant::now();
+            say(&Said::Progress(self.untold.swap(0, Ordering::Relaxed)));
+        }
+    }
+
+    /// Stands at the barrier until the leader lets everybody pass.
+    pub(crate) async fn barrier(&self, report: &impl Serialize) -> Result<()> {
+        say(&Said::Progress(self.untold.swap(0, Ordering::Relaxed)));
+        say(&Said::Arrived(serde_json::to_value(report)?));
+        self.lines
+            .lock()
+            .await
+            .recv()
+            .await
+            .context("the leader is gone")?;
+        Ok(())
+    }
+}
+
+/// Runs a worker; what goes wrong is told to the leader, who says it to the user.
+pub(crate) fn run(work: impl Future<Output = Result<()>>) -> ExitCode {
+    match crate::connect::block_on(work) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&Said::Failed(format!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(what: &Said) {
+    let mut line = serde_json::to_vec(what).expect("what is said is plain data");
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    // A leader that does not listen any more is gone: its end of our input says so, too.
+    if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,118 @@
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::apps::record::RecordOrder;
+use crate::apps::sort::{Sorting, Summary};
+use crate::apps::{memory, worker};
+use crate::remote::RemotePath;
+use crate::{Global, connect, output, remote, size};
+
+/// Sort a file of records with several processes
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  weft sort /records --record 64 --key 0..32 --procs 4\n  \
+                        weft sort /log --record 128 --key 8..16 --output /log.by-time --json\n\n\
+                        FastMeshSort: the processes take turns between two kinds of views of one two-dimensional \
+                        file, cells and rows across cells. Records are ordered by the bytes of their key, then by \
+                        all their bytes. The result is checked and synced before it replaces FILE in one step; until \
+                        then FILE is untouched."
+)]
+pub(crate) struct Sort {
+    /// The file: records of one size, one after the other
+    #[arg(value_name = "FILE", value_parser = remote::parser())]
+    file: RemotePath,
+    /// Bytes of a record
+    #[arg(long, value_name = "N", value_parser = size::parse)]
+    record: u64,
+    /// Bytes of the record to sort by, as FROM..TO; either may be left out [default: the whole record]
+    #[arg(long = "key", id = "sort-key", value_name = "FROM..TO")]
+    key: Option<String>,
+    /// Worker processes
+    #[arg(long, value_name = "P", default_value_t = 4)]
+    procs: u32,
+    /// Write the result here instead of over FILE
+    #[arg(long, value_name = "OUT", value_parser = remote::parser())]
+    output: Option<RemotePath>,
+    /// Memory for the records that one process holds [default: a quarter of what is available, shared]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    memory: Option<u64>,
+    /// Read FILE cell after cell instead of in canonical order
+    #[arg(long)]
+    from_cells: bool,
+    /// Leave the result as sorted cells: concatenated they are in order
+    #[arg(long)]
+    keep_cells: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Sort {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        let order = RecordOrder::parse(self.record, self.key.as_deref())?;
+        let memory = self
+            .memory
+            .unwrap_or_else(|| memory::default_for(self.procs));
+        let summary = connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            let sorting = Sorting {
+                global,
+                volume: &volume,
+                file: self.file.as_ref(),
+                output: self.output.as_ref().map(AsRef::as_ref),
+                order,
+                workers: self.procs,
+                memory,
+                from_cells: self.from_cells,
+                keep_cells: self.keep_cells,
+            };
+            sorting.run().await
+        })?;
+        if self.json {
+            output::json(&summary)?;
+        } else {
+            show(&summary)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints what a sort did, a line for each phase.
+pub(crate) fn show(summary: &Summary) -> Result<()> {
+    let mut table = output::table(&["phase", "seconds", "read", "written", "MiB/s", "requests"]);
+    for phase in &summary.phases {
+        table.add_row([
+            phase.phase.clone(),
+            format!("{:.2}", phase.seconds),
+            output::bytes(phase.bytes_read),
+            output::bytes(phase.bytes_written),
+            format!("{:.0}", phase.mib_per_second),
+            phase.requests.to_string(),
+        ]);
+    }
+    if !summary.phases.is_empty() {
+        output::line(table)?;
+    }
+    output::line(format_args!(
+        "sorted {} records of {} bytes ({}) with {} processes on a mesh of {} cells in {:.2} s, {:.0} MiB/s: {}",
+        summary.records,
+        summary.record_bytes,
+        output::bytes(summary.bytes),
+        summary.processes,
+        summary.mesh_cells,
+        summary.seconds,
+        summary.mib_per_second,
+        summary.output
+    ))
+}
+
+/// A process of `weft sort`, started by it
+#[derive(Args)]
+pub(crate) struct SortWorker {}
+
+/// Runs such a process.
+pub(crate) fn run_worker(global: &Global) -> ExitCode {
+    worker::run(crate::apps::sort::run_worker(global))
+}
