@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::key::{ForkKey, Timestamp};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
-use crate::record::{ForkId, ItemRecord, end_is_legal};
+use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
 use crate::state::State;
 use crate::store::{Inner, Store};
 
@@ -72,7 +72,7 @@ impl Store {
             match state.find(key) {
                 None => state.sequence,
                 Some(id) => {
-                    let mut body = state.begin(0);
+                    let mut body = new_body(0);
                     ItemRecord::Remove { id }.encode(&mut body);
                     let sequence = state.next_sequence();
                     state.remove(id, sequence);
@@ -93,7 +93,7 @@ impl Store {
             if state.files.get(&file).is_some_and(|f| f.deleted) {
                 state.sequence
             } else {
-                let mut body = state.begin(0);
+                let mut body = new_body(0);
                 ItemRecord::Delete { file }.encode(&mut body);
                 let sequence = state.next_sequence();
                 state.delete(file, sequence);
@@ -153,7 +153,7 @@ impl Inner {
         op: u64,
         modified: Timestamp,
     ) -> u64 {
-        let mut body = state.begin(modified.0);
+        let mut body = new_body(modified.0);
         let sequence = state.next_sequence();
         for (key, length) in lengths {
             let id = match state.find(key) {

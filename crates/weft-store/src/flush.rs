@@ -12,7 +12,7 @@ use crate::chunk::{bit, push_block, slot_of};
 use crate::direct::Operations;
 use crate::error::StoreError;
 use crate::pool::BLOCK;
-use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
+use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
 use crate::state::State;
 use crate::store::Inner;
 
@@ -96,7 +96,7 @@ impl Inner {
         let mut state = self.lock();
         let state = &mut *state;
         let sequence = state.next_sequence();
-        let mut body = state.begin(0);
+        let mut body = new_body(0);
         let mut runs: Option<((ForkId, u64), RunsRecord)> = None;
         let mut finish = |state: &mut State, runs: Option<((ForkId, u64), RunsRecord)>| {
             let Some(((id, chunk), runs)) = runs else {
@@ -199,13 +199,11 @@ fn land(state: &mut State, f: &Flight, flush: u64, as_of: u64, sequence: u64) ->
     let Some((true, redirtied)) = page(state) else {
         return false;
     };
-    let goal = state.forks[&f.id].goal;
     state.place_block(f.id, f.chunk, f.block, f.place, f.crc, sequence);
     let fork = state
         .forks
         .get_mut(&f.id)
         .expect("the page was found under this lock");
-    fork.goal = goal;
     let page = fork
         .chunks
         .get_mut(&f.chunk)

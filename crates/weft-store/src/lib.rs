@@ -4,12 +4,15 @@
 //! data goes by direct I/O to free blocks and then into the map; small data goes into the log and
 //! is flushed behind. `docs/design/0003-store.md` says why, `docs/format.md` what lies on the disk.
 //!
-//! Promises (each has a test of its name in `tests/`):
-//! 1. An acknowledged write survives the death of the process.
-//! 2. What was acknowledged before a [`Store::sync`] began survives power loss once it returned.
+//! Promises, each with the tests that hold it:
+//! 1. An acknowledged write survives the death of the process
+//!    (`a_crash_at_every_storage_operation_leaves_an_allowed_state`).
+//! 2. What was acknowledged before a [`Store::sync`] began survives power loss once it returned
+//!    (`what_a_sync_answered_for_survives_power_loss`).
 //! 3. After power loss the store holds a prefix of the acknowledged batches, never less than what
-//!    was synced.
-//! 4. Bytes that do not match their checksum are never returned.
+//!    was synced (`crashes_of_many_lives_leave_allowed_states`).
+//! 4. Bytes that do not match their checksum are never returned
+//!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!
 //! Deliberately absent: checkpoints, several disks, scrub, prefetch. The format has room for them.
 

@@ -1,6 +1,6 @@
 //! Bringing chunk entries from the index, and blocks from the disk, into memory.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -270,7 +270,7 @@ fn batches(wanted: &[Wanted]) -> Vec<Batch> {
             batch.blocks += 1;
             match batch.parts.last_mut() {
                 Some(p) if p.id == w.id && p.chunk == w.chunk && p.first + p.blocks == w.block => {
-                    p.blocks += 1
+                    p.blocks += 1;
                 }
                 _ => batch.parts.push(Part {
                     id: w.id,
@@ -299,7 +299,7 @@ fn batches(wanted: &[Wanted]) -> Vec<Batch> {
 /// What must be loaded before a change or a read can go on.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
-    pub(crate) entries: BTreeMap<(ForkId, u64), ()>,
+    pub(crate) entries: BTreeSet<(ForkId, u64)>,
     pub(crate) blocks: Vec<Wanted>,
     /// Not the first attempt: what was loaded was evicted, so load beyond the cache's bound.
     pub(crate) again: bool,
@@ -317,7 +317,7 @@ impl Missing {
             .get(&id)
             .is_some_and(|f| !f.chunks.contains_key(&n));
         if missing {
-            self.entries.insert((id, n), ());
+            self.entries.insert((id, n));
         }
         missing
     }
@@ -326,7 +326,7 @@ impl Missing {
 impl Inner {
     /// Loads what was found missing.
     pub(crate) async fn load(&self, missing: Missing) -> Result<(), StoreError> {
-        for (id, n) in missing.entries.into_keys() {
+        for (id, n) in missing.entries {
             self.load_entry(id, n)?;
         }
         self.load_blocks(&missing.blocks, missing.again).await

@@ -287,7 +287,7 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             let pick = (state >> 33) as usize;
-            if held.len() > 150 || (pick % 3 == 0 && !held.is_empty()) {
+            if held.len() > 150 || (pick.is_multiple_of(3) && !held.is_empty()) {
                 let (buffer, mark) = held.swap_remove(pick % held.len());
                 assert!(buffer.iter().all(|&b| b == mark));
             } else {

@@ -101,12 +101,13 @@ impl Store {
             grow_lock: tokio::sync::Mutex::new(()),
             signals: Arc::clone(&signals),
         });
-        remove_garbage(&inner, garbage).await?;
         inner.restore(overlay).await?;
         inner.sync_now().await?;
         if recovered {
             inner.sync_now().await?;
         }
+        // Only now: what says that these forks are gone may have been in the kernel alone.
+        remove_garbage(&inner, garbage).await?;
         tokio::spawn(background(signals, Arc::downgrade(&inner)));
         Ok(Store(inner))
     }
@@ -348,13 +349,32 @@ async fn is_borne_out(
     pool: &Pool,
     runs: &RunsRecord,
 ) -> Result<bool, StoreError> {
-    for (_, place, crc) in each(runs) {
-        match data.read_at(place.offset(), vec![pool.take(1)]).await {
-            Ok(read) if read.iter().all(|b| checksum(b) == crc) => {}
-            Ok(_) => return Ok(false),
-            // The file's growth was lost, too.
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            Err(e) => return Err(StoreError::io("read", DATA, &e)),
+    let mut crcs = each(runs).map(|(_, _, crc)| crc);
+    for run in &runs.runs {
+        let mut done = 0;
+        while done < run.blocks {
+            let mut buffers = Vec::new();
+            let start = run.place.plus(done);
+            while done < run.blocks && buffers.len() < 16 {
+                let left = run.blocks - done;
+                let blocks = [16, 4, 1].into_iter().find(|n| *n <= left).unwrap_or(1);
+                buffers.push(pool.take(blocks as usize));
+                done += blocks;
+            }
+            match data.read_at(start.offset(), buffers).await {
+                Ok(read) => {
+                    let mut found = read
+                        .iter()
+                        .flat_map(|b| b.chunks_exact(BLOCK))
+                        .map(checksum);
+                    if !found.all(|found| crcs.next() == Some(found)) {
+                        return Ok(false);
+                    }
+                }
+                // The file's growth was lost, too.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                Err(e) => return Err(StoreError::io("read", DATA, &e)),
+            }
         }
     }
     Ok(true)

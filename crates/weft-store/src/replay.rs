@@ -189,7 +189,7 @@ impl Replay<'_> {
                 }
             }
             ItemRecord::Data { id, offset, data } => {
-                self.data(sequence, modified, *id, *offset, data)?
+                self.data(sequence, modified, *id, *offset, data)?;
             }
             ItemRecord::Map {
                 id,
@@ -204,7 +204,7 @@ impl Replay<'_> {
                 }
             }
             ItemRecord::Truncate { id, length } => {
-                self.truncate(sequence, modified, *id, *length)?
+                self.truncate(sequence, modified, *id, *length)?;
             }
             ItemRecord::Operation { file, op } => {
                 let entry = self.state.files.entry(*file).or_default();

@@ -14,7 +14,7 @@ use crate::chunk::{CHANGED, Chunk, Page};
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
-use crate::record::{ForkId, FrameRecord, ItemRecord, Place, begin_body};
+use crate::record::{ForkId, FrameRecord, ItemRecord, Place, new_body};
 
 /// The clock's mark for a chunk's entry instead of a page.
 pub(crate) const ENTRY: u32 = u32::MAX;
@@ -196,13 +196,6 @@ impl State {
         self.changes.forks.insert(id);
     }
 
-    /// Begins the body of the next frame.
-    pub(crate) fn begin(&self, modified: i64) -> Vec<u8> {
-        let mut body = Vec::with_capacity(256);
-        begin_body(&mut body, modified);
-        body
-    }
-
     /// The sequence of the next frame.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence + 1
@@ -218,7 +211,7 @@ impl State {
 
     /// Queues a `Synced` record.
     pub(crate) fn log_synced(&mut self, through: u64) {
-        let mut body = self.begin(0);
+        let mut body = new_body(0);
         ItemRecord::Synced { through }.encode(&mut body);
         self.sequence += 1;
         FrameRecord::append(&mut self.pending, self.sequence, true, &body);
@@ -239,16 +232,14 @@ impl State {
             return;
         };
         let entry = fork.chunks.entry(chunk).or_default();
-        match entry.set(block, place, crc) {
-            Some(old) => self.disk.free_after(sequence, extent(old)),
-            None => {
-                fork.blocks += 1;
-                if entry.block_is_dirty(block) {
-                    fork.unplaced -= 1;
-                }
+        if let Some(old) = entry.set(block, place, crc) {
+            self.disk.free_after(sequence, extent(old));
+        } else {
+            fork.blocks += 1;
+            if entry.block_is_dirty(block) {
+                fork.unplaced -= 1;
             }
         }
-        fork.goal = place.block() + 1;
     }
 
     /// A chunk's entry differs from the index now.

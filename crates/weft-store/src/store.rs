@@ -135,6 +135,10 @@ impl Inner {
 }
 
 impl Store {
+    #[expect(
+        clippy::unused_async,
+        reason = "an evicted fork will have to be loaded"
+    )]
     /// What is known of a fork; `None` when there is none of this name.
     pub async fn status(&self, key: &ForkKey) -> Result<Option<ForkStatus>, StoreError> {
         let (status, sequence) = {
@@ -146,6 +150,10 @@ impl Store {
         Ok(status)
     }
 
+    #[expect(
+        clippy::unused_async,
+        reason = "an evicted file will have to be loaded"
+    )]
     /// All forks of a file's cells on this server, by cell and name.
     pub async fn forks(&self, file: FileId) -> Result<Vec<(ForkKey, ForkStatus)>, StoreError> {
         let (forks, sequence) = {

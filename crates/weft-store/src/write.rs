@@ -18,7 +18,7 @@ use crate::key::{ForkKey, Timestamp, Write};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
 use crate::read::{ChunkRange, by_chunk};
-use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, end_is_legal};
+use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
 use crate::state::{State, set_page};
 use crate::store::{Inner, Store};
 
@@ -62,7 +62,7 @@ impl Store {
             let mut state = self.0.lock();
             state.check_writable()?;
             check_fork(&state, key, chunk)?;
-            let mut body = state.begin(0);
+            let mut body = new_body(0);
             let before = body.len();
             state.find_or_create(key, chunk, &mut body);
             if body.len() > before {
@@ -240,7 +240,7 @@ impl Inner {
         direct: &mut [Option<Vec<Prepared>>],
         modified: Timestamp,
     ) -> u64 {
-        let mut body = state.begin(modified.0);
+        let mut body = new_body(modified.0);
         let mut last: Option<(usize, ForkId)> = None;
         for (i, w) in writes.iter().enumerate() {
             let id = match last {
@@ -264,7 +264,7 @@ impl Inner {
             Counters::add(&self.counters.write_bytes, w.data.len() as u64);
             if body.len() > BODY_SOFT {
                 state.log(&body);
-                body = state.begin(modified.0);
+                body = new_body(modified.0);
             }
         }
         Counters::add(&self.counters.writes, writes.len() as u64);

@@ -28,9 +28,9 @@ async fn holds(store: &Store, file: u64, mark: u64, length: usize) -> bool {
 /// Ends a life, with the power's or not.
 fn end(machine: &Machine, power: bool, seed: u64) {
     if power {
-        machine.lose_power(seed)
+        machine.lose_power(seed);
     } else {
-        machine.kill(seed)
+        machine.kill(seed);
     }
 }
 

@@ -75,7 +75,7 @@ async fn reopen(folder: &Path, reach: Reach, index: &Arc<CrashKv>) -> Store {
         match config(folder, reach, index) {
             Ok(config) => return Store::open(config).await.unwrap(),
             Err(StoreError::Locked { .. }) => {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             Err(error) => panic!("{error}"),
         }

@@ -8,6 +8,7 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use common::{Machine, key, pattern, read, run, write};
 use rand::rngs::SmallRng;
@@ -114,7 +115,7 @@ impl Model {
 }
 
 async fn perform(store: &Store, n: u64, op: &Op) -> Result<(), StoreError> {
-    let time = Timestamp(n as i64);
+    let time = Timestamp(n.cast_signed());
     match op {
         Op::Write(file, pieces) => {
             let piece = |(i, (cell, offset, length)): (usize, &(u32, usize, usize))| {
@@ -247,13 +248,16 @@ fn difference(wanted: &Model, found: &Model) -> String {
             Some(f) if f == w => {}
             Some(f) => {
                 let at = w.iter().zip(f).position(|(a, b)| a != b);
-                out += &format!(
-                    "{k:?}: {} / {} bytes, first difference {at:?}\n",
+                let _ = writeln!(
+                    out,
+                    "{k:?}: {} / {} bytes, first difference {at:?}",
                     w.len(),
                     f.len()
                 );
             }
-            None => out += &format!("{k:?}: missing\n"),
+            None => {
+                let _ = writeln!(out, "{k:?}: missing");
+            }
         }
     }
     out
@@ -370,9 +374,9 @@ fn concurrent_writers_of_their_own_files_each_keep_a_prefix() {
             });
             let histories = futures_util::future::join_all(writers).await;
             if power {
-                machine.lose_power(rng.random())
+                machine.lose_power(rng.random());
             } else {
-                machine.kill(rng.random())
+                machine.kill(rng.random());
             }
             drop(store);
             let store = machine.open().await.unwrap();

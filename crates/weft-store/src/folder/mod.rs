@@ -236,10 +236,11 @@ impl StorageFile for FolderFile {
         }
         match rustix::fs::fallocate(&*self.file, flags, from, length - from) {
             Ok(()) => {}
-            Err(rustix::io::Errno::OPNOTSUPP) if self.kind == FileKind::Data => {
-                self.file.set_len(length)?
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                if self.kind == FileKind::Data {
+                    self.file.set_len(length)?;
+                }
             }
-            Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(e) => return Err(e.into()),
         }
         if self.kind == FileKind::Data {

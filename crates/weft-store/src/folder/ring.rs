@@ -52,19 +52,19 @@ struct Slot {
 
 #[derive(Default)]
 struct Slots {
-    slots: Vec<Option<Slot>>,
+    table: Vec<Option<Slot>>,
     free: Vec<usize>,
     stopping: bool,
 }
 
 impl Slots {
     fn busy(&self) -> bool {
-        self.slots.len() > self.free.len()
+        self.table.len() > self.free.len()
     }
 }
 
 struct Shared {
-    ring: IoUring,
+    uring: IoUring,
     submit: Mutex<()>,
     slots: Mutex<Slots>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            ring: IoUring::new(ENTRIES)?,
+            uring: IoUring::new(ENTRIES)?,
             submit: Mutex::default(),
             slots: Mutex::default(),
         });
@@ -167,11 +167,11 @@ impl Shared {
         let index = {
             let mut slots = self.slots.lock();
             if let Some(index) = slots.free.pop() {
-                slots.slots[index] = Some(slot);
+                slots.table[index] = Some(slot);
                 index
             } else {
-                slots.slots.push(Some(slot));
-                slots.slots.len() - 1
+                slots.table.push(Some(slot));
+                slots.table.len() - 1
             }
         };
         // SAFETY: the slot keeps what the entry refers to until its completion (invariant 1): the
@@ -187,14 +187,14 @@ impl Shared {
         loop {
             // SAFETY: the lock makes this the only access (invariant 2); the caller answers for
             // the entry.
-            let pushed = unsafe { self.ring.submission_shared().push(entry) };
-            let submitted = self.ring.submit();
+            let pushed = unsafe { self.uring.submission_shared().push(entry) };
+            let submitted = self.uring.submit();
             if pushed.is_ok() && submitted.is_ok() {
                 return;
             }
             if pushed.is_ok() {
                 // Out of memory or of room for completions: the entry stays queued.
-                while self.ring.submit().is_err() {
+                while self.uring.submit().is_err() {
                     std::thread::yield_now();
                 }
                 return;
@@ -234,7 +234,7 @@ impl Shared {
     /// Collects completions until it is told to stop and nothing is under way.
     fn collect(&self) {
         loop {
-            let waiting = self.ring.submitter();
+            let waiting = self.uring.submitter();
             // SAFETY: no argument is passed; entries are submitted elsewhere.
             let entered = unsafe { waiting.enter::<libc::sigset_t>(0, 1, 1, None) };
             if let Err(error) = entered
@@ -244,7 +244,7 @@ impl Shared {
                 std::thread::yield_now();
             }
             // SAFETY: this thread alone touches the completion queue (invariant 2).
-            let completions: Vec<(u64, i32)> = unsafe { self.ring.completion_shared() }
+            let completions: Vec<(u64, i32)> = unsafe { self.uring.completion_shared() }
                 .map(|c| (c.user_data(), c.result()))
                 .collect();
             let mut slots = self.slots.lock();
@@ -253,7 +253,7 @@ impl Shared {
                 if index == STOP {
                     continue;
                 }
-                if let Some(slot) = slots.slots[index as usize].take() {
+                if let Some(slot) = slots.table[index as usize].take() {
                     slots.free.push(index as usize);
                     done.push((slot, result));
                 }

@@ -264,9 +264,11 @@ impl ItemRecord {
     }
 }
 
-/// The front of a frame's body: the time of everything in it.
-pub(crate) fn begin_body(out: &mut Vec<u8>, modified: i64) {
-    out.put_i64_le(modified);
+/// Begins a frame's body: the time of everything in it.
+pub(crate) fn new_body(modified: i64) -> Vec<u8> {
+    let mut body = Vec::with_capacity(256);
+    body.put_i64_le(modified);
+    body
 }
 
 /// The time and the items of a frame's body; `None` when it is not what this program writes.

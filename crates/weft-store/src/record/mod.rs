@@ -21,7 +21,7 @@ pub(crate) use index::{
     StoreRecord,
 };
 pub(crate) use log::{
-    BODY_MAX, FRAME_BYTES, FrameRecord, Header, ItemRecord, begin_body, decode_body,
+    BODY_MAX, FRAME_BYTES, FrameRecord, Header, ItemRecord, decode_body, new_body,
 };
 
 use crate::key::ForkName;

@@ -95,8 +95,7 @@ fn checksums_are_crc_32c() {
 #[test]
 fn items_have_their_golden_bytes_and_come_back() {
     for (name, item) in items() {
-        let mut body = Vec::new();
-        begin_body(&mut body, 1);
+        let mut body = new_body(1);
         let front = body.len();
         item.encode(&mut body);
         golden(name, &body[front..]);
@@ -106,8 +105,7 @@ fn items_have_their_golden_bytes_and_come_back() {
 
 #[test]
 fn a_frame_has_its_golden_bytes_and_comes_back() {
-    let mut body = Vec::new();
-    begin_body(&mut body, 1);
+    let mut body = new_body(1);
     ItemRecord::Remove { id: ForkId(2) }.encode(&mut body);
     let mut frame = Vec::new();
     FrameRecord::append(&mut frame, 9, false, &body);
@@ -182,8 +180,7 @@ proptest! {
     #[test]
     fn decoders_survive_changed_records(at in 0_usize..400, bit in 0_u8..8, cut in 0_usize..400) {
         for (_, item) in items() {
-            let mut body = Vec::new();
-            begin_body(&mut body, 1);
+            let mut body = new_body(1);
             item.encode(&mut body);
             let place = at % body.len();
             body[place] ^= 1 << bit;
