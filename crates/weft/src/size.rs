@@ -24,8 +24,9 @@ fn unit(suffix: &str) -> Option<u64> {
     if lower.is_empty() || lower == "b" {
         return Some(1);
     }
-    let power = "kmgtpe".find(&lower[..1])? as u32 + 1;
-    match &lower[1..] {
+    let mut letters = lower.chars();
+    let power = "kmgtpe".find(letters.next()?)? as u32 + 1;
+    match letters.as_str() {
         "" | "ib" => Some(1 << (10 * power)),
         "b" => Some(1000_u64.pow(power)),
         _ => None,
