@@ -1,7 +1,7 @@
 //! An attached file.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use weft_layout::{CellIndex, Layout, Map, ServerId, View};
@@ -37,7 +37,12 @@ pub(crate) struct Attachment {
     detached: AtomicBool,
     /// Time of the last write through this attachment; `i64::MIN`: none.
     written: AtomicI64,
+    /// One past the last canonical byte written through this attachment, or [`END_UNKNOWN`].
+    end: AtomicU64,
 }
+
+/// Something was written through a view whose end in canonical order was not worked out, or by another process.
+const END_UNKNOWN: u64 = u64::MAX;
 
 impl File {
     pub(crate) fn new(
@@ -58,6 +63,7 @@ impl File {
             own,
             detached: AtomicBool::new(false),
             written: AtomicI64::new(i64::MIN),
+            end: AtomicU64::new(0),
         }))
     }
 
@@ -153,7 +159,6 @@ impl File {
                 fork: fork.to_owned(),
             },
             chunk: a.layout.chunk(),
-            epoch: a.volume.shared.servers.epoch(),
         };
         let what = format!("create fork {fork} in cell {cell} of {}", a.path);
         a.volume
@@ -171,7 +176,6 @@ impl File {
                 cell: cell.0,
                 fork: fork.to_owned(),
             },
-            epoch: a.volume.shared.servers.epoch(),
         };
         let what = format!("remove fork {fork} of cell {cell} of {}", a.path);
         a.volume
@@ -213,31 +217,39 @@ impl File {
         Ok(())
     }
 
-    /// Ends the attachment and tells the metadata service what was written: one request, and one to each server if
-    /// somebody else may have written, too.
+    /// Ends the attachment and tells the metadata service what was written: one request. If the size does not follow
+    /// from what this attachment wrote (others wrote, too, or through a view), the servers are asked: one request to
+    /// each, and one more to the service.
     pub async fn close(&self) -> Result<(), Error> {
         let a = &self.0;
         if !a.own || a.detached.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         a.volume.shared.note_detached(a.id, a.write);
+        let what = format!("close {}", a.path);
         let written = a.written.load(Ordering::Acquire);
-        let wrote = written != i64::MIN;
-        let size = if wrote {
-            Some(self.size().await?)
-        } else {
-            None
-        };
-        let request = ReportRequest {
+        let mut request = ReportRequest {
             file: a.id,
-            size,
-            modified: wrote.then_some(written),
+            size: None,
+            modified: (written != i64::MIN).then_some(written),
             detach: true,
             write: a.write,
+            end: None,
         };
-        a.volume
-            .meta(&format!("close {}", a.path), &request, Repeat::Safe)
-            .await?;
+        if request.modified.is_some() {
+            let end = a.end.load(Ordering::Acquire);
+            if end == END_UNKNOWN {
+                request.size = Some(self.size().await?);
+            } else {
+                request.end = Some(end);
+            }
+        }
+        let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
+        if reply.size_wanted {
+            request.size = Some(self.size().await?);
+            request.end = None;
+            a.volume.meta(&what, &request, Repeat::Safe).await?;
+        }
         Ok(())
     }
 
@@ -252,8 +264,14 @@ impl File {
     /// Notes that bytes were written just now by a process that this attachment was handed over to, so that
     /// [`File::close`] reports size and time. What this process writes itself is noted by itself.
     pub fn note_written(&self) {
+        self.note_write(None);
+    }
+
+    /// Notes a write through this attachment; `end` is one past its last canonical byte, where that is known.
+    pub(crate) fn note_write(&self, end: Option<u64>) {
         let now = self.0.volume.shared.env.clock.now();
         self.0.written.fetch_max(now, Ordering::AcqRel);
+        self.0.end.fetch_max(end.unwrap_or(END_UNKNOWN), Ordering::AcqRel);
     }
 }
 
@@ -268,6 +286,7 @@ impl Drop for Attachment {
                 modified: wrote.then_some(*self.written.get_mut()),
                 detach: true,
                 write: self.write,
+                end: None,
             };
             let volume = self.volume.clone();
             // Outside a runtime there is nobody to send it: the service notices when the connection ends.

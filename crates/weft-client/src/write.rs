@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
-use weft_layout::{Pieces, Request, ServerSlot, ViewOffset};
+use weft_layout::{Pieces, Request, ServerSlot, View, ViewOffset};
 use weft_net::CallError;
 use weft_proto::io::{Pattern, WriteRequest};
 
@@ -78,7 +78,8 @@ impl OpenView {
             .map(|slot| self.write_slot(pattern, &request, *slot, &data, sync));
         let moved = try_join_all(writes).await;
         // Even a failed write may have moved the end of the file.
-        self.file.note_written();
+        let canonical = *self.map.view() == View::canonical() && self.fork == "data";
+        self.file.note_write(canonical.then(|| offset.0 + data.len() as u64));
         Ok(moved?.into_iter().sum())
     }
 

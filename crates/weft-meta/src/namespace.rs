@@ -12,7 +12,7 @@ use weft_proto::meta::{FileKind, ROOT};
 
 use crate::MetaError;
 use crate::edit::Edit;
-use crate::keys::{self, COUNTERS_KEY, INODES, SERVERS, VOLUME, VOLUME_KEY};
+use crate::keys::{self, CLEAN_KEY, COUNTERS_KEY, INODES, SERVERS, VOLUME, VOLUME_KEY};
 use crate::open_files::OpenFiles;
 use crate::permission::MODE;
 use crate::record::{CountersRecord, FORMAT, InodeRecord, ServerRecord, VolumeRecord};
@@ -114,6 +114,7 @@ impl Namespace {
                 ROOT.to_be_bytes().to_vec(),
                 Some(root.encode_to_vec()),
             ),
+            (VOLUME, CLEAN_KEY.to_vec(), Some(Vec::new())),
         ];
         for (id, address) in &settings.servers {
             let address = address.clone();
@@ -124,9 +125,9 @@ impl Namespace {
         Ok(kv.sync()?)
     }
 
-    /// Opens the volume in an engine. Until [`Namespace::reap_orphans`] is called first, every
-    /// file that loses its last name is kept, because clients of an earlier life of the service
-    /// may have it open.
+    /// Opens the volume in an engine. Unless nobody had anything open when it was closed, every
+    /// file that loses its last name is kept until [`Namespace::reap_orphans`] is called first,
+    /// because clients of an earlier life of the service may have it open.
     ///
     /// # Errors
     /// [`MetaError::NotFormatted`], [`MetaError::FormatVersion`], or the engine's.
@@ -148,14 +149,36 @@ impl Namespace {
             )
         };
         tracing::info!(volume = %volume.name, files = counters.files, "namespace opened");
+        let clean = kv.snapshot()?.get(VOLUME, CLEAN_KEY)?.is_some();
+        if clean {
+            // From now on a crash finds a service that may have had clients.
+            kv.write(Batch {
+                changes: vec![(VOLUME, CLEAN_KEY.to_vec(), None)],
+            })?;
+            kv.sync()?;
+        }
         Ok(Namespace {
             kv,
             open_files: Mutex::default(),
             servers: RwLock::new(servers),
             oldest_intent: AtomicU64::new(0),
-            recovering: AtomicBool::new(true),
+            recovering: AtomicBool::new(!clean),
             volume,
         })
+    }
+
+    /// Notes, if so, that nobody has anything open: the next life of the service need not wait for
+    /// clients to tell. No operation may follow.
+    ///
+    /// # Durability
+    /// On stable storage on return.
+    pub fn close(&self) -> Result<(), MetaError> {
+        if self.open_files.lock().is_empty() && !self.recovering() {
+            self.kv.write(Batch {
+                changes: vec![(VOLUME, CLEAN_KEY.to_vec(), Some(Vec::new()))],
+            })?;
+        }
+        Ok(self.kv.sync()?)
     }
 
     /// The volume's id.

@@ -19,6 +19,9 @@ struct OpenFile {
     exact_before: bool,
     /// One of them wrote, or may have.
     wrote: bool,
+    /// The size may be another than before for a reason that the present writer does not know: there was a second
+    /// writer, or a truncate.
+    shared: bool,
 }
 
 /// What is known when an attachment ends.
@@ -30,6 +33,8 @@ pub(crate) struct Ended {
     pub(crate) unused: bool,
     /// The writers changed nothing, and the size was exact before them.
     pub(crate) unchanged: bool,
+    /// There was one writer, and the size was exact before it: where it ended tells the size.
+    pub(crate) alone: bool,
 }
 
 /// All attachments.
@@ -40,6 +45,10 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     pub(crate) fn is_open(&self, file: u64) -> bool {
         self.files.contains_key(&file)
     }
@@ -60,10 +69,20 @@ impl OpenFiles {
         if open.writers == 0 {
             open.exact_before = exact;
             open.wrote = false;
+            open.shared = false;
+        } else {
+            open.shared = true;
         }
         open.writers += 1;
         open.holders.entry(client).or_default().writing += 1;
         self.clients.entry(client).or_default().insert(file);
+    }
+
+    /// The file's size is about to change while it is open.
+    pub(crate) fn truncated(&mut self, file: u64) {
+        if let Some(open) = self.files.get_mut(&file) {
+            open.shared = true;
+        }
     }
 
     pub(crate) fn wrote(&mut self, file: u64) {
@@ -89,6 +108,7 @@ impl OpenFiles {
             no_writer: open.writers == u32::from(write),
             unused: lone,
             unchanged: open.exact_before && !open.wrote,
+            alone: open.exact_before && !open.shared,
         })
     }
 

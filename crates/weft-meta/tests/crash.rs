@@ -171,6 +171,7 @@ fn detach(client: u64, path: &'static str, write: bool) -> Step {
             modified: write.then_some(30),
             detach: true,
             write,
+            end: None,
         };
         meta.report(client, &request)
     })

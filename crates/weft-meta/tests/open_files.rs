@@ -50,6 +50,7 @@ fn report(
         modified,
         detach,
         write: true,
+        end: None,
     };
     v.meta.report(client, &request).unwrap();
 }
@@ -121,6 +122,7 @@ fn a_reader_changes_nothing(v: &mut Volume) {
         modified: Some(99_999),
         detach: true,
         write: false,
+        end: None,
     };
     v.meta.report(1, &request).unwrap();
     assert_eq!(v.stat(0, "f").unwrap(), before);

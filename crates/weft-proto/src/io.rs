@@ -278,9 +278,6 @@ pub struct TruncateCellsRequest {
     /// Number of this operation on the file, ascending: what was done already is not done again.
     #[prost(uint64, tag = "5")]
     pub op: u64,
-    /// The file's chunk size.
-    #[prost(uint32, tag = "6")]
-    pub chunk: u32,
 }
 
 /// Done, and survives power loss.
@@ -311,9 +308,6 @@ pub struct CreateForkRequest {
     /// The file's chunk size.
     #[prost(uint32, tag = "3")]
     pub chunk: u32,
-    /// The server map's epoch the client knows.
-    #[prost(uint64, tag = "4")]
-    pub epoch: u64,
 }
 
 /// Done.
@@ -329,9 +323,6 @@ pub struct RemoveForkRequest {
     /// Cell and name.
     #[prost(message, required, tag = "2")]
     pub place: ForkPlace,
-    /// The server map's epoch the client knows.
-    #[prost(uint64, tag = "3")]
-    pub epoch: u64,
 }
 
 /// Done.

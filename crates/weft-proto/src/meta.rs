@@ -215,11 +215,20 @@ pub struct ReportRequest {
     /// The attachment was one for writing.
     #[prost(bool, tag = "5")]
     pub write: bool,
+    /// One past the last canonical byte that this attachment wrote, if `size` is absent: the size follows from it if
+    /// nobody else wrote meanwhile.
+    #[prost(uint64, optional, tag = "6")]
+    pub end: Option<u64>,
 }
 
-/// Done.
+/// Done, unless the size is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct ReportReply {}
+pub struct ReportReply {
+    /// `end` does not tell the size, and no other writer is left to tell it: nothing was done; ask the servers and
+    /// report again with `size`.
+    #[prost(bool, tag = "1")]
+    pub size_wanted: bool,
+}
 
 /// Attributes of one path.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

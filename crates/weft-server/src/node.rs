@@ -221,7 +221,7 @@ impl Node {
             io.store().close().await.map_err(|e| e.to_string())?;
         }
         if let Some(meta) = &self.meta {
-            meta.sync().await?;
+            meta.close().await?;
         }
         Ok(())
     }

@@ -22,9 +22,9 @@ impl Namespace {
         // A reader knows nothing of size and time, and changes nothing when it goes, except where
         // the file waits for it to go.
         if !request.write && self.detach_reader(client, request)? {
-            return Ok(ReportReply {});
+            return Ok(ReportReply::default());
         }
-        let (size, modified) = if request.write {
+        let (told, modified) = if request.write {
             (request.size, request.modified)
         } else {
             (None, None)
@@ -32,10 +32,20 @@ impl Namespace {
         self.edit_then(
             |edit| {
                 let Some(inode) = keys::inode(edit.reader(), id)? else {
-                    return Ok(());
+                    return Ok(ReportReply::default());
                 };
                 let ended = edit.open_files().if_detached(client, id, request.write);
                 let ended = ended.filter(|_| request.detach);
+                let follows = match (told, request.end, ended) {
+                    (None, Some(end), Some(ended)) if ended.no_writer && !self.recovering() => {
+                        if !ended.alone {
+                            return Ok(ReportReply { size_wanted: true });
+                        }
+                        Some(end.max(inode.size))
+                    }
+                    _ => None,
+                };
+                let size = told.or(follows);
                 let unchanged = ended.is_some_and(|ended| ended.unchanged);
                 let unchanged = unchanged && modified.is_none();
                 let exact = request.write
@@ -64,18 +74,17 @@ impl Namespace {
                         reap(edit, id)?;
                     }
                 }
-                Ok(())
+                Ok(ReportReply::default())
             },
-            |open, ()| {
+            |open, reply| {
                 if modified.is_some() {
                     open.wrote(id);
                 }
-                if request.detach {
+                if request.detach && !reply.size_wanted {
                     open.detach(client, id, request.write);
                 }
             },
-        )?;
-        Ok(ReportReply {})
+        )
     }
 
     /// Ends a reader's attachment without a transaction; false where the file may have to go.

@@ -75,6 +75,7 @@ impl Namespace {
                 }),
             };
             let number = edit.owe(&record)?;
+            edit.open_files().truncated(id);
             // Until the servers have done it nobody may believe the size.
             after.size_exact = false;
             after.truncate = number;

@@ -103,6 +103,7 @@ impl Volume {
             modified: None,
             detach: true,
             write,
+            end: None,
         };
         self.meta.report(client, &request).unwrap();
     }

@@ -98,7 +98,6 @@ impl IoService {
         &self,
         request: CreateForkRequest,
     ) -> Result<CreateForkReply, Failure> {
-        self.check_epoch(request.epoch)?;
         let key = key(request.file, &request.place)?;
         self.store.create_fork(&key, request.chunk).await.map_err(|e| failure::of_store(&e))?;
         Ok(CreateForkReply {})
@@ -108,7 +107,6 @@ impl IoService {
         &self,
         request: RemoveForkRequest,
     ) -> Result<RemoveForkReply, Failure> {
-        self.check_epoch(request.epoch)?;
         let key = key(request.file, &request.place)?;
         self.store.remove_fork(&key).await.map_err(|e| failure::of_store(&e))?;
         Ok(RemoveForkReply {})

@@ -136,7 +136,6 @@ impl Carrier {
                 slot: slot as u32,
                 size,
                 op,
-                chunk: layout.chunk(),
             };
             let result = async {
                 let (connection, _) =

@@ -60,9 +60,10 @@ impl MetaService {
         }))
     }
 
-    /// Makes everything committed so far survive power loss.
-    pub(crate) async fn sync(&self) -> Result<(), String> {
-        self.group.sync().await
+    /// Makes everything committed so far survive power loss, once no call is served any more.
+    pub(crate) async fn close(&self) -> Result<(), String> {
+        self.group.sync().await?;
+        self.namespace.close().map_err(|e| e.to_string())
     }
 
     pub(crate) fn opened(&self, peer: &Peer) {
