@@ -1,0 +1,98 @@
+//! Measurements of Weft as shares of what the machine allows, in the same run; `bench/README.md` says what is compared
+//! with what. Machines are noisy: each case runs several times, interleaved with its limit, and reports medians.
+
+mod disk;
+mod metadata;
+mod plain;
+mod read;
+mod sort;
+mod volume;
+mod write;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "weft-bench", about)]
+struct Cli {
+    /// Folder on the disk to measure
+    #[arg(long, global = true, default_value = "/var/tmp")]
+    folder: PathBuf,
+    /// The binary to measure; without it, `weft` beside this one
+    #[arg(long, global = true)]
+    weft: Option<PathBuf>,
+    /// Runs of each case
+    #[arg(long, global = true, default_value_t = 5)]
+    runs: usize,
+    #[command(subcommand)]
+    case: Case,
+}
+
+#[derive(Subcommand)]
+enum Case {
+    /// One client reads from four servers' memory, beside a plain TCP stream
+    Read {
+        /// Bytes read, in MiB
+        #[arg(long, default_value_t = 1024)]
+        mib: u64,
+        /// Requests in flight
+        #[arg(long, default_value_t = 4)]
+        depth: usize,
+    },
+    /// Writes with sync, beside direct I/O and the local file system
+    Write {
+        /// Bytes written, in MiB
+        #[arg(long, default_value_t = 1024)]
+        mib: u64,
+        /// Requests in flight
+        #[arg(long, default_value_t = 8)]
+        depth: usize,
+    },
+    /// Creates, stats and removes, beside the engine's durable transactions
+    Metadata {
+        /// Files
+        #[arg(long, default_value_t = 5000)]
+        files: usize,
+    },
+    /// FastMeshSort on 1, 2 and 4 servers
+    Sort {
+        /// Bytes sorted, in MiB
+        #[arg(long, default_value_t = 256)]
+        mib: u64,
+    },
+    /// The other end of the plain TCP stream (started by `read`)
+    #[command(hide = true)]
+    Sender { mib: u64 },
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let setting = volume::Setting::new(cli.folder, cli.weft, cli.runs)?;
+    match cli.case {
+        Case::Read { mib, depth } => read::run(&setting, mib, depth),
+        Case::Write { mib, depth } => write::run(&setting, mib, depth),
+        Case::Metadata { files } => metadata::run(&setting, files),
+        Case::Sort { mib } => sort::run(&setting, mib),
+        Case::Sender { mib } => plain::send(mib),
+    }
+}
+
+/// The middle of several runs.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// One line of a result: median, least and most.
+fn show(what: &str, unit: &str, values: &[f64]) {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    println!("{what:<44} {:>9.0} {unit}  ({least:.0}-{most:.0})", median(values.to_vec()));
+}
+
+/// How a median stands to its limit.
+fn share(what: &str, values: &[f64], limit: &[f64]) {
+    println!("{what:<44} {:>8.0} %", 100.0 * median(values.to_vec()) / median(limit.to_vec()));
+}
