@@ -58,7 +58,7 @@ fn main() -> ExitCode {
             if output::is_broken_pipe(&error) {
                 return ExitCode::from(141);
             }
-            eprintln!("weft: {error:#}");
+            eprintln!("weft: {}", output::error(&error));
             ExitCode::FAILURE
         }
     }

@@ -47,10 +47,39 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
+/// An error with its causes on one line. Causes that an error's own words include already are not said twice.
+pub(crate) fn error(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Whether an error is about a reader that went away.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|e| e.downcast_ref::<std::io::Error>())
         .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let inner = std::io::Error::other("refused");
+        let middle = anyhow!(inner).context("cannot reach it: refused; start it");
+        let outer = Err::<(), _>(middle).context("cannot copy").unwrap_err();
+        assert_eq!(
+            super::error(&outer),
+            "cannot copy: cannot reach it: refused; start it"
+        );
+    }
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::ProgressBar;
 
+use crate::output;
+
 /// What went wrong so far.
 pub(crate) struct Problems {
     count: AtomicU64,
@@ -34,8 +36,8 @@ impl Problems {
     }
 
     /// Says what failed, if it failed.
-    pub(crate) fn note<T, E: Display>(&self, result: Result<T, E>) -> Option<T> {
-        result.map_err(|e| self.say(format_args!("{e:#}"))).ok()
+    pub(crate) fn note<T, E: Into<anyhow::Error>>(&self, result: Result<T, E>) -> Option<T> {
+        result.map_err(|e| self.say(output::error(&e.into()))).ok()
     }
 
     /// How many there were.

@@ -1,0 +1,124 @@
+//! A real volume for a test: started with the built binary, stopped however the test ends.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A volume of three servers.
+pub struct Volume {
+    folder: TempDir,
+}
+
+/// The binary under test, on no volume.
+pub fn weft() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command
+        .env_remove("WEFT_VOLUME")
+        .env_remove("WEFT_ADDRESS")
+        .env_remove("WEFT_KEY");
+    command
+}
+
+impl Volume {
+    /// Starts one.
+    pub fn up() -> Volume {
+        let volume = Volume {
+            folder: TempDir::new().unwrap(),
+        };
+        let up = weft()
+            .arg("up")
+            .arg(volume.path("volume"))
+            .args(["--servers", "3"])
+            .output();
+        let up = up.unwrap();
+        assert!(
+            up.status.success(),
+            "{}",
+            String::from_utf8_lossy(&up.stderr)
+        );
+        volume
+    }
+
+    /// A place in the test's own folder.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The binary, on this volume.
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = weft();
+        command.env("WEFT_VOLUME", self.path("volume")).args(args);
+        command
+    }
+
+    /// Runs a command that succeeds; returns what it printed.
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Vec<u8> {
+        succeeded(&self.command(args).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Runs a command line of plain words that succeeds; returns the text it printed.
+    pub fn text(&self, line: &str) -> String {
+        String::from_utf8(self.run(line.split_whitespace())).unwrap()
+    }
+
+    /// Runs a command line of plain words that prints JSON.
+    pub fn json(&self, line: &str) -> serde_json::Value {
+        serde_json::from_str(&self.text(line)).unwrap()
+    }
+
+    /// Runs a command line of plain words that gets input.
+    pub fn feed(&self, line: &str, input: &[u8]) {
+        let mut child = self
+            .command(line.split_whitespace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that fails early need not read everything.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        succeeded(&child.wait_with_output().unwrap());
+    }
+
+    /// Runs a command line of plain words that fails with this exit code; returns what it complained.
+    pub fn fails(&self, line: &str, code: i32) -> String {
+        let output = self
+            .command(line.split_whitespace())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{line}: {error}");
+        assert!(!error.contains("panicked"), "{line}: {error}");
+        error
+    }
+}
+
+fn succeeded(output: &Output) -> Vec<u8> {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "exit {:?}: {error}",
+        output.status.code()
+    );
+    output.stdout.clone()
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = weft().arg("down").arg(self.path("volume")).output();
+    }
+}
+
+/// Bytes that are the same at each run and nowhere repeat themselves.
+pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    use rand::{RngCore, SeedableRng};
+    let mut bytes = vec![0; length];
+    rand::rngs::SmallRng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}
