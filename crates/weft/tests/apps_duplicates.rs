@@ -114,7 +114,7 @@ fn what_cannot_be_read_is_skipped_and_what_cannot_be_done_is_refused() {
     let tree = tempfile::tempdir().unwrap();
     std::fs::write(tree.path().join("a"), random(1, 5000)).unwrap();
     std::fs::write(tree.path().join("secret"), b"secret").unwrap();
-    std::fs::set_permissions(tree.path().join("secret"), PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(tree.path().join("secret"), PermissionsExt::from_mode(0o000)).unwrap();
     let path = tree.path().to_str().unwrap();
     let summary = volume.json(&["duplicates", path, "--procs", "2", "--json"]);
     // Root reads everything.

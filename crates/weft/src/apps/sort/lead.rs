@@ -163,6 +163,7 @@ impl Sorting<'_> {
         if let Some(file) = mesh_file {
             file.close().await?;
         }
+        source.file.close().await?;
         Ok(Summary {
             file: source.place.show(),
             output: target.show(),
