@@ -189,6 +189,11 @@ impl Namespace {
                 inode.size_exact = known && !written_to;
             }
             let inode = inode.clone();
+            if !known {
+                // The stored size is older than the truncate: a writer who goes without having
+                // written must not make it exact.
+                edit.open_files().wrote(id);
+            }
             let attributes = attributes(&Node { id, inode });
             Ok(Some(StatReply { attributes }))
         })

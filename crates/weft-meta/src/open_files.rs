@@ -25,6 +25,10 @@ struct OpenFile {
 }
 
 /// What is known when an attachment ends.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts, told once"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// Nobody has the file open for writing any more.
@@ -158,6 +162,15 @@ impl OpenFiles {
     pub(crate) fn only_by(&self, client: u64, file: u64) -> bool {
         let open = self.files.get(&file);
         open.is_some_and(|open| open.holders.len() == 1 && open.holders.contains_key(&client))
+    }
+
+    /// This client has the file open for writing.
+    pub(crate) fn is_writer(&self, client: u64, file: u64) -> bool {
+        let counts = self
+            .files
+            .get(&file)
+            .and_then(|open| open.holders.get(&client));
+        counts.is_some_and(|counts| counts.writing > 0)
     }
 
     /// Forgets a client; what it was writing counts as written.

@@ -72,7 +72,7 @@ impl Namespace {
         held: &BTreeSet<u64>,
     ) -> Result<(), MetaError> {
         for id in edit.open_files().of_client(client) {
-            if edit.open_files().has_writer(id)
+            if edit.open_files().is_writer(client, id)
                 && let Some(inode) = keys::inode(edit.reader(), id)?
                 && inode.truncate != 0
             {

@@ -27,6 +27,11 @@ on_both_engines! {
     a_truncate_of_a_deleted_file_is_forgotten
     a_truncate_against_a_writer_leaves_the_size_inexact
     a_write_behind_a_truncate_leaves_the_size_inexact
+    a_reader_that_vanishes_during_a_truncate_spoils_nothing
+    a_raced_truncate_is_not_made_exact_by_an_idle_writer
+    a_lone_writers_end_tells_the_size
+    an_end_is_not_enough_where_others_changed_the_size
+    a_clean_close_needs_no_grace
     a_truncate_needs_permission_unless_attached
     a_truncate_clears_set_id_bits
 }
@@ -444,6 +449,93 @@ fn a_write_behind_a_truncate_leaves_the_size_inexact(v: &mut Volume) {
     let number = owed(v.truncate(0, "f", 12));
     v.meta.truncate_done(number, 6000).unwrap();
     assert_eq!(size(v, "f"), (12, true));
+}
+
+fn a_reader_that_vanishes_during_a_truncate_spoils_nothing(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    open(v, 2, "f", false);
+    let number = owed(v.truncate(0, "f", 10));
+    v.meta.session_ended(2).unwrap();
+    v.meta.truncate_done(number, 5000).unwrap();
+    report(v, 1, f, None, None, true);
+    assert_eq!(size(v, "f"), (10, true));
+}
+
+fn a_raced_truncate_is_not_made_exact_by_an_idle_writer(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    open(v, 2, "f", true);
+    let number = owed(v.truncate(0, "f", 10));
+    v.meta.session_ended(2).unwrap();
+    v.meta.truncate_done(number, 5000).unwrap();
+    report(v, 1, f, None, None, true);
+    assert!(!size(v, "f").1);
+}
+
+/// Ends a writer's attachment that wrote up to `end`; answers whether the size is wanted.
+fn ends(v: &Volume, client: u64, file: u64, end: u64) -> bool {
+    let request = ReportRequest {
+        file,
+        size: None,
+        modified: Some(5000),
+        detach: true,
+        write: true,
+        end: Some(end),
+    };
+    v.meta.report(client, &request).unwrap().size_wanted
+}
+
+fn a_lone_writers_end_tells_the_size(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    assert!(!ends(v, 1, f, 100));
+    assert_eq!(size(v, "f"), (100, true));
+    // A write inside the file leaves its size.
+    open(v, 1, "f", true);
+    assert!(!ends(v, 1, f, 50));
+    assert_eq!(size(v, "f"), (100, true));
+}
+
+fn an_end_is_not_enough_where_others_changed_the_size(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    open(v, 2, "f", true);
+    // The first to go need not tell; the last one must ask, and stays attached until it did.
+    assert!(!ends(v, 1, f, 100));
+    assert_eq!(size(v, "f"), (0, false));
+    assert!(ends(v, 2, f, 50));
+    v.unlink(0, "f").unwrap();
+    assert!(v.carry_deletes().is_empty());
+    report(v, 2, f, Some(100), Some(5000), true);
+    assert_eq!(v.carry_deletes(), [f]);
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    let number = owed(v.truncate(0, "f", 10));
+    v.meta.truncate_done(number, 5000).unwrap();
+    assert!(ends(v, 1, f, 5));
+    report(v, 1, f, Some(10), None, true);
+    assert_eq!(size(v, "f"), (10, true));
+}
+
+fn a_clean_close_needs_no_grace(v: &mut Volume) {
+    v.create(0, "f", 0o644).unwrap();
+    v.meta.close().unwrap();
+    v.restart();
+    v.unlink(0, "f").unwrap();
+    assert_eq!(v.carry_deletes().len(), 1, "it went at once");
+    // Neither after a crash, nor where a client had something open.
+    v.create(0, "g", 0o644).unwrap();
+    v.restart();
+    v.unlink(0, "g").unwrap();
+    assert!(v.carry_deletes().is_empty());
+    v.meta.reap_orphans().unwrap();
+    v.create(0, "h", 0o644).unwrap();
+    open(v, 1, "h", false);
+    v.meta.close().unwrap();
+    v.restart();
+    v.unlink(0, "h").unwrap();
+    assert_eq!(v.carry_deletes().len(), 1, "only what was owed before");
 }
 
 fn a_truncate_needs_permission_unless_attached(v: &mut Volume) {
