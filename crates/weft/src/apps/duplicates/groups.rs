@@ -144,7 +144,9 @@ mod tests {
             records.extend((0..times).map(|i| BlockRecord::of(block, i, 4096 * i)));
         }
         records.sort_by_key(BlockRecord::encode);
-        records.into_iter().for_each(|r| counter.add(r));
+        for record in records {
+            counter.add(record);
+        }
         let (totals, top) = counter.finish();
         let expected = Totals {
             blocks: 15,

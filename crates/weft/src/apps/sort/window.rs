@@ -190,7 +190,7 @@ mod tests {
     fn a_bitonic_window_is_merged_wherever_its_circle_is_cut() {
         let mut rng = SmallRng::seed_from_u64(2);
         let order = order(3, "1..");
-        for round in 0..300 {
+        for round in 0..300_u32 {
             let (up, down) = (rng.random_range(0..20), rng.random_range(0..20));
             let letters = 1 + (round % 5) as u8;
             let mut circle = expected(order, &random(&mut rng, up, 3, letters), false);
