@@ -454,7 +454,7 @@ mod tests {
         tokio::spawn(async move {
             writer
                 .write_to(Box::new(ours), Duration::from_secs(5))
-                .await
+                .await;
         });
         let senders = (0..8).map(|sender| {
             let queue = queue.clone();

@@ -141,7 +141,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Whether the call was still open and this flow its own, so that its window was given back.
+    /// The service has done with payload of a call: its window is free.
     pub(super) fn release(&self, id: u64, flow: &Arc<Flow>, cost: u64) {
         let mut table = self.table();
         let table = &mut *table;
@@ -151,7 +151,10 @@ impl Wire {
             let before = open.outstanding;
             open.outstanding -= cost;
             table.shared -= shared_part(before) - shared_part(open.outstanding);
-            self.credit(id, cost);
+            // When all its payload is here and none of the shared window is held, credit would change nothing.
+            if open.payload.is_some() || shared_part(before) > 0 {
+                self.credit(id, cost);
+            }
         }
     }
 
