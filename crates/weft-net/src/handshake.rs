@@ -290,3 +290,32 @@ fn refuse_garbage(queue: &SendQueue, error: &ReadError) -> String {
 
 /// The halves of a stream that was just opened.
 pub(crate) type Halves = (BoxRead, BoxWrite);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(digits).collect()
+    }
+
+    /// The example of `docs/protocol.md`, with which another implementation can check its proofs.
+    #[test]
+    fn the_page_shows_the_proofs_as_they_are() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let value = |name: &str| {
+            let line = page.lines().find(|line| line.starts_with(name)).unwrap();
+            bytes(line[name.len()..].trim())
+        };
+        let key = VolumeKey(value("key          ").try_into().unwrap());
+        let (hello, challenge) = (value("hello        "), value("challenge    "));
+        let client = proof(&key, "weft client", &hello, &challenge);
+        let server = proof(&key, "weft server", &hello, &challenge);
+        assert_eq!(client[..], value("proof C      "));
+        assert_eq!(server[..], value("proof S      "));
+        Hello::decode(&hello[..]).unwrap();
+        Challenge::decode(&challenge[..]).unwrap();
+    }
+}

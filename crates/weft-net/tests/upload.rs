@@ -128,6 +128,38 @@ async fn a_service_that_does_not_consume_holds_the_sender_and_consuming_lets_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn chunks_released_one_by_one_give_back_their_own_window_only() {
+    let bounds = Bounds {
+        window: WINDOW,
+        ..Bounds::default()
+    };
+    let options = Options {
+        bounds,
+        ..Options::default()
+    };
+    // Releases the first chunk and holds all others.
+    let server = Server::start(options, |mut call: Served| async move {
+        let mut held = Vec::new();
+        while let Some(chunk) = call.payload.next().await {
+            if held.is_empty() {
+                call.payload.release_chunk(chunk.len());
+            }
+            held.push(chunk);
+        }
+    })
+    .await;
+    let connection = server.connect().await;
+    let writing = tokio::spawn(async move { write_all(&connection, 1, 64).await });
+    let received = || server.counters.snapshot().bytes_received;
+    until("the window is used", || received() >= u64::from(WINDOW)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let bound = u64::from(WINDOW + limits::CALL_WINDOW) + (256 << 10);
+    assert!(received() <= bound + 4096, "{} of {bound}", received());
+    assert!(received() > u64::from(WINDOW + limits::CALL_WINDOW));
+    writing.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_nobody_consumes_holds_no_other_call() {
     let gate = Arc::new(Semaphore::new(0));
     let server = gated(gate.clone()).await;

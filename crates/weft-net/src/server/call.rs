@@ -90,9 +90,19 @@ impl Payload {
         Some(chunk)
     }
 
-    /// Lets the client send as much again as was taken so far: call it when that memory is free.
+    /// Lets the client send as much again as was taken so far: call it when all that memory is free.
     pub fn release(&mut self) {
-        self.owed += std::mem::take(&mut self.held);
+        self.give_back(self.held);
+    }
+
+    /// Lets the client send as much again as one chunk of this length, where several are held at a time.
+    pub fn release_chunk(&mut self, len: usize) {
+        self.give_back(window_cost(len).min(self.held));
+    }
+
+    fn give_back(&mut self, cost: u64) {
+        self.held -= cost;
+        self.owed += cost;
         // In few frames: no caller runs dry for what is owed here.
         if self.owed >= u64::from(limits::CREDIT_MAX) {
             let owed = std::mem::take(&mut self.owed);

@@ -1,0 +1,209 @@
+//! Between messages and the checked types of `weft-layout`: there and back, and nothing illegal comes through.
+
+use proptest::prelude::*;
+use weft_layout::{
+    CellIndex, Grid, Layout, LayoutSpec, Map, Order, Partition, Request, ServerId, Storage,
+    Subfile, View, ViewOffset,
+};
+use weft_proto::io::{Access, Pattern};
+use weft_proto::prost::Message;
+use weft_proto::{ConvertError, io, meta};
+
+/// Through the bytes, as on the wire.
+fn wire<M: Message + Default>(message: &M) -> M {
+    M::decode(&message.encode_to_vec()[..]).unwrap()
+}
+
+fn grid() -> Grid {
+    Grid::new(6, 4096, 4).unwrap()
+}
+
+fn access() -> Access {
+    let request = Request::Contiguous {
+        offset: ViewOffset(5),
+        length: 100,
+    };
+    Access {
+        file: 1,
+        grid: io::Grid::from(&grid()),
+        view: io::View::from(&View::canonical()),
+        pattern: Pattern::from_request(&request).unwrap(),
+        slot: 1,
+        fork: "data".to_owned(),
+        epoch: 1,
+    }
+}
+
+prop_compose! {
+    fn subfiles()(
+        vbs in 1u64..9, vn in 1u64..9, hbs in 1u64..9, hn in 1u64..9, index: proptest::sample::Index,
+        order in proptest::sample::select(vec![Order::Default, Order::Row, Order::Column]),
+    ) -> View {
+        let index = index.index((hn * vn) as usize) as u64;
+        View::Subfile(Subfile { vbs, vn, hbs, hn, index, order })
+    }
+}
+
+prop_compose! {
+    fn partitions()(offset in 0u64..1 << 40, group in 1u64..1 << 30, gap in 0u64..1 << 30) -> View {
+        View::Partition(Partition { offset, group, stride: group + gap })
+    }
+}
+
+fn views() -> impl Strategy<Value = View> {
+    prop_oneof![
+        subfiles(),
+        partitions(),
+        (0u32..6).prop_map(|cell| View::Cell(CellIndex(cell)))
+    ]
+}
+
+proptest! {
+    #[test]
+    fn legal_layouts_come_back(
+        cells in 1u32..65_536, bsu in 1u64..1 << 40, chunk in 4096u32..16 << 20, first: u32,
+        servers in 1u32..50, addressed: bool,
+    ) {
+        let layout = Layout::new(LayoutSpec {
+            cells,
+            bsu,
+            chunk,
+            servers: (0..servers).map(|i| ServerId(first.wrapping_add(i))).collect(),
+            storage: if addressed { Storage::Addressed } else { Storage::Plain },
+        }).unwrap();
+        let message = wire(&meta::Layout::from(&layout));
+        prop_assert_eq!(Layout::try_from(&message).unwrap(), layout);
+    }
+
+    #[test]
+    fn legal_accesses_come_back(view in views(), offset in 0u64..1 << 50, length in 0u64..1 << 40) {
+        let request = Request::Contiguous { offset: ViewOffset(offset), length };
+        let message = wire(&Access {
+            view: io::View::from(&view),
+            pattern: Pattern::from_request(&request).unwrap(),
+            ..access()
+        });
+        let (map, found) = message.checked().unwrap();
+        prop_assert_eq!(map, Map::new(grid(), view).unwrap());
+        prop_assert_eq!(found, request);
+        prop_assert_eq!(View::try_from(&message.view).unwrap(), view);
+    }
+
+    /// Whatever comes through is what `weft-layout` itself calls legal.
+    #[test]
+    fn numbers_of_any_size_are_legal_or_refused(numbers: [u64; 9], small: bool, kind in 0..4) {
+        let n = |i: usize| if small { numbers[i] % 5 } else { numbers[i] >> (numbers[8] % 64) };
+        let view = match kind {
+            0 => Some(io::ViewKind::Subfile(io::Subfile {
+                vbs: n(0), vn: n(1), hbs: n(2), hn: n(3), index: n(4), order: n(5) as u32,
+            })),
+            1 => Some(io::ViewKind::Partition(io::Partition { offset: n(0), group: n(1), stride: n(2) })),
+            2 => Some(io::ViewKind::Cell(n(0) as u32)),
+            _ => None,
+        };
+        let message = wire(&Access {
+            grid: io::Grid { cells: n(5) as u32, bsu: n(6), servers: n(7) as u32 },
+            view: io::View { kind: view },
+            ..access()
+        });
+        if let Ok((map, _)) = message.checked() {
+            prop_assert_eq!(io::Grid::from(map.grid()), message.grid);
+        }
+    }
+}
+
+type Change = fn(&mut meta::Layout);
+
+#[test]
+fn illegal_layouts_are_refused_with_their_reason() {
+    let legal = meta::Layout {
+        cells: 6,
+        bsu: 4096,
+        chunk: 65_536,
+        servers: vec![1, 2],
+        storage: 0,
+    };
+    assert!(Layout::try_from(&legal).is_ok());
+    let illegal: [(Change, &str); 9] = [
+        (|l| l.cells = 0, "0 cells"),
+        (|l| l.cells = 65_537, "65537 cells"),
+        (|l| l.bsu = 0, "0 bytes"),
+        (|l| l.bsu = u64::MAX, "BSU"),
+        (|l| l.chunk = 4095, "chunk"),
+        (|l| l.chunk = u32::MAX, "chunk"),
+        (|l| l.servers.clear(), "0 servers"),
+        (
+            |l| l.servers = vec![5, 6, 5],
+            "server 5 is named more than once",
+        ),
+        (|l| l.storage = 2, "unknown kind of storage"),
+    ];
+    for (change, words) in illegal {
+        let mut layout = legal.clone();
+        change(&mut layout);
+        let error = Layout::try_from(&layout).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn illegal_accesses_are_refused_with_their_reason() {
+    let subfile = |change: fn(&mut io::Subfile)| {
+        let mut s = io::Subfile {
+            vbs: 1,
+            vn: 2,
+            hbs: 1,
+            hn: 2,
+            index: 0,
+            order: 0,
+        };
+        change(&mut s);
+        Some(io::ViewKind::Subfile(s))
+    };
+    let partition = |offset, group, stride| {
+        Some(io::ViewKind::Partition(io::Partition {
+            offset,
+            group,
+            stride,
+        }))
+    };
+    let illegal = [
+        (subfile(|s| s.vbs = 0), "vbs is 0"),
+        (subfile(|s| s.hn = 0), "hn is 0"),
+        (subfile(|s| s.index = 4), "no subfile 4"),
+        (subfile(|s| s.hbs = u64::MAX), "too wide"),
+        (subfile(|s| s.order = 3), "unknown kind of byte order"),
+        (partition(0, 0, 5), "group is 0"),
+        (partition(0, 6, 5), "overlaps"),
+        (partition(u64::MAX, 1, 5), "offset"),
+        (Some(io::ViewKind::Cell(6)), "no cell 6"),
+        (None, "unknown kind of view"),
+    ];
+    for (kind, words) in illegal {
+        let message = wire(&Access {
+            view: io::View { kind },
+            ..access()
+        });
+        let error = message.checked().unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let nothing = wire(&Access {
+        pattern: Pattern { kind: None },
+        ..access()
+    });
+    let error = nothing.checked().unwrap_err();
+    assert!(matches!(error, ConvertError::Unknown { what: "request" }));
+    let zero = wire(&Access {
+        grid: io::Grid::default(),
+        ..access()
+    });
+    assert!(matches!(
+        zero.checked().unwrap_err(),
+        ConvertError::Layout(_)
+    ));
+    let empty = Access::decode(&[][..]).unwrap();
+    assert!(
+        empty.checked().is_err(),
+        "a message without its fields is no access"
+    );
+}

@@ -1,0 +1,122 @@
+//! Every code has an errno, a retry class and its place on the page; every kind has its place, too.
+
+use weft_proto::prost::Message;
+use weft_proto::{Code, Failure, Kind, Retry};
+
+fn page() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
+    std::fs::read_to_string(path).expect("docs/protocol.md is there")
+}
+
+/// The cells of the page's table rows.
+fn rows(page: &str) -> Vec<Vec<&str>> {
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+#[test]
+fn every_code_is_in_the_list_once_and_keeps_its_number() {
+    for (number, code) in Code::ALL.iter().enumerate() {
+        assert_eq!(*code as usize, number);
+    }
+    assert!(
+        Code::try_from(i32::try_from(Code::ALL.len()).unwrap()).is_err(),
+        "a code is missing from Code::ALL"
+    );
+}
+
+#[test]
+fn every_failure_carries_an_errno_and_a_retry_class() {
+    for code in Code::ALL {
+        let failure = Failure::new(code, "words");
+        let failure = Failure::decode(&failure.encode_to_vec()[..]).unwrap();
+        assert_eq!((failure.code(), failure.retry()), (code, code.retry()));
+        assert_eq!(failure.errno, code.errno());
+        assert!(
+            (1..134).contains(&failure.errno),
+            "{code:?} is no errno of Linux"
+        );
+    }
+}
+
+#[test]
+fn a_code_of_a_newer_peer_keeps_its_errno_and_retry_class() {
+    let newer = Failure {
+        code: 99,
+        errno: 122,
+        retry: Retry::Later as i32,
+        message: String::new(),
+    };
+    let newer = Failure::decode(&newer.encode_to_vec()[..]).unwrap();
+    assert_eq!(
+        (newer.code(), newer.errno, newer.retry()),
+        (Code::Internal, 122, Retry::Later)
+    );
+}
+
+#[test]
+fn the_page_lists_every_code_as_it_is() {
+    let page = page();
+    let rows = rows(&page);
+    for code in Code::ALL {
+        let (number, name) = ((code as i32).to_string(), format!("`{code:?}`"));
+        let row = rows
+            .iter()
+            .find(|row| row.len() == 5 && row[0] == number && row[1] == name);
+        let row = row.unwrap_or_else(|| panic!("docs/protocol.md has no row for code {code:?}"));
+        assert!(
+            row[2].ends_with(&format!(" {}", code.errno())),
+            "{code:?}: errno {}",
+            code.errno()
+        );
+        assert_eq!(row[3], format!("{:?}", code.retry()), "{code:?}");
+    }
+}
+
+#[test]
+fn the_page_lists_every_kind() {
+    let page = page();
+    let rows = rows(&page);
+    for kind in Kind::ALL {
+        let (number, name) = (kind.code().to_string(), format!("`{}`", kind.name()));
+        let row = rows
+            .iter()
+            .find(|row| row.len() > 2 && row[0] == number && row[1] == name);
+        assert!(
+            row.is_some(),
+            "docs/protocol.md has no row for kind {number} {name}"
+        );
+    }
+}
+
+#[test]
+fn the_page_states_the_limits_as_they_are() {
+    use weft_proto::limits as l;
+    let page = page();
+    let rows = rows(&page);
+    let limits = [
+        ("BODY_MAX", u64::from(l::BODY_MAX)),
+        ("PAYLOAD_MAX", u64::from(l::PAYLOAD_MAX)),
+        ("HANDSHAKE_BODY_MAX", u64::from(l::HANDSHAKE_BODY_MAX)),
+        ("BODIES_MAX", u64::from(l::BODIES_MAX)),
+        ("CALL_WINDOW", u64::from(l::CALL_WINDOW)),
+        ("CREDIT_MAX", u64::from(l::CREDIT_MAX)),
+        ("FRAME_COST_MIN", u64::from(l::FRAME_COST_MIN)),
+        ("REPLY_WINDOW_MIN", u64::from(l::REPLY_WINDOW_MIN)),
+        ("TRANSFER_MAX", l::TRANSFER_MAX),
+        ("PATH_MAX", l::PATH_MAX as u64),
+        ("NAME_MAX", l::NAME_MAX as u64),
+        ("LINKS_MAX", l::LINKS_MAX as u64),
+        ("XATTR_VALUE_MAX", l::XATTR_VALUE_MAX as u64),
+        ("XATTR_TOTAL_MAX", l::XATTR_TOTAL_MAX as u64),
+        ("LIST_PAGE_MAX", u64::from(l::LIST_PAGE_MAX)),
+        ("GROUPS_MAX", l::GROUPS_MAX as u64),
+    ];
+    for (name, value) in limits {
+        let name = format!("`{name}`");
+        let row = rows.iter().find(|row| row[0] == name);
+        let row = row.unwrap_or_else(|| panic!("docs/protocol.md has no row for {name}"));
+        assert_eq!(row[1].replace(',', ""), value.to_string(), "{name}");
+    }
+}

@@ -1,0 +1,702 @@
+//! The bytes of every message, with every field set. They never change: a peer of another release sends them.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use weft_proto::io::{
+    Access, CellRun, CellStatusReply, CellStatusRequest, Contiguous, CreateForkReply,
+    CreateForkRequest, DeleteCellsReply, DeleteCellsRequest, ForkPlace, ForkState, Grid, Partition,
+    Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply, RemoveForkRequest, Subfile,
+    SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
+    WriteRequest,
+};
+use weft_proto::meta::{
+    AttachReply, AttachRequest, Attributes, Create, Credentials, Entry, FileKind, GetXattrReply,
+    GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish, LinkRequest, ListReply,
+    ListRequest, ListXattrReply, ListXattrRequest, MakeDirectoryRequest, MakeLinkRequest,
+    MakeNodeRequest, ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest,
+    RemoveDirectoryRequest, RemoveXattrRequest, RenameReply, RenameRequest, ReportReply,
+    ReportRequest, Server, ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest,
+    SetXattrRequest, StatReply, StatRequest, Target, TimeWish, TruncateRequest, UnlinkReply,
+    UnlinkRequest, Usage, XattrDone,
+};
+use weft_proto::prost::Message;
+use weft_proto::session::{
+    Cancel, Challenge, Credit, Hello, Never, Nothing, Ping, Pong, Proof, Role, Welcome,
+};
+use weft_proto::{Call, Code, Failure, Flags, HEADER_BYTES, Header, Kind, body_from};
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |d: u8| char::from(b"0123456789abcdef"[usize::from(d)]);
+    let digits = bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]);
+    digits.collect()
+}
+
+fn same<M: Message + Default + PartialEq + Debug>(kind: Kind, message: &M, golden: &str) {
+    let golden: String = golden.split_whitespace().collect();
+    let bytes = message.encode_to_vec();
+    assert_eq!(hex(&bytes), golden, "{kind:?}: {message:?}");
+    assert_eq!(&body_from::<M>(kind, &bytes).unwrap(), message);
+}
+
+/// A call's request and reply, next to their bytes.
+fn call<C>(request: &C, request_bytes: &str, reply: &C::Reply, reply_bytes: &str) -> Kind
+where
+    C: Call + PartialEq + Debug,
+    C::Reply: PartialEq + Debug,
+{
+    same(C::KIND, request, request_bytes);
+    same(C::KIND, reply, reply_bytes);
+    C::KIND
+}
+
+fn bytes(first: u8, count: u8) -> Bytes {
+    (first..first + count).collect::<Vec<_>>().into()
+}
+
+fn grid() -> Grid {
+    Grid {
+        cells: 6,
+        bsu: 65_536,
+        servers: 4,
+    }
+}
+
+fn access(kind: ViewKind) -> Access {
+    let contiguous = Contiguous {
+        offset: 1 << 40,
+        length: 1_000_000,
+    };
+    Access {
+        file: 77,
+        grid: grid(),
+        view: View { kind: Some(kind) },
+        pattern: Pattern {
+            kind: Some(PatternKind::Contiguous(contiguous)),
+        },
+        slot: 2,
+        fork: "data".to_owned(),
+        epoch: 9,
+    }
+}
+
+fn subfile() -> ViewKind {
+    ViewKind::Subfile(Subfile {
+        vbs: 1,
+        vn: 2,
+        hbs: 3,
+        hn: 4,
+        index: 5,
+        order: 2,
+    })
+}
+
+fn fork_state() -> ForkState {
+    ForkState {
+        cell: 5,
+        fork: "index".to_owned(),
+        length: 4096,
+        modified: -1,
+        stored: 8192,
+    }
+}
+
+fn place() -> ForkPlace {
+    ForkPlace {
+        cell: 5,
+        fork: "index".to_owned(),
+    }
+}
+
+fn who() -> Credentials {
+    Credentials {
+        uid: 1000,
+        gid: 100,
+        groups: vec![4, 27, 1000],
+    }
+}
+
+fn target() -> Target {
+    Target {
+        at: 1,
+        path: Bytes::from_static(b"a/b\xff"),
+        follow: true,
+    }
+}
+
+fn layout() -> Layout {
+    Layout {
+        cells: 6,
+        bsu: 65_536,
+        chunk: 262_144,
+        servers: vec![3, 1, 2],
+        storage: 1,
+    }
+}
+
+fn wish() -> LayoutWish {
+    LayoutWish {
+        cells: Some(6),
+        bsu: Some(0),
+        chunk: Some(4096),
+        servers: vec![3, 1],
+        base: Some(3),
+    }
+}
+
+fn attributes() -> Attributes {
+    Attributes {
+        id: 77,
+        kind: FileKind::Regular as i32,
+        mode: 0o4755,
+        uid: 1000,
+        gid: 100,
+        links: 2,
+        size: 1 << 33,
+        size_exact: true,
+        accessed: 1,
+        modified: 2,
+        changed: 3,
+        created: -4,
+        modified_set: 5,
+        device: 0x801,
+        layout: Some(layout()),
+        parent: 1,
+    }
+}
+
+fn usage() -> Usage {
+    Usage {
+        capacity: 1 << 40,
+        used: 1 << 39,
+        available: 1 << 38,
+    }
+}
+
+fn stat() -> StatReply {
+    StatReply {
+        attributes: attributes(),
+    }
+}
+
+const STAT: &str = "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a110806108080041880801022030301022801800101";
+const UNLINKED: &str = "084d1001";
+
+fn unlinked() -> UnlinkReply {
+    UnlinkReply { file: 77, links: 1 }
+}
+
+/// Checks the bytes of a kind; returns the kind that was checked.
+fn check(kind: Kind) -> Kind {
+    match kind {
+        Kind::Hello | Kind::Proof | Kind::Ping | Kind::Credit | Kind::Cancel | Kind::Data => {
+            session(kind)
+        }
+        Kind::Read
+        | Kind::Write
+        | Kind::Sync
+        | Kind::CellStatus
+        | Kind::TruncateCells
+        | Kind::DeleteCells
+        | Kind::CreateFork
+        | Kind::RemoveFork => io(kind),
+        Kind::Attach
+        | Kind::Report
+        | Kind::Stat
+        | Kind::SetAttributes
+        | Kind::Truncate
+        | Kind::MakeDirectory
+        | Kind::MakeLink
+        | Kind::MakeNode
+        | Kind::Link
+        | Kind::Unlink
+        | Kind::RemoveDirectory
+        | Kind::Rename => names(kind),
+        Kind::List
+        | Kind::ReadLink
+        | Kind::GetXattr
+        | Kind::SetXattr
+        | Kind::ListXattr
+        | Kind::RemoveXattr
+        | Kind::ServerMap
+        | Kind::Heartbeat
+        | Kind::Reassert => rest(kind),
+    }
+}
+
+fn session(kind: Kind) -> Kind {
+    match kind {
+        Kind::Hello => call(
+            &Hello {
+                version_oldest: 1,
+                version_newest: 300,
+                nonce: bytes(0, 32),
+                role: Role::MetaService as i32,
+                client: u64::MAX,
+                volume: bytes(64, 16),
+                reply_window: 2 << 20,
+            },
+            "080110ac021a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\
+             0328ffffffffffffffffff013210404142434445464748494a4b4c4d4e4f3880808001",
+            &Challenge {
+                version: 1,
+                nonce: bytes(32, 32),
+                volume: bytes(64, 16),
+            },
+            "08011220202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f1a104041\
+             42434445464748494a4b4c4d4e4f",
+        ),
+        Kind::Proof => call(
+            &Proof {
+                proof: bytes(96, 32),
+            },
+            "0a20606162636465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f",
+            &Welcome {
+                proof: bytes(128, 32),
+                server: Some(0),
+                window: 2 << 20,
+                calls: 256,
+            },
+            "0a20808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f100018808080\
+             01208002",
+        ),
+        Kind::Ping => call(&Ping {}, "", &Pong {}, ""),
+        Kind::Credit => call(
+            &Credit {
+                bytes: 65_536,
+                request: 300,
+            },
+            "0880800410ac02",
+            &Nothing {},
+            "",
+        ),
+        Kind::Cancel => call(&Cancel { request: 300 }, "08ac02", &Nothing {}, ""),
+        _ => call(&Nothing {}, "", &Never {}, ""),
+    }
+}
+
+fn io(kind: Kind) -> Kind {
+    match kind {
+        Kind::Read => call(
+            &ReadRequest {
+                access: access(subfile()),
+            },
+            "0a35084d120808061080800418041a0e0a0c080110021803200428053002220d0a0b088080808080\
+             2010c0843d28023204646174613809",
+            &ReadReply {
+                lengths: vec![CellRun {
+                    first: 1,
+                    step: 4,
+                    count: 2,
+                    length: 1 << 41,
+                }],
+                bytes: 1_000_000,
+            },
+            "0a0d0801100418022080808080804010c0843d",
+        ),
+        Kind::Write => call(
+            &WriteRequest {
+                access: access(ViewKind::Partition(Partition {
+                    offset: 10,
+                    group: 20,
+                    stride: 30,
+                })),
+                chunk: 262_144,
+                bytes: 1_000_000,
+                sync: true,
+            },
+            "0a2f084d120808061080800418041a081206080a1014181e220d0a0b0880808080802010c0843d28\
+             0232046461746138091080801018c0843d2001",
+            &WriteReply { bytes: 1_000_000 },
+            "08c0843d",
+        ),
+        Kind::Sync => call(
+            &SyncRequest { file: 77 },
+            "084d",
+            &SyncReply {
+                cells: vec![fork_state()],
+            },
+            "0a1a08051205696e64657818802020ffffffffffffffffff01288040",
+        ),
+        Kind::CellStatus => call(
+            &CellStatusRequest {
+                file: 77,
+                after: Some(place()),
+                fork: "data".to_owned(),
+            },
+            "084d120908051205696e6465781a0464617461",
+            &CellStatusReply {
+                forks: vec![fork_state(), fork_state()],
+                more: true,
+            },
+            "0a1a08051205696e64657818802020ffffffffffffffffff012880400a1a08051205696e64657818\
+             802020ffffffffffffffffff012880401001",
+        ),
+        Kind::TruncateCells => call(
+            &TruncateCellsRequest {
+                file: 77,
+                grid: grid(),
+                slot: 2,
+                size: 1 << 40,
+                op: 12,
+            },
+            "084d12080806108080041804180220808080808020280c",
+            &TruncateCellsReply {},
+            "",
+        ),
+        Kind::DeleteCells => call(
+            &DeleteCellsRequest {
+                files: vec![77, 300],
+            },
+            "0a034dac02",
+            &DeleteCellsReply {},
+            "",
+        ),
+        Kind::CreateFork => call(
+            &CreateForkRequest {
+                file: 77,
+                place: place(),
+                chunk: 262_144,
+            },
+            "084d120908051205696e64657818808010",
+            &CreateForkReply {},
+            "",
+        ),
+        _ => call(
+            &RemoveForkRequest {
+                file: 77,
+                place: place(),
+            },
+            "084d120908051205696e646578",
+            &RemoveForkReply {},
+            "",
+        ),
+    }
+}
+
+#[allow(clippy::too_many_lines)] // a table
+fn names(kind: Kind) -> Kind {
+    let (who, target) = (who(), target());
+    match kind {
+        Kind::Attach => call(
+            &AttachRequest {
+                who,
+                target,
+                read: true,
+                write: true,
+                create: Some(Create {
+                    mode: 0o644,
+                    exclusive: true,
+                    layout: Some(wish()),
+                }),
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801180120012a1408a40310011a0d0806\
+             1000188020220203012803",
+            &AttachReply {
+                attributes: attributes(),
+                epoch: 9,
+                created: true,
+            },
+            "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a11080610808004188080102203030102280180010110091801",
+        ),
+        Kind::Report => call(
+            &ReportRequest {
+                file: 77,
+                size: Some(0),
+                modified: Some(-1),
+                detach: true,
+                write: true,
+                end: Some(0),
+            },
+            "084d100018ffffffffffffffffff01200128013000",
+            &ReportReply { size_wanted: true },
+            "0801",
+        ),
+        Kind::Stat => call(
+            &StatRequest { who, target },
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801",
+            &stat(),
+            STAT,
+        ),
+        Kind::SetAttributes => call(
+            &SetAttributesRequest {
+                who,
+                target,
+                mode: Some(0),
+                uid: Some(1),
+                gid: Some(2),
+                accessed: Some(TimeWish {
+                    now: true,
+                    nanos: 0,
+                }),
+                modified: Some(TimeWish {
+                    now: false,
+                    nanos: 5,
+                }),
+                layout: Some(wish()),
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801180020012802320208013a02100542\
+             0d08061000188020220203012803",
+            &stat(),
+            STAT,
+        ),
+        Kind::Truncate => call(
+            &TruncateRequest {
+                who,
+                target,
+                size: 4096,
+                attached: true,
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011880202001",
+            &stat(),
+            STAT,
+        ),
+        Kind::MakeDirectory => call(
+            &MakeDirectoryRequest {
+                who,
+                target,
+                mode: 0o755,
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed03",
+            &stat(),
+            STAT,
+        ),
+        Kind::MakeLink => call(
+            &MakeLinkRequest {
+                who,
+                target,
+                text: Bytes::from_static(b"../c"),
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a042e2e2f63",
+            &stat(),
+            STAT,
+        ),
+        Kind::MakeNode => call(
+            &MakeNodeRequest {
+                who,
+                target,
+                kind: FileKind::CharDevice as i32,
+                mode: 0o600,
+                device: 0x0103,
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011807208003288302",
+            &stat(),
+            STAT,
+        ),
+        Kind::Link => call(
+            &LinkRequest {
+                who,
+                source: Target {
+                    at: 77,
+                    path: Bytes::new(),
+                    follow: false,
+                },
+                target,
+            },
+            "0a0b08e80710641a04041be8071202084d1a0a08011204612f62ff1801",
+            &stat(),
+            STAT,
+        ),
+        Kind::Unlink => call(
+            &UnlinkRequest { who, target },
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801",
+            &unlinked(),
+            UNLINKED,
+        ),
+        Kind::RemoveDirectory => call(
+            &RemoveDirectoryRequest { who, target },
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801",
+            &unlinked(),
+            UNLINKED,
+        ),
+        _ => call(
+            &RenameRequest {
+                who,
+                source: target.clone(),
+                target,
+                no_replace: true,
+                exchange: true,
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0a08011204612f62ff1801200128\
+             01",
+            &RenameReply {},
+            "",
+        ),
+    }
+}
+
+#[allow(clippy::too_many_lines)] // a table
+fn rest(kind: Kind) -> Kind {
+    let (who, target) = (who(), target());
+    let name = Bytes::from_static(b"user.mime_type");
+    match kind {
+        Kind::List => call(
+            &ListRequest {
+                who,
+                target,
+                after: Bytes::from_static(b"m"),
+                limit: 1000,
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a016d20e807",
+            &ListReply {
+                entries: vec![Entry {
+                    name: Bytes::from_static(b"n"),
+                    attributes: attributes(),
+                }],
+                more: true,
+                directory: Attributes {
+                    id: 1,
+                    ..Attributes::default()
+                },
+            },
+            "0a470a016e1242084d100118ed1320e80728643002388080808020400148015002580360fcffffff\
+             ffffffffff0168057081107a11080610808004188080102203030102280180010110011a020801",
+        ),
+        Kind::ReadLink => call(
+            &ReadLinkRequest { who, target },
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801",
+            &ReadLinkReply {
+                text: Bytes::from_static(b"../c"),
+            },
+            "0a042e2e2f63",
+        ),
+        Kind::GetXattr => call(
+            &GetXattrRequest { who, target, name },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0e757365722e6d696d655f747970\
+             65",
+            &GetXattrReply {
+                value: Bytes::from_static(b"\0v"),
+            },
+            "0a020076",
+        ),
+        Kind::SetXattr => call(
+            &SetXattrRequest {
+                who,
+                target,
+                name,
+                value: Bytes::from_static(b"\0v"),
+                create: true,
+                replace: true,
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0e757365722e6d696d655f747970\
+             652202007628013001",
+            &XattrDone {},
+            "",
+        ),
+        Kind::ListXattr => call(
+            &ListXattrRequest { who, target },
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801",
+            &ListXattrReply {
+                names: vec![name.clone(), name],
+            },
+            "0a0e757365722e6d696d655f747970650a0e757365722e6d696d655f74797065",
+        ),
+        Kind::RemoveXattr => call(
+            &RemoveXattrRequest { who, target, name },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0e757365722e6d696d655f747970\
+             65",
+            &XattrDone {},
+            "",
+        ),
+        Kind::ServerMap => call(
+            &ServerMapRequest {},
+            "",
+            &ServerMapReply {
+                epoch: 9,
+                servers: vec![Server {
+                    id: 3,
+                    address: "10.0.0.3:7100".to_owned(),
+                    state: ServerState::Down as i32,
+                    usage: usage(),
+                    metrics: "10.0.0.3:7200".to_owned(),
+                }],
+                files: 5,
+                intents: 6,
+                volume: "home".to_owned(),
+            },
+            "080912390803120d31302e302e302e333a3731303018022215088080808080201080808080801018\
+             8080808080082a0d31302e302e302e333a37323030180520062a04686f6d65",
+        ),
+        Kind::Heartbeat => call(
+            &HeartbeatRequest {
+                id: 3,
+                address: "10.0.0.3:7100".to_owned(),
+                metrics: "10.0.0.3:7200".to_owned(),
+                usage: usage(),
+            },
+            "0803120d31302e302e302e333a373130301a0d31302e302e302e333a373230302215088080808080\
+             201080808080801018808080808008",
+            &HeartbeatReply { epoch: 9 },
+            "0809",
+        ),
+        _ => call(
+            &ReassertRequest {
+                reading: vec![77, 77],
+                writing: vec![300],
+            },
+            "0a024d4d1202ac02",
+            &ReassertReply { gone: vec![300] },
+            "0a02ac02",
+        ),
+    }
+}
+
+#[test]
+fn every_message_of_every_kind_keeps_its_bytes() {
+    for kind in Kind::ALL {
+        assert_eq!(check(*kind), *kind, "the table checks another kind");
+    }
+}
+
+#[test]
+fn kinds_keep_their_numbers() {
+    let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=39).chain(64..=84).collect();
+    assert_eq!(numbers, expected);
+    for code in 0..=u8::MAX {
+        let kind = Kind::from_code(code);
+        assert_eq!(
+            kind.map(Kind::code),
+            expected.contains(&code).then_some(code)
+        );
+    }
+}
+
+#[test]
+fn views_of_every_sort_and_a_failure_keep_their_bytes() {
+    same(
+        Kind::Read,
+        &access(ViewKind::Cell(5)),
+        "084d120808061080800418041a021805220d0a0b0880808080802010c0843d280232046461746138\
+             09",
+    );
+    let failure = Failure::new(Code::NoSpace, "server 3 is full");
+    same(
+        Kind::Write,
+        &failure,
+        "0812101c221073657276657220332069732066756c6c",
+    );
+}
+
+#[test]
+fn the_header_keeps_its_bytes() {
+    let body = Cancel { request: 300 }.encode_to_vec();
+    let flags = Flags::REPLY.with(Flags::LAST).with(Flags::FAILED);
+    let payload = [Bytes::from_static(b"1234"), Bytes::from_static(b"56789")];
+    let bytes = Header::encode(Kind::Cancel, flags, 0x0102_0304_0506_0708, &body, &payload);
+    // Magic, kind, zero, flags, request, lengths, CRC-32C of "123456789", CRC-32C of the header and body.
+    let golden = "57454654 05 00 0700 0807060504030201 03000000 09000000 839206e3 1798463e";
+    let golden: String = golden.split_whitespace().collect();
+    assert_eq!(hex(&bytes), golden);
+    let header = Header::decode(&bytes).unwrap();
+    assert_eq!((header.kind, header.flags), (Kind::Cancel, flags));
+    assert_eq!(header.request, 0x0102_0304_0506_0708);
+    assert_eq!((header.body_len, header.payload_len), (3, 9));
+    header.check_body(&bytes, &body).unwrap();
+    header.check_payload(b"123456789").unwrap();
+    let empty = Header::encode(Kind::Ping, Flags::LAST, 1, &[], &[]);
+    assert_eq!(empty.len(), HEADER_BYTES);
+    assert_eq!(hex(&empty[24..28]), "00000000", "the CRC of no payload");
+}
