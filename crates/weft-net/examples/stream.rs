@@ -201,7 +201,7 @@ fn main() {
                     1 => down(&connection, frames).await,
                     _ => up(&connection, frames).await,
                 };
-                runs.push((time, cpu() - before));
+                runs.push((time, cpu().saturating_sub(before)));
             }
         }
         let total = (frames * FRAME) as f64;

@@ -277,8 +277,14 @@ async fn cancels_for_nothing_and_data_after_a_cancel_are_dropped() {
         .await;
     // More than all windows: what goes nowhere takes none.
     for _ in 0..20 {
-        raw.send(Kind::Data, Flags::default(), 20, &Nothing {}, &[0; 1 << 20])
-            .await;
+        raw.send(
+            Kind::Data,
+            Flags::default(),
+            20,
+            &Nothing {},
+            &vec![0; 1 << 20],
+        )
+        .await;
     }
     raw.send(Kind::Sync, Flags::LAST, 21, &sync(5), &[]).await;
     let mut ends = Vec::new();

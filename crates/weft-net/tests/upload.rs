@@ -139,6 +139,7 @@ async fn chunks_released_one_by_one_give_back_their_own_window_only() {
     };
     // Releases the first chunk and holds all others.
     let server = Server::start(options, |mut call: Served| async move {
+        let call = &mut call;
         let mut held = Vec::new();
         while let Some(chunk) = call.payload.next().await {
             if held.is_empty() {

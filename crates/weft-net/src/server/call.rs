@@ -14,7 +14,8 @@ use crate::queue;
 /// Bytes of a failure's message that travel.
 const MESSAGE_MAX: usize = 16 << 10;
 
-/// A call as it arrived.
+/// A call as it arrived. An `async move` block that names only some of its fields takes only those along: the others
+/// are dropped at once, which for [`Served::reply`] is an answer.
 pub struct Served {
     /// Which call.
     pub kind: Kind,
