@@ -12,13 +12,12 @@ const REQUEST: usize = 1 << 20;
 const ALIGN: usize = 4096;
 
 /// Direct writes of 1 MiB, `depth` at a time, into a new preallocated file, and a sync; MiB per second.
-pub(crate) fn direct_write(folder: &Path, mib: u64, depth: usize) -> Result<f64> {
-    let path = folder.join("direct");
+pub(crate) fn direct_write(path: &Path, mib: u64, depth: usize) -> Result<f64> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .custom_flags(libc::O_DIRECT)
-        .open(&path)?;
+        .open(path)?;
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, mib << 20)?;
     let memory: Vec<Vec<u8>> = (0..depth).map(|_| vec![5; REQUEST + ALIGN]).collect();
     let started = Instant::now();
@@ -44,22 +43,17 @@ pub(crate) fn direct_write(folder: &Path, mib: u64, depth: usize) -> Result<f64>
         anyhow::Ok(())
     })?;
     file.sync_data()?;
-    let rate = mib as f64 / started.elapsed().as_secs_f64();
-    std::fs::remove_file(&path)?;
-    Ok(rate)
+    Ok(mib as f64 / started.elapsed().as_secs_f64())
 }
 
 /// Plain writes of 1 MiB into a new file, and a sync; MiB per second.
-pub(crate) fn buffered_write(folder: &Path, mib: u64) -> Result<f64> {
-    let path = folder.join("buffered");
-    let mut file = File::create_new(&path)?;
+pub(crate) fn buffered_write(path: &Path, mib: u64) -> Result<f64> {
+    let mut file = File::create_new(path)?;
     let buffer = vec![5; REQUEST];
     let started = Instant::now();
     for _ in 0..mib {
         file.write_all(&buffer)?;
     }
     file.sync_data()?;
-    let rate = mib as f64 / started.elapsed().as_secs_f64();
-    std::fs::remove_file(&path)?;
-    Ok(rate)
+    Ok(mib as f64 / started.elapsed().as_secs_f64())
 }

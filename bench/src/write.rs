@@ -23,9 +23,11 @@ pub(crate) fn run(setting: &Setting, mib: u64, depth: usize) -> Result<()> {
             // Once for the memory of caches and buffers: the first touch of a page is not what is measured.
             write_all(&volume, servers, "/warm-up", mib, depth).await?;
             for run in 0..setting.runs {
-                direct.push(disk::direct_write(folder.path(), mib, depth)?);
+                // Nothing is removed in between: a file system that discards would charge it to whoever syncs next.
+                let name = format!("{servers}-{run}");
+                direct.push(disk::direct_write(&folder.path().join(format!("direct-{name}")), mib, depth)?);
                 weft.push(write_all(&volume, servers, &format!("/{run}"), mib, depth).await?);
-                buffered.push(disk::buffered_write(folder.path(), mib)?);
+                buffered.push(disk::buffered_write(&folder.path().join(name), mib)?);
             }
             anyhow::Ok(())
         })?;
@@ -63,6 +65,5 @@ async fn write_all(
     file.sync().await?;
     let rate = mib as f64 / started.elapsed().as_secs_f64();
     file.close().await?;
-    volume.unlink(path).await?;
     Ok(rate)
 }

@@ -9,11 +9,6 @@ pub(crate) fn of_bytes(what: &str, total: u64) -> ProgressBar {
     bar(what, total, "{msg} [{bar:30}] {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}")
 }
 
-/// A bar over a number of things.
-pub(crate) fn of_items(what: &str, total: u64) -> ProgressBar {
-    bar(what, total, "{msg} [{bar:30}] {pos}/{len} {per_sec} {eta}")
-}
-
 fn bar(what: &str, total: u64, template: &str) -> ProgressBar {
     let target = if crate::output::interactive() {
         ProgressDrawTarget::stderr_with_hz(8)
