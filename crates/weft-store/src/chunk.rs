@@ -259,6 +259,12 @@ impl Chunk {
             .is_some_and(|p| p.dirty & bit(block) != 0)
     }
 
+    /// The blocks that hold data, on the disk or dirty in memory, ascending.
+    pub(crate) fn data_blocks(&self) -> impl Iterator<Item = u32> + '_ {
+        let blocks = self.places.len().max(self.pages.len() * BUFFER_BLOCKS_MAX);
+        (0..blocks as u32).filter(|b| self.place(*b).is_some() || self.block_is_dirty(*b))
+    }
+
     /// Whether any page is dirty.
     pub(crate) fn is_dirty(&self) -> bool {
         self.pages.iter().flatten().any(|p| p.dirty != 0)

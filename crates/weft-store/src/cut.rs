@@ -136,7 +136,7 @@ impl Inner {
             };
             let before = self.lock().evictions;
             for (id, from) in wanted {
-                self.load_entries_from(id, from)?;
+                self.load_entries(id, from, usize::MAX)?;
             }
             let after = self.lock().evictions;
             if before == after {
@@ -158,7 +158,7 @@ impl Inner {
         for (key, length) in lengths {
             let id = match state.find(key) {
                 Some(id) => id,
-                None if *length > 0 => state.find_or_create(key, 0, &mut body),
+                None if *length > 0 => state.find_or_create(key, 0, modified.0, &mut body),
                 None => continue,
             };
             ItemRecord::Truncate {

@@ -34,6 +34,7 @@ mod read;
 mod record;
 mod recover;
 mod replay;
+mod runs;
 pub mod sim;
 mod space;
 mod state;
@@ -51,6 +52,7 @@ pub use key::{
 };
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
 pub use record::INDEX_SPACES;
+pub use runs::DataRuns;
 pub use sim::SimStorage;
 pub use storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
 pub use store::Store;

@@ -78,19 +78,25 @@ impl Inner {
         }
     }
 
-    /// Brings all entries of a fork from chunk `from` on into memory; returns the count of
-    /// evictions under which that holds.
-    pub(crate) fn load_entries_from(&self, id: ForkId, from: u64) -> Result<u64, StoreError> {
+    /// Brings the entries of a fork from chunk `from` on into memory, up to `most` of them; returns
+    /// the count of evictions under which that holds, and the chunk up to which it does:
+    /// [`u64::MAX`] where there are no more.
+    pub(crate) fn load_entries(
+        &self,
+        id: ForkId,
+        from: u64,
+        most: usize,
+    ) -> Result<(u64, u64), StoreError> {
         loop {
             let (evictions, end) = {
                 let state = self.lock();
                 let Some(fork) = state.forks.get(&id) else {
-                    return Ok(state.evictions);
+                    return Ok((state.evictions, u64::MAX));
                 };
                 (state.evictions, fork.indexed_end)
             };
             if from >= end {
-                return Ok(evictions);
+                return Ok((evictions, u64::MAX));
             }
             let (low, high) = (ChunkRecord::key(id, from), ChunkRecord::key(id, end));
             let mut found = Vec::new();
@@ -111,12 +117,20 @@ impl Inner {
                             return ControlFlow::Break(());
                         }
                     }
-                    ControlFlow::Continue(())
+                    if found.len() < most {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    }
                 },
             )?;
             if let Some(error) = failed {
                 return Err(error);
             }
+            let reached = match found.last() {
+                Some((n, _)) if found.len() >= most => n + 1,
+                _ => u64::MAX,
+            };
             let mut state = self.lock();
             if state.evictions != evictions {
                 continue;
@@ -128,7 +142,7 @@ impl Inner {
                 fork.chunks.entry(n).or_insert(chunk);
                 state.count_entry(id, n);
             }
-            return Ok(state.evictions);
+            return Ok((state.evictions, reached));
         }
     }
 

@@ -259,7 +259,7 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
             return Ok(());
         }
         state.next_fork = state.next_fork.max(record.id.0 + 1);
-        state.set_fork(record.id, record.chunk, &key);
+        state.set_fork(record.id, record.chunk, &key, record.modified);
         state.touch(record.id, record.length, record.modified);
         Ok(())
     })?;

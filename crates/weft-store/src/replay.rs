@@ -185,7 +185,7 @@ impl Replay<'_> {
             ItemRecord::Fork { id, chunk, key } => {
                 self.state.next_fork = self.state.next_fork.max(id.0 + 1);
                 if self.state.check_alive(key.file).is_ok() {
-                    self.state.set_fork(*id, *chunk, key);
+                    self.state.set_fork(*id, *chunk, key, modified);
                 }
             }
             ItemRecord::Data { id, offset, data } => {

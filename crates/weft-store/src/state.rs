@@ -128,6 +128,7 @@ impl State {
         &mut self,
         key: &ForkKey,
         chunk: u32,
+        modified: i64,
         body: &mut Vec<u8>,
     ) -> ForkId {
         let id = match self.find(key) {
@@ -138,7 +139,7 @@ impl State {
                 ForkId(self.next_fork - 1)
             }
         };
-        self.set_fork(id, chunk, key);
+        self.set_fork(id, chunk, key, modified);
         ItemRecord::Fork {
             id,
             chunk,
@@ -148,8 +149,8 @@ impl State {
         id
     }
 
-    /// A `Fork` record takes effect.
-    pub(crate) fn set_fork(&mut self, id: ForkId, chunk: u32, key: &ForkKey) {
+    /// A `Fork` record takes effect; a fork that is new was `modified` then.
+    pub(crate) fn set_fork(&mut self, id: ForkId, chunk: u32, key: &ForkKey, modified: i64) {
         let goal = self.disk_goal(id);
         self.forks
             .entry(id)
@@ -158,7 +159,7 @@ impl State {
                 key: key.clone(),
                 chunk,
                 length: 0,
-                modified: 0,
+                modified,
                 blocks: 0,
                 unplaced: 0,
                 chunks: BTreeMap::new(),

@@ -53,7 +53,12 @@ impl Store {
     }
 
     /// Makes a fork without bytes; one that exists with this chunk size is left as it is.
-    pub async fn create_fork(&self, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
+    pub async fn create_fork(
+        &self,
+        key: &ForkKey,
+        chunk: u32,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
         if !chunk_is_legal(chunk) {
             return Err(StoreError::BadChunkSize { given: chunk });
         }
@@ -62,9 +67,9 @@ impl Store {
             let mut state = self.0.lock();
             state.check_writable()?;
             check_fork(&state, key, chunk)?;
-            let mut body = new_body(0);
+            let mut body = new_body(modified.0);
             let before = body.len();
-            state.find_or_create(key, chunk, &mut body);
+            state.find_or_create(key, chunk, modified.0, &mut body);
             if body.len() > before {
                 state.log(&body)
             } else {
@@ -245,7 +250,7 @@ impl Inner {
         for (i, w) in writes.iter().enumerate() {
             let id = match last {
                 Some((l, id)) if writes[l].key == w.key => id,
-                _ => state.find_or_create(&w.key, w.chunk, &mut body),
+                _ => state.find_or_create(&w.key, w.chunk, modified.0, &mut body),
             };
             last = Some((i, id));
             if w.data.is_empty() {

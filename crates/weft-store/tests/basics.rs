@@ -255,7 +255,9 @@ fn a_removed_fork_is_gone_and_can_be_made_anew() {
         store.apply().await.unwrap();
         store.remove_fork(&k).await.unwrap();
         assert_eq!(store.status(&k).await.unwrap(), None);
-        store.create_fork(&k, 4096).await.unwrap();
+        store.create_fork(&k, 4096, now()).await.unwrap();
+        let made = store.status(&k).await.unwrap().unwrap();
+        assert_eq!((made.length, made.modified), (0, now()));
         store
             .write(vec![write(&k, 4096, 10, &b"new"[..])], now())
             .await

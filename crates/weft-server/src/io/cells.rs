@@ -99,7 +99,8 @@ impl IoService {
         request: CreateForkRequest,
     ) -> Result<CreateForkReply, Failure> {
         let key = key(request.file, &request.place)?;
-        self.store.create_fork(&key, request.chunk).await.map_err(|e| failure::of_store(&e))?;
+        let made = self.store.create_fork(&key, request.chunk, self.now()).await;
+        made.map_err(|e| failure::of_store(&e))?;
         Ok(CreateForkReply {})
     }
 
