@@ -311,6 +311,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::TruncateCells
         | Kind::DeleteCells
         | Kind::CreateFork
-        | Kind::RemoveFork => false,
+        | Kind::RemoveFork
+        | Kind::DataRuns => false,
     }
 }

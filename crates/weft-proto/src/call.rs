@@ -74,6 +74,8 @@ calls! {
     CreateFork = 38: io::CreateForkRequest => io::CreateForkReply;
     /// Remove a fork of a cell with its bytes.
     RemoveFork = 39: io::RemoveForkRequest => io::RemoveForkReply;
+    /// Where the cells on one server have data.
+    DataRuns = 40: io::DataRunsRequest => io::DataRunsReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;

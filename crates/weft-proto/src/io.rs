@@ -191,7 +191,7 @@ pub struct WriteReply {
 /// Make acknowledged writes survive power loss.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SyncRequest {
-    /// The file that is synced (others may be, too).
+    /// The file whose lengths the reply tells; 0: none. Everything on the server is synced, whatever the file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
 }
@@ -328,3 +328,48 @@ pub struct RemoveForkRequest {
 /// Done.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct RemoveForkReply {}
+
+/// Ask where a fork has data in the cells on one server.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DataRunsRequest {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// Layout parameters.
+    #[prost(message, required, tag = "2")]
+    pub grid: Grid,
+    /// The receiving server's position in the layout's server list.
+    #[prost(uint32, tag = "3")]
+    pub slot: u32,
+    /// The fork.
+    #[prost(string, tag = "4")]
+    pub fork: String,
+    /// Data at or after this offset of the canonical order.
+    #[prost(uint64, tag = "5")]
+    pub from: u64,
+}
+
+/// Consecutive bytes of a cell's fork that are no hole.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DataRun {
+    /// Cell.
+    #[prost(uint32, tag = "1")]
+    pub cell: u32,
+    /// First byte in the cell.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// How many bytes.
+    #[prost(uint64, tag = "3")]
+    pub length: u64,
+}
+
+/// Runs of data; ascending, disjoint and not empty within each cell.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DataRunsReply {
+    /// The runs, cut at `next`.
+    #[prost(message, repeated, tag = "1")]
+    pub runs: Vec<DataRun>,
+    /// All data before this offset of the canonical order was told: ask again from there. Absent: all data was.
+    #[prost(uint64, optional, tag = "2")]
+    pub next: Option<u64>,
+}

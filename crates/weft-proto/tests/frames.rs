@@ -65,6 +65,8 @@ fn decode_all(kind: Kind, bytes: &[u8]) {
         io::CreateForkReply,
         io::RemoveForkRequest,
         io::RemoveForkReply,
+        io::DataRunsRequest,
+        io::DataRunsReply,
         meta::AttachRequest,
         meta::AttachReply,
         meta::ReportRequest,

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use weft_proto::io::{
     Access, CellRun, CellStatusReply, CellStatusRequest, Contiguous, CreateForkReply,
-    CreateForkRequest, DeleteCellsReply, DeleteCellsRequest, ForkPlace, ForkState, Grid, Partition,
+    CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
+    DeleteCellsRequest, ForkPlace, ForkState, Grid, Partition,
     Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply, RemoveForkRequest, Subfile,
     SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
     WriteRequest,
@@ -200,7 +201,8 @@ fn check(kind: Kind) -> Kind {
         | Kind::TruncateCells
         | Kind::DeleteCells
         | Kind::CreateFork
-        | Kind::RemoveFork => io(kind),
+        | Kind::RemoveFork
+        | Kind::DataRuns => io(kind),
         Kind::Attach
         | Kind::Report
         | Kind::Stat
@@ -363,7 +365,7 @@ fn io(kind: Kind) -> Kind {
             &CreateForkReply {},
             "",
         ),
-        _ => call(
+        Kind::RemoveFork => call(
             &RemoveForkRequest {
                 file: 77,
                 place: place(),
@@ -371,6 +373,25 @@ fn io(kind: Kind) -> Kind {
             "084d120908051205696e646578",
             &RemoveForkReply {},
             "",
+        ),
+        _ => call(
+            &DataRunsRequest {
+                file: 77,
+                grid: grid(),
+                slot: 2,
+                fork: "data".to_owned(),
+                from: 1 << 40,
+            },
+            "084d120808061080800418041802220464617461288080808080 20",
+            &DataRunsReply {
+                runs: vec![DataRun {
+                    cell: 5,
+                    offset: 1 << 40,
+                    length: 4096,
+                }],
+                next: Some(0),
+            },
+            "0a0c080510808080808020 188020 1000",
         ),
     }
 }
@@ -653,7 +674,7 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=39).chain(64..=84).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=40).chain(64..=84).collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);

@@ -1,6 +1,7 @@
 //! The I/O server's role: requests become jobs on the store.
 
 mod cells;
+mod data_runs;
 mod plan;
 mod read;
 mod write;
@@ -90,6 +91,7 @@ impl IoService {
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
             Kind::CreateFork => answer(call, async |r| self.create_fork(r).await).await,
             Kind::RemoveFork => answer(call, async |r| self.remove_fork(r).await).await,
+            Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
             Kind::TruncateCells => {
                 let Some(call) = only_service(call) else { return };
                 answer(call, async |r| self.truncate_cells(r).await).await;
