@@ -25,6 +25,7 @@
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
 
 mod attach;
+mod data_ranges;
 mod error;
 mod file;
 mod namespace;
@@ -37,6 +38,7 @@ mod volume;
 mod write;
 
 pub use attach::{Access, NewLayout};
+pub use data_ranges::DataRanges;
 pub use error::Error;
 pub use file::{File, Fork};
 pub use namespace::{Changes, Listed, Listing, Time};
