@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use files_support::{Volume, bytes};
-use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
+use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, mknodat, setxattr};
 
 /// What is compared of one entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -207,6 +207,54 @@ fn a_hole_of_two_tebibytes_costs_nothing_to_copy_in() {
         "far away"
     );
     assert_eq!(volume.text("cat /far --length 4"), "near");
+}
+
+/// The blocks of a file that are not zero, found without reading its holes.
+fn blocks_with_data(path: &Path) -> Vec<(u64, Vec<u8>)> {
+    let file = File::open(path).unwrap();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Ok(start) = rustix::fs::seek(&file, SeekFrom::Data(at)) {
+        at = rustix::fs::seek(&file, SeekFrom::Hole(start)).unwrap();
+        for block in start / 4096..at.div_ceil(4096) {
+            let mut bytes = vec![0; 4096];
+            let got = file.read_at(&mut bytes, block * 4096).unwrap();
+            if bytes.iter().any(|b| *b != 0) {
+                found.push((block, bytes[..got].to_vec()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_copy_moves_the_data_of_a_sparse_file_and_none_of_its_holes() {
+    let volume = Volume::up();
+    let (path, back) = (volume.path("sparse"), volume.path("back"));
+    let file = File::create(&path).unwrap();
+    file.write_all_at(&bytes(1, 100), 0).unwrap();
+    file.write_all_at(&bytes(2, 3_000_000), (1 << 30) + 5)
+        .unwrap();
+    file.write_all_at(&bytes(3, 70_000), 1 << 41).unwrap();
+    file.set_len(3 << 41).unwrap();
+    let begun = std::time::Instant::now();
+    cp(&volume, &[], &path, "weft:/sparse");
+    cp(&volume, &[], "weft:/sparse", "weft:/again");
+    cp(&volume, &[], "weft:/again", &back);
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(fs::metadata(&back).unwrap().len(), 3 << 41);
+    assert!(blocks_with_data(&back) == blocks_with_data(&path));
+    let taken = fs::metadata(&back).unwrap().blocks() * 512;
+    assert!(taken < 4 << 20, "{taken} bytes");
+    for name in ["sparse", "again"] {
+        let stat = &volume.json(&format!("stat --json /{name}"))[0];
+        assert_eq!(stat["size"], 3_u64 << 41);
+        let stored = stat["stored"].as_u64().unwrap();
+        assert!(stored < 4 << 20, "{name}: {stored} bytes");
+    }
 }
 
 #[test]

@@ -38,11 +38,11 @@ impl Poured {
 
 /// Copies the content of one regular file. False if it was left alone because its name is taken.
 pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
-    let (source, size) = Source::open(&copy.from, &job.from).await?;
+    let (mut source, size) = Source::open(&copy.from, &job.from).await?;
     let Some(sink) = Sink::create(copy, job, &source).await? else {
         return Ok(false);
     };
-    let poured = pour(&source, &sink, size, copy).await;
+    let poured = pour(&mut source, &sink, size, copy).await;
     let poured = poured.with_context(|| {
         format!(
             "cannot copy {} to {}",
@@ -58,7 +58,12 @@ pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
 }
 
 /// Moves all data.
-async fn pour(source: &Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> Result<Poured> {
+async fn pour(
+    source: &mut Source,
+    sink: &Sink,
+    size: u64,
+    copy: &Arc<Copy>,
+) -> Result<Poured> {
     let buffers = if size <= SMALL as u64 {
         &copy.small
     } else {

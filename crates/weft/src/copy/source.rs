@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use weft_client::Access;
-use weft_layout::CellIndex;
+use weft_client::{Access, DataRanges};
+use weft_layout::FileOffset;
 
 use super::data::SMALL;
 use super::local::{self, blocking};
@@ -14,8 +14,10 @@ use super::tree::Tree;
 use crate::buffers::Buffer;
 use crate::stream::ZeroedReader;
 
-/// From this size on a file of a volume is asked where its data ends.
-const ASK_FOR_END: u64 = 64 << 20;
+/// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller one costs as much.
+const ASK_FOR_DATA: u64 = 64 << 20;
+/// Shorter holes of a file of a volume are read like data: a request of its own for what is behind costs more.
+const HOLE_MIN: u64 = 256 << 10;
 
 /// An open file to read from.
 pub(super) enum Source {
@@ -23,7 +25,8 @@ pub(super) enum Source {
     Weft {
         file: weft_client::File,
         reader: Arc<ZeroedReader>,
-        data_end: u64,
+        /// `None`: taken for one range.
+        data: Option<DataRanges>,
     },
 }
 
@@ -50,17 +53,14 @@ impl Source {
                 } else {
                     file.size().await?
                 };
-                let data_end = if size < ASK_FOR_END {
-                    size
-                } else {
-                    data_end(&file).await?.min(size)
-                };
+                let data =
+                    (size >= ASK_FOR_DATA).then(|| file.data_ranges(FileOffset(0), HOLE_MIN));
                 let reader = Arc::new(ZeroedReader::new(Arc::new(file.canonical()?)));
                 Ok((
                     Source::Weft {
                         file,
                         reader,
-                        data_end,
+                        data,
                     },
                     size,
                 ))
@@ -68,7 +68,8 @@ impl Source {
         }
     }
 
-    pub(super) async fn next_data(&self, at: u64, size: u64) -> Result<Option<Range<u64>>> {
+    /// The first range at or after `at` that may hold data; `at` is 0, then where the last range ended.
+    pub(super) async fn next_data(&mut self, at: u64, size: u64) -> Result<Option<Range<u64>>> {
         match self {
             // Holes cannot matter in a file of one small piece.
             Source::Local(_) if size <= SMALL as u64 => Ok((at < size).then_some(at..size)),
@@ -76,7 +77,15 @@ impl Source {
                 let file = file.clone();
                 Ok(blocking(move || local::next_data(&file, at, size)).await?)
             }
-            Source::Weft { data_end, .. } => Ok((at < *data_end).then_some(at..*data_end)),
+            Source::Weft { data: None, .. } => Ok((at < size).then_some(at..size)),
+            Source::Weft {
+                data: Some(data), ..
+            } => {
+                let range = data.next().await?;
+                Ok(range
+                    .map(|r| r.start..r.end.min(size))
+                    .filter(|r| !r.is_empty()))
+            }
         }
     }
 
@@ -93,17 +102,6 @@ impl Source {
         }
         Ok(())
     }
-}
-
-/// One past the last canonical byte that a server keeps on disk: all behind it is a hole.
-async fn data_end(file: &weft_client::File) -> Result<u64> {
-    let grid = file.layout().grid();
-    let forks = file.forks().await?;
-    let stored = forks.iter().filter(|f| f.fork == "data" && f.stored > 0);
-    Ok(stored
-        .map(|f| grid.file_size(CellIndex(f.cell), f.length))
-        .max()
-        .unwrap_or(0))
 }
 
 /// Fetches pieces.
