@@ -32,7 +32,7 @@ pub struct DataRanges {
 }
 
 /// The rest of a cell's run.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rest {
     place: FileOffset,
     cell: CellIndex,

@@ -6,10 +6,9 @@ use bytes::Bytes;
 use weft_proto::io::{
     Access, CellRun, CellStatusReply, CellStatusRequest, Contiguous, CreateForkReply,
     CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
-    DeleteCellsRequest, ForkPlace, ForkState, Grid, Partition,
-    Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply, RemoveForkRequest, Subfile,
-    SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
-    WriteRequest,
+    DeleteCellsRequest, ForkPlace, ForkState, Grid, Partition, Pattern, PatternKind, ReadReply,
+    ReadRequest, RemoveForkReply, RemoveForkRequest, Subfile, SyncReply, SyncRequest,
+    TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
 };
 use weft_proto::meta::{
     AttachReply, AttachRequest, Attributes, Create, Credentials, Entry, FileKind, GetXattrReply,
@@ -382,7 +381,7 @@ fn io(kind: Kind) -> Kind {
                 fork: "data".to_owned(),
                 from: 1 << 40,
             },
-            "084d120808061080800418041802220464617461288080808080 20",
+            "084d12080806108080041804180222046461746128808080808020",
             &DataRunsReply {
                 runs: vec![DataRun {
                     cell: 5,
@@ -391,7 +390,7 @@ fn io(kind: Kind) -> Kind {
                 }],
                 next: Some(0),
             },
-            "0a0c080510808080808020 188020 1000",
+            "0a0c0805108080808080201880201000",
         ),
     }
 }

@@ -58,12 +58,7 @@ pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
 }
 
 /// Moves all data.
-async fn pour(
-    source: &mut Source,
-    sink: &Sink,
-    size: u64,
-    copy: &Arc<Copy>,
-) -> Result<Poured> {
+async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> Result<Poured> {
     let buffers = if size <= SMALL as u64 {
         &copy.small
     } else {

@@ -56,14 +56,7 @@ impl Source {
                 let data =
                     (size >= ASK_FOR_DATA).then(|| file.data_ranges(FileOffset(0), HOLE_MIN));
                 let reader = Arc::new(ZeroedReader::new(Arc::new(file.canonical()?)));
-                Ok((
-                    Source::Weft {
-                        file,
-                        reader,
-                        data,
-                    },
-                    size,
-                ))
+                Ok((Source::Weft { file, reader, data }, size))
             }
         }
     }
