@@ -89,10 +89,16 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn show(what: &str, unit: &str, values: &[f64]) {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
-    println!("{what:<44} {:>9.0} {unit}  ({least:.0}-{most:.0})", median(values.to_vec()));
+    println!(
+        "{what:<44} {:>9.0} {unit}  ({least:.0}-{most:.0})",
+        median(values.to_vec())
+    );
 }
 
 /// How a median stands to its limit.
 fn share(what: &str, values: &[f64], limit: &[f64]) {
-    println!("{what:<44} {:>8.0} %", 100.0 * median(values.to_vec()) / median(limit.to_vec()));
+    println!(
+        "{what:<44} {:>8.0} %",
+        100.0 * median(values.to_vec()) / median(limit.to_vec())
+    );
 }

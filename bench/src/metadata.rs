@@ -23,15 +23,26 @@ pub(crate) fn run(setting: &Setting, files: usize) -> Result<()> {
                 volume.make_directory(&folder, 0o755).await?;
                 let path = |i: usize| format!("{folder}/{i}");
                 let create = |volume: Volume, path: String| async move {
-                    volume.attach(path, Access::read().create_new(0o644)).await?.close().await
+                    volume
+                        .attach(path, Access::read().create_new(0o644))
+                        .await?
+                        .close()
+                        .await
                 };
                 let stat = |volume: Volume, path: String| async move {
                     volume.stat(path).await.map(|_| ())
                 };
-                let remove = |volume: Volume, path: String| async move { volume.unlink(path).await };
-                results[0].1.push(each(&volume, files, depth, &path, create).await?);
-                results[1].1.push(each(&volume, files, depth, &path, stat).await?);
-                results[2].1.push(each(&volume, files, depth, &path, remove).await?);
+                let remove =
+                    |volume: Volume, path: String| async move { volume.unlink(path).await };
+                results[0]
+                    .1
+                    .push(each(&volume, files, depth, &path, create).await?);
+                results[1]
+                    .1
+                    .push(each(&volume, files, depth, &path, stat).await?);
+                results[2]
+                    .1
+                    .push(each(&volume, files, depth, &path, remove).await?);
                 results[3].1.push(engine(setting, files, depth)?);
             }
             anyhow::Ok(())
@@ -40,7 +51,11 @@ pub(crate) fn run(setting: &Setting, files: usize) -> Result<()> {
         show("create and close, durable", "/s", &results[0].1);
         show("stat", "/s", &results[1].1);
         show("remove, durable", "/s", &results[2].1);
-        show(&format!("engine: one put per commit, sync per {depth}"), "/s", &results[3].1);
+        show(
+            &format!("engine: one put per commit, sync per {depth}"),
+            "/s",
+            &results[3].1,
+        );
     }
     Ok(())
 }
@@ -66,7 +81,9 @@ where
 
 /// Durable commits per second of the engine alone, `depth` sharing a sync.
 fn engine(setting: &Setting, files: usize, depth: usize) -> Result<f64> {
-    let folder = tempfile::Builder::new().prefix("weft-bench-").tempdir_in(&setting.folder)?;
+    let folder = tempfile::Builder::new()
+        .prefix("weft-bench-")
+        .tempdir_in(&setting.folder)?;
     let kv = FjallKv::open(folder.path().join("kv"), FjallOptions::default())?;
     let space = Space("bench");
     let started = Instant::now();

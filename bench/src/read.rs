@@ -18,7 +18,11 @@ pub(crate) fn run(setting: &Setting, mib: u64, depth: usize) -> Result<()> {
     let (mut weft, mut tcp) = (Vec::new(), Vec::new());
     block_on(async {
         let volume = running.connect().await?;
-        let layout = NewLayout { cells: Some(4), bsu: Some(256 << 10), ..NewLayout::default() };
+        let layout = NewLayout {
+            cells: Some(4),
+            bsu: Some(256 << 10),
+            ..NewLayout::default()
+        };
         let access = Access::read_write().create_new(0o644).layout(&layout);
         let file = volume.attach("/file", access).await?;
         let view = file.canonical()?;
@@ -36,7 +40,11 @@ pub(crate) fn run(setting: &Setting, mib: u64, depth: usize) -> Result<()> {
         anyhow::Ok(())
     })?;
     show("plain TCP stream, two processes", "MiB/s", &tcp);
-    show(&format!("weft, 1 MiB requests, {depth} in flight"), "MiB/s", &weft);
+    show(
+        &format!("weft, 1 MiB requests, {depth} in flight"),
+        "MiB/s",
+        &weft,
+    );
     share("share (aim 60 %)", &weft, &tcp);
     Ok(())
 }
@@ -53,6 +61,9 @@ async fn read_all(view: &OpenView, mib: u64, depth: usize) -> Result<f64> {
         }
         anyhow::Ok(())
     });
-    lanes.buffer_unordered(depth).try_collect::<Vec<()>>().await?;
+    lanes
+        .buffer_unordered(depth)
+        .try_collect::<Vec<()>>()
+        .await?;
     Ok(mib as f64 / started.elapsed().as_secs_f64())
 }

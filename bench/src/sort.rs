@@ -14,17 +14,44 @@ pub(crate) fn run(setting: &Setting, mib: u64) -> Result<()> {
         let mut seconds = Vec::new();
         for run in 0..setting.runs {
             let path = format!("/{run}");
-            setting.weft(&["--volume", running.dir(), "create", &path, "--cells", "4", "--bsu", "64K"])?;
+            setting.weft(&[
+                "--volume",
+                running.dir(),
+                "create",
+                &path,
+                "--cells",
+                "4",
+                "--bsu",
+                "64K",
+            ])?;
             put(setting, running.dir(), &path, mib, run as u64 + 1)?;
             let out = setting.weft(&[
-                "--volume", running.dir(), "sort", &path, "--record", "64", "--key", "0..16",
-                "--procs", "4", "--json",
+                "--volume",
+                running.dir(),
+                "sort",
+                &path,
+                "--record",
+                "64",
+                "--key",
+                "0..16",
+                "--procs",
+                "4",
+                "--json",
             ])?;
             let report: serde_json::Value = serde_json::from_slice(&out.stdout)?;
-            seconds.push(report["seconds"].as_f64().context("the sort reports its seconds")? * 1e3);
+            seconds.push(
+                report["seconds"]
+                    .as_f64()
+                    .context("the sort reports its seconds")?
+                    * 1e3,
+            );
             setting.weft(&["--volume", running.dir(), "rm", &path])?;
         }
-        show(&format!("sort of {mib} MiB, 64-byte records, {servers} servers"), "ms", &seconds);
+        show(
+            &format!("sort of {mib} MiB, 64-byte records, {servers} servers"),
+            "ms",
+            &seconds,
+        );
     }
     Ok(())
 }
@@ -35,7 +62,10 @@ fn put(setting: &Setting, dir: &str, path: &str, mib: u64, seed: u64) -> Result<
         .args(["--volume", dir, "put", path])
         .stdin(Stdio::piped())
         .spawn()?;
-    let mut input = child.stdin.take().context("the child has a standard input")?;
+    let mut input = child
+        .stdin
+        .take()
+        .context("the child has a standard input")?;
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut block = vec![0; 1 << 20];
     for _ in 0..mib {

@@ -19,9 +19,16 @@ impl Setting {
         let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("weft"));
         let weft = weft.map_or_else(beside, Ok)?;
         if !weft.exists() {
-            bail!("{} is not there: build it with `cargo build --release`", weft.display());
+            bail!(
+                "{} is not there: build it with `cargo build --release`",
+                weft.display()
+            );
         }
-        Ok(Setting { folder, weft, runs: runs.max(1) })
+        Ok(Setting {
+            folder,
+            weft,
+            runs: runs.max(1),
+        })
     }
 
     pub(crate) fn binary(&self) -> &Path {
@@ -31,15 +38,24 @@ impl Setting {
     pub(crate) fn weft(&self, args: &[&str]) -> Result<Output> {
         let out = Command::new(&self.weft).args(args).output()?;
         if !out.status.success() {
-            bail!("weft {}: {}", args.join(" "), String::from_utf8_lossy(&out.stderr));
+            bail!(
+                "weft {}: {}",
+                args.join(" "),
+                String::from_utf8_lossy(&out.stderr)
+            );
         }
         Ok(out)
     }
 
     /// Starts a fresh volume.
     pub(crate) fn volume(&self, servers: u32, cache: &str) -> Result<Running<'_>> {
-        let folder = tempfile::Builder::new().prefix("weft-bench-").tempdir_in(&self.folder)?;
-        let running = Running { setting: self, folder };
+        let folder = tempfile::Builder::new()
+            .prefix("weft-bench-")
+            .tempdir_in(&self.folder)?;
+        let running = Running {
+            setting: self,
+            folder,
+        };
         let servers = servers.to_string();
         self.weft(&["up", running.dir(), "--servers", &servers, "--cache", cache])?;
         Ok(running)
@@ -58,12 +74,17 @@ impl Running<'_> {
     }
 
     pub(crate) fn dir(&self) -> &str {
-        self.folder.path().to_str().expect("a temporary folder's name is text")
+        self.folder
+            .path()
+            .to_str()
+            .expect("a temporary folder's name is text")
     }
 
     pub(crate) async fn connect(&self) -> Result<Volume> {
         let options = ConnectOptions::from_folder(self.path())?;
-        Volume::connect(options).await.context("cannot connect to the volume just started")
+        Volume::connect(options)
+            .await
+            .context("cannot connect to the volume just started")
     }
 }
 
@@ -77,5 +98,8 @@ impl Drop for Running<'_> {
 
 /// A runtime for a client: one thread, as one process of a job has.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
 }

@@ -14,7 +14,9 @@ use crate::{disk, share, show};
 const REQUEST: u64 = 1 << 20;
 
 pub(crate) fn run(setting: &Setting, mib: u64, depth: usize) -> Result<()> {
-    let folder = tempfile::Builder::new().prefix("weft-bench-").tempdir_in(&setting.folder)?;
+    let folder = tempfile::Builder::new()
+        .prefix("weft-bench-")
+        .tempdir_in(&setting.folder)?;
     let (mut weft, mut direct, mut buffered) = (Vec::new(), Vec::new(), Vec::new());
     for servers in [4, 1] {
         let running = setting.volume(servers, "256 MiB")?;
@@ -25,18 +27,34 @@ pub(crate) fn run(setting: &Setting, mib: u64, depth: usize) -> Result<()> {
             for run in 0..setting.runs {
                 // Nothing is removed in between: a file system that discards would charge it to whoever syncs next.
                 let name = format!("{servers}-{run}");
-                direct.push(disk::direct_write(&folder.path().join(format!("direct-{name}")), mib, depth)?);
+                direct.push(disk::direct_write(
+                    &folder.path().join(format!("direct-{name}")),
+                    mib,
+                    depth,
+                )?);
                 weft.push(write_all(&volume, servers, &format!("/{run}"), mib, depth).await?);
                 buffered.push(disk::buffered_write(&folder.path().join(name), mib)?);
             }
             anyhow::Ok(())
         })?;
         println!("{servers} servers on one disk:");
-        show(&format!("direct I/O, 1 MiB, {depth} in flight, sync"), "MiB/s", &direct);
+        show(
+            &format!("direct I/O, 1 MiB, {depth} in flight, sync"),
+            "MiB/s",
+            &direct,
+        );
         show("local file system, page cache, sync", "MiB/s", &buffered);
-        show(&format!("weft, 1 MiB requests, {depth} in flight, sync"), "MiB/s", &weft);
+        show(
+            &format!("weft, 1 MiB requests, {depth} in flight, sync"),
+            "MiB/s",
+            &weft,
+        );
         share("share of direct I/O (aim 70 %)", &weft, &direct);
-        share("against the local file system (aim 100 %)", &weft, &buffered);
+        share(
+            "against the local file system (aim 100 %)",
+            &weft,
+            &buffered,
+        );
         for values in [&mut weft, &mut direct, &mut buffered] {
             values.clear();
         }
@@ -51,7 +69,11 @@ async fn write_all(
     mib: u64,
     depth: usize,
 ) -> Result<f64> {
-    let layout = NewLayout { cells: Some(servers), bsu: Some(256 << 10), ..NewLayout::default() };
+    let layout = NewLayout {
+        cells: Some(servers),
+        bsu: Some(256 << 10),
+        ..NewLayout::default()
+    };
     let access = Access::write().create_new(0o644).layout(&layout);
     let file = volume.attach(path, access).await?;
     let view = &file.canonical()?;

@@ -122,7 +122,11 @@ pub(crate) fn target(path: impl AsRef<[u8]>, follow: bool) -> Result<Target, Err
             message: "the path is empty".to_owned(),
         });
     }
-    Ok(Target { at: ROOT, path: Bytes::copy_from_slice(path), follow })
+    Ok(Target {
+        at: ROOT,
+        path: Bytes::copy_from_slice(path),
+        follow,
+    })
 }
 
 /// A path for messages: what is not text is escaped.

@@ -271,7 +271,9 @@ impl File {
     pub(crate) fn note_write(&self, end: Option<u64>) {
         let now = self.0.volume.shared.env.clock.now();
         self.0.written.fetch_max(now, Ordering::AcqRel);
-        self.0.end.fetch_max(end.unwrap_or(END_UNKNOWN), Ordering::AcqRel);
+        self.0
+            .end
+            .fetch_max(end.unwrap_or(END_UNKNOWN), Ordering::AcqRel);
     }
 }
 

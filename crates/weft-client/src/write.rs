@@ -79,7 +79,8 @@ impl OpenView {
         let moved = try_join_all(writes).await;
         // Even a failed write may have moved the end of the file.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
-        self.file.note_write(canonical.then(|| offset.0 + data.len() as u64));
+        self.file
+            .note_write(canonical.then(|| offset.0 + data.len() as u64));
         Ok(moved?.into_iter().sum())
     }
 

@@ -11,7 +11,11 @@ use weft_layout::{CellIndex, Order, Partition, Place, Subfile, View, ViewOffset}
 use weft_proto::Code;
 
 async fn create(volume: &Volume, path: &str, cells: u32, bsu: u64) -> File {
-    let layout = NewLayout { cells: Some(cells), bsu: Some(bsu), ..NewLayout::default() };
+    let layout = NewLayout {
+        cells: Some(cells),
+        bsu: Some(bsu),
+        ..NewLayout::default()
+    };
     let access = Access::read_write().create_new(0o644).layout(&layout);
     volume.attach(path, access).await.unwrap()
 }
@@ -30,13 +34,26 @@ async fn what_is_written_through_one_view_is_read_through_every_other() {
     let file = create(&volume, "/file", cells, bsu).await;
     let data = pattern(1, 7 * 5 * 24);
     let whole = file.canonical().unwrap();
-    assert_eq!(whole.write_at(ViewOffset(0), data.clone().into()).await.unwrap(), data.len() as u64);
+    assert_eq!(
+        whole
+            .write_at(ViewOffset(0), data.clone().into())
+            .await
+            .unwrap(),
+        data.len() as u64
+    );
 
     let canonical = |cell: CellIndex, offset: weft_layout::CellOffset| {
         file.layout().grid().canonical(cell, offset).unwrap().0 as usize
     };
     let subfile = |vbs, vn, hbs, hn, index, order| {
-        View::Subfile(Subfile { vbs, vn, hbs, hn, index, order })
+        View::Subfile(Subfile {
+            vbs,
+            vn,
+            hbs,
+            hn,
+            index,
+            order,
+        })
     };
     let views = [
         View::canonical(),
@@ -45,7 +62,11 @@ async fn what_is_written_through_one_view_is_read_through_every_other() {
         subfile(2, 3, 2, 2, 1, Order::Row),
         subfile(3, 1, 5, 1, 0, Order::Default),
         subfile(1, 1, 3, 2, 1, Order::Default),
-        View::Partition(Partition { offset: 3, group: 5, stride: 11 }),
+        View::Partition(Partition {
+            offset: 3,
+            group: 5,
+            stride: 11,
+        }),
     ];
     for view in views {
         let open = file.view(view).unwrap();
@@ -90,14 +111,24 @@ async fn four_writers_of_disjoint_subfiles_fill_the_file() {
             open.write_at(ViewOffset(0), data).await.unwrap()
         }
     });
-    let moved: u64 = futures_util::future::join_all(writers).await.into_iter().sum();
+    let moved: u64 = futures_util::future::join_all(writers)
+        .await
+        .into_iter()
+        .sum();
     assert_eq!(moved, 8000);
     assert_eq!(file.size().await.unwrap(), 8000);
     let mut all = vec![0; 8000];
-    file.canonical().unwrap().read_at(ViewOffset(0), &mut all).await.unwrap();
+    file.canonical()
+        .unwrap()
+        .read_at(ViewOffset(0), &mut all)
+        .await
+        .unwrap();
     for (at, byte) in all.iter().enumerate() {
-        let (cell, offset) =
-            file.layout().grid().locate(weft_layout::FileOffset(at as u64)).unwrap();
+        let (cell, offset) = file
+            .layout()
+            .grid()
+            .locate(weft_layout::FileOffset(at as u64))
+            .unwrap();
         let (s, t) = (u64::from(cell.0) % 2, (offset.0 / 100 % 4) / 2);
         assert_eq!(u64::from(*byte), s + 2 * t + 1, "at {at}");
     }
@@ -111,10 +142,20 @@ async fn holes_are_zeros_before_the_end_of_their_cell_and_untouched_beyond_it() 
     let file = create(&volume, "/file", 2, 10).await;
     let far = 1 << 41;
     let cell = file.view(View::Cell(CellIndex(1))).unwrap();
-    cell.write_at(ViewOffset(far), Bytes::from_static(b"far")).await.unwrap();
+    cell.write_at(ViewOffset(far), Bytes::from_static(b"far"))
+        .await
+        .unwrap();
     let mut buffer = [0xEE; 20];
-    assert_eq!(cell.read_at(ViewOffset(far - 10), &mut buffer).await.unwrap(), 13);
-    assert_eq!(&buffer, b"\0\0\0\0\0\0\0\0\0\0far\xEE\xEE\xEE\xEE\xEE\xEE\xEE");
+    assert_eq!(
+        cell.read_at(ViewOffset(far - 10), &mut buffer)
+            .await
+            .unwrap(),
+        13
+    );
+    assert_eq!(
+        &buffer,
+        b"\0\0\0\0\0\0\0\0\0\0far\xEE\xEE\xEE\xEE\xEE\xEE\xEE"
+    );
     let other = file.view(View::Cell(CellIndex(0))).unwrap();
     let mut buffer = [0xEE; 4];
     assert_eq!(other.read_at(ViewOffset(0), &mut buffer).await.unwrap(), 0);
@@ -132,38 +173,66 @@ async fn every_call_costs_one_request_per_server_attach_one_and_open_none() {
     let test = TestVolume::start(4).await;
     let volume = test.client().await;
     let file = create(&volume, "/file", 8, 64).await;
-    file.canonical().unwrap().write_at(ViewOffset(0), vec![7; 1 << 20].into()).await.unwrap();
+    file.canonical()
+        .unwrap()
+        .write_at(ViewOffset(0), vec![7; 1 << 20].into())
+        .await
+        .unwrap();
     volume.make_directory("/a", 0o755).await.unwrap();
     volume.make_directory("/a/b", 0o755).await.unwrap();
     volume.link("/file", "/a/b/deep").await.unwrap();
-    let calls = |from: &weft_net::CountersSnapshot| {
-        volume.counters().calls_total() - from.calls_total()
-    };
+    let calls =
+        |from: &weft_net::CountersSnapshot| volume.counters().calls_total() - from.calls_total();
 
     let before = volume.counters();
-    let attached = volume.attach("/a/b/deep", Access::read_write()).await.unwrap();
+    let attached = volume
+        .attach("/a/b/deep", Access::read_write())
+        .await
+        .unwrap();
     assert_eq!(calls(&before), 1, "attach, however deep");
 
     let before = volume.counters();
-    let row = View::Subfile(Subfile { vbs: 1, vn: 2, hbs: 8, hn: 1, index: 1, order: Order::Row });
+    let row = View::Subfile(Subfile {
+        vbs: 1,
+        vn: 2,
+        hbs: 8,
+        hn: 1,
+        index: 1,
+        order: Order::Row,
+    });
     let open = attached.view(row).unwrap();
     assert_eq!(calls(&before), 0, "open is local");
 
     let before = volume.counters();
     let mut buffer = vec![0; 500_000];
     open.read_at(ViewOffset(3), &mut buffer).await.unwrap();
-    assert_eq!(calls(&before), 4, "a read of thousands of pieces on four servers");
+    assert_eq!(
+        calls(&before),
+        4,
+        "a read of thousands of pieces on four servers"
+    );
     assert_eq!(buffer, vec![7; 500_000]);
 
     let before = volume.counters();
-    open.write_at(ViewOffset(3), vec![8; 400_000].into()).await.unwrap();
-    assert_eq!(calls(&before), 4, "a write of thousands of pieces on four servers");
+    open.write_at(ViewOffset(3), vec![8; 400_000].into())
+        .await
+        .unwrap();
+    assert_eq!(
+        calls(&before),
+        4,
+        "a write of thousands of pieces on four servers"
+    );
     // Useful bytes and a constant per message, whatever the number of pieces.
     let sent = volume.counters().bytes_sent - before.bytes_sent;
     assert!(sent < 400_000 + 4 * 1000, "{sent} bytes for 400000");
 
     let before = volume.counters();
-    attached.view(View::Cell(CellIndex(5))).unwrap().read_at(ViewOffset(0), &mut [0; 8]).await.unwrap();
+    attached
+        .view(View::Cell(CellIndex(5)))
+        .unwrap()
+        .read_at(ViewOffset(0), &mut [0; 8])
+        .await
+        .unwrap();
     assert_eq!(calls(&before), 1, "one cell is on one server");
 
     let before = volume.counters();
@@ -173,9 +242,18 @@ async fn every_call_costs_one_request_per_server_attach_one_and_open_none() {
     let handed = attached.hand_over();
     let before = volume.counters();
     let adopted = volume.adopt(&handed).unwrap();
-    assert_eq!(calls(&before), 0, "an attachment is handed over without a request");
+    assert_eq!(
+        calls(&before),
+        0,
+        "an attachment is handed over without a request"
+    );
     let mut byte = [0];
-    adopted.view(row).unwrap().read_at(ViewOffset(3), &mut byte).await.unwrap();
+    adopted
+        .view(row)
+        .unwrap()
+        .read_at(ViewOffset(3), &mut byte)
+        .await
+        .unwrap();
     assert_eq!(byte, [8]);
     test.stop().await;
 }
@@ -203,16 +281,37 @@ async fn forks_of_a_cell_grow_on_their_own() {
     let volume = test.client().await;
     let file = create(&volume, "/file", 3, 8).await;
     file.create_fork(CellIndex(2), "index").await.unwrap();
-    let index = file.view_of_fork(View::Cell(CellIndex(2)), "index").unwrap();
-    index.write_at(ViewOffset(5), Bytes::from_static(b"key")).await.unwrap();
-    file.canonical().unwrap().write_at(ViewOffset(0), vec![1; 24].into()).await.unwrap();
-    let forks: Vec<(u32, String, u64)> =
-        file.forks().await.unwrap().into_iter().map(|f| (f.cell, f.fork, f.length)).collect();
+    let index = file
+        .view_of_fork(View::Cell(CellIndex(2)), "index")
+        .unwrap();
+    index
+        .write_at(ViewOffset(5), Bytes::from_static(b"key"))
+        .await
+        .unwrap();
+    file.canonical()
+        .unwrap()
+        .write_at(ViewOffset(0), vec![1; 24].into())
+        .await
+        .unwrap();
+    let forks: Vec<(u32, String, u64)> = file
+        .forks()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|f| (f.cell, f.fork, f.length))
+        .collect();
     let data = |cell| (cell, "data".to_owned(), 8);
-    assert_eq!(forks, [data(0), data(1), data(2), (2, "index".to_owned(), 8)]);
+    assert_eq!(
+        forks,
+        [data(0), data(1), data(2), (2, "index".to_owned(), 8)]
+    );
     file.remove_fork(CellIndex(2), "index").await.unwrap();
     assert_eq!(file.forks().await.unwrap().len(), 3);
-    assert_eq!(file.size().await.unwrap(), 24, "a fork is not the file's data");
+    assert_eq!(
+        file.size().await.unwrap(),
+        24,
+        "a fork is not the file's data"
+    );
     test.stop().await;
 }
 
@@ -223,7 +322,9 @@ async fn truncate_cuts_and_extends_all_cells() {
     let file = create(&volume, "/file", 3, 10).await;
     let open = file.canonical().unwrap();
     let data = pattern(4, 1000);
-    open.write_at(ViewOffset(0), data.clone().into()).await.unwrap();
+    open.write_at(ViewOffset(0), data.clone().into())
+        .await
+        .unwrap();
     for size in [777u64, 25, 5000, 0, 31] {
         file.truncate(size).await.unwrap();
         assert_eq!(file.stat().await.unwrap().size, size);
@@ -241,20 +342,39 @@ async fn an_unlinked_file_serves_whoever_has_it_and_goes_with_the_last() {
     let volume = test.client().await;
     let file = create(&volume, "/file", 2, 4096).await;
     let open = file.canonical().unwrap();
-    open.write_at(ViewOffset(0), vec![9; 100_000].into()).await.unwrap();
+    open.write_at(ViewOffset(0), vec![9; 100_000].into())
+        .await
+        .unwrap();
     volume.unlink("/file").await.unwrap();
-    assert_eq!(volume.stat("/file").await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        volume.stat("/file").await.unwrap_err().code(),
+        Code::NotFound
+    );
     let mut read = vec![0; 100_000];
     open.read_at(ViewOffset(0), &mut read).await.unwrap();
     assert_eq!(read, vec![9; 100_000]);
     let used = || async {
-        volume.server_map().await.unwrap().servers.iter().map(|s| s.usage.used).sum::<u64>()
+        volume
+            .server_map()
+            .await
+            .unwrap()
+            .servers
+            .iter()
+            .map(|s| s.usage.used)
+            .sum::<u64>()
     };
     file.close().await.unwrap();
     for _ in 0..100 {
         if volume.server_map().await.unwrap().intents == 0 {
-            let late = open.write_at(ViewOffset(0), vec![1; 10].into()).await.unwrap_err();
-            assert_eq!(late.code(), Code::Stale, "a late write does not bring it back");
+            let late = open
+                .write_at(ViewOffset(0), vec![1; 10].into())
+                .await
+                .unwrap_err();
+            assert_eq!(
+                late.code(),
+                Code::Stale,
+                "a late write does not bring it back"
+            );
             test.stop().await;
             return;
         }
@@ -269,13 +389,38 @@ async fn illegal_views_and_offsets_are_refused_before_anything_is_sent() {
     let volume = test.client().await;
     let file = create(&volume, "/file", 2, 10).await;
     let before = volume.counters().calls_total();
-    let zero = Subfile { vbs: 0, vn: 1, hbs: 1, hn: 1, index: 0, order: Order::Default };
-    assert!(matches!(file.view(View::Subfile(zero)), Err(Error::View(_))));
-    let past = Subfile { vbs: 1, vn: 2, hbs: 1, hn: 2, index: 4, order: Order::Default };
-    assert!(matches!(file.view(View::Subfile(past)), Err(Error::View(_))));
-    assert!(matches!(file.view(View::Cell(CellIndex(2))), Err(Error::View(_))));
+    let zero = Subfile {
+        vbs: 0,
+        vn: 1,
+        hbs: 1,
+        hn: 1,
+        index: 0,
+        order: Order::Default,
+    };
+    assert!(matches!(
+        file.view(View::Subfile(zero)),
+        Err(Error::View(_))
+    ));
+    let past = Subfile {
+        vbs: 1,
+        vn: 2,
+        hbs: 1,
+        hn: 2,
+        index: 4,
+        order: Order::Default,
+    };
+    assert!(matches!(
+        file.view(View::Subfile(past)),
+        Err(Error::View(_))
+    ));
+    assert!(matches!(
+        file.view(View::Cell(CellIndex(2))),
+        Err(Error::View(_))
+    ));
     let open = file.canonical().unwrap();
-    let far = open.write_at(ViewOffset(u64::MAX - 3), vec![1; 10].into()).await;
+    let far = open
+        .write_at(ViewOffset(u64::MAX - 3), vec![1; 10].into())
+        .await;
     assert_eq!(far.unwrap_err().code(), Code::TooLarge);
     assert_eq!(volume.counters().calls_total(), before);
     test.stop().await;
@@ -294,7 +439,10 @@ async fn random_operations_agree_with_a_plain_buffer() {
             ..NewLayout::default()
         };
         let access = Access::read_write().create_new(0o600).layout(&layout);
-        let file = volume.attach(format!("/model-{seed}"), access).await.unwrap();
+        let file = volume
+            .attach(format!("/model-{seed}"), access)
+            .await
+            .unwrap();
         let open = file.canonical().unwrap();
         let mut model: Vec<u8> = Vec::new();
         for step in 0..120 {
@@ -304,7 +452,9 @@ async fn random_operations_agree_with_a_plain_buffer() {
             match rng.random_range(0..10) {
                 0..=4 => {
                     let data = pattern(seed * 1000 + step, len);
-                    open.write_at(ViewOffset(at as u64), data.clone().into()).await.unwrap();
+                    open.write_at(ViewOffset(at as u64), data.clone().into())
+                        .await
+                        .unwrap();
                     if len > 0 {
                         model.resize(model.len().max(at + len), 0);
                         model[at..at + len].copy_from_slice(&data);
@@ -317,17 +467,26 @@ async fn random_operations_agree_with_a_plain_buffer() {
                 5 => file.sync().await.unwrap(),
                 _ => {
                     let mut read = vec![0; len];
-                    open.read_at(ViewOffset(at as u64), &mut read).await.unwrap();
+                    open.read_at(ViewOffset(at as u64), &mut read)
+                        .await
+                        .unwrap();
                     let mut expected = vec![0; len];
                     if at < model.len() {
                         let end = model.len().min(at + len);
                         expected[..end - at].copy_from_slice(&model[at..end]);
                     }
-                    assert!(read == expected, "seed {seed} step {step}: {len} bytes at {at}");
+                    assert!(
+                        read == expected,
+                        "seed {seed} step {step}: {len} bytes at {at}"
+                    );
                 }
             }
             if step % 10 == 0 {
-                assert_eq!(file.size().await.unwrap(), model.len() as u64, "seed {seed} step {step}");
+                assert_eq!(
+                    file.size().await.unwrap(),
+                    model.len() as u64,
+                    "seed {seed} step {step}"
+                );
             }
         }
         file.close().await.unwrap();

@@ -15,21 +15,34 @@ use weft_proto::Code;
 async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
-    let layout = NewLayout { cells: Some(2), bsu: Some(4096), ..NewLayout::default() };
+    let layout = NewLayout {
+        cells: Some(2),
+        bsu: Some(4096),
+        ..NewLayout::default()
+    };
     let access = Access::read_write().create_new(0o644).layout(&layout);
     let file = volume.attach("/file", access).await.unwrap();
     let open = file.canonical().unwrap();
-    open.write_at(ViewOffset(0), vec![5; 65_536].into()).await.unwrap();
+    open.write_at(ViewOffset(0), vec![5; 65_536].into())
+        .await
+        .unwrap();
 
     test.stop_server(1).await;
     let started = Instant::now();
     let mut buffer = vec![0; 65_536];
     let error = open.read_at(ViewOffset(0), &mut buffer).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error}");
-    let error = open.write_at(ViewOffset(0), vec![6; 65_536].into()).await.unwrap_err();
+    let error = open
+        .write_at(ViewOffset(0), vec![6; 65_536].into())
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("server 1"), "{error}");
-    assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "it took {:?}",
+        started.elapsed()
+    );
 
     test.start_server(1).await;
     let mut tries = 0;
@@ -39,7 +52,9 @@ async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(buffer.iter().all(|b| *b == 5 || *b == 6));
-    open.write_at(ViewOffset(0), vec![7; 65_536].into()).await.unwrap();
+    open.write_at(ViewOffset(0), vec![7; 65_536].into())
+        .await
+        .unwrap();
     open.read_at(ViewOffset(0), &mut buffer).await.unwrap();
     assert_eq!(buffer, vec![7; 65_536]);
     test.stop().await;
@@ -49,16 +64,27 @@ async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
 async fn the_metadata_service_may_restart_under_open_files() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
-    let file = volume.attach("/file", Access::read_write().create_new(0o644)).await.unwrap();
+    let file = volume
+        .attach("/file", Access::read_write().create_new(0o644))
+        .await
+        .unwrap();
     let open = file.canonical().unwrap();
-    open.write_at(ViewOffset(0), vec![1; 1000].into()).await.unwrap();
+    open.write_at(ViewOffset(0), vec![1; 1000].into())
+        .await
+        .unwrap();
     volume.unlink("/file").await.unwrap();
     test.restart_meta().await;
     // Data needs no metadata service; the namespace is found again.
-    open.write_at(ViewOffset(1000), vec![2; 1000].into()).await.unwrap();
+    open.write_at(ViewOffset(1000), vec![2; 1000].into())
+        .await
+        .unwrap();
     volume.make_directory("/after", 0o755).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(file.size().await.unwrap(), 2000, "an unlinked open file survives the restart");
+    assert_eq!(
+        file.size().await.unwrap(),
+        2000,
+        "an unlinked open file survives the restart"
+    );
     file.close().await.unwrap();
     test.stop().await;
 }
@@ -81,8 +107,14 @@ async fn a_wrong_key_is_refused_clearly_and_quickly() {
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_on_the_port_is_answered_with_a_closed_connection_and_harms_nobody() {
     let test = TestVolume::start(1).await;
-    for garbage in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &[0xFF; 4096], b"WEFT"] {
-        let mut stream = tokio::net::TcpStream::connect(&test.addresses[0]).await.unwrap();
+    for garbage in [
+        &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
+        &[0xFF; 4096],
+        b"WEFT",
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&test.addresses[0])
+            .await
+            .unwrap();
         stream.write_all(garbage).await.unwrap();
         let mut answer = Vec::new();
         let closed = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer));
@@ -106,9 +138,16 @@ async fn paths_that_cannot_be_are_refused_clearly() {
         (long_path.as_str(), Code::NameTooLong),
         ("/missing/file", Code::NotFound),
     ] {
-        let error = volume.attach(path, Access::write().create(0o644)).await.err().unwrap();
+        let error = volume
+            .attach(path, Access::write().create(0o644))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(error.code(), code, "{error}");
     }
-    assert_eq!(volume.stat("/../..").await.unwrap().id, weft_proto::meta::ROOT);
+    assert_eq!(
+        volume.stat("/../..").await.unwrap().id,
+        weft_proto::meta::ROOT
+    );
     test.stop().await;
 }

@@ -7,14 +7,16 @@ use weft_store::StoreError;
 
 pub(crate) fn of_store(error: &StoreError) -> Failure {
     let code = match error {
-        StoreError::BadChecksum { .. } | StoreError::Corrupt { .. } | StoreError::Version { .. } => {
-            Code::Corrupt
-        }
+        StoreError::BadChecksum { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Version { .. } => Code::Corrupt,
         StoreError::NoSpace { .. } => Code::NoSpace,
         StoreError::Stale { .. } => Code::Stale,
         StoreError::ChunkMismatch { .. } | StoreError::BadChunkSize { .. } => Code::Invalid,
         StoreError::PastLimit { .. } => Code::TooLarge,
-        StoreError::Io { .. } | StoreError::Index { .. } | StoreError::SyncFailed { .. } => Code::Io,
+        StoreError::Io { .. } | StoreError::Index { .. } | StoreError::SyncFailed { .. } => {
+            Code::Io
+        }
         StoreError::Locked { .. } | StoreError::Closed => Code::Unavailable,
     };
     Failure::new(code, error.to_string())

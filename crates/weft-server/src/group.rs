@@ -31,7 +31,11 @@ struct State {
 
 impl GroupSync {
     pub(crate) fn new(kv: Arc<dyn OrderedKv>, blocking: Blocking) -> Arc<GroupSync> {
-        Arc::new(GroupSync { kv, blocking, state: Mutex::default() })
+        Arc::new(GroupSync {
+            kv,
+            blocking,
+            state: Mutex::default(),
+        })
     }
 
     /// Returns once everything committed before the call is on stable storage.
@@ -46,7 +50,9 @@ impl GroupSync {
             let group = self.clone();
             tokio::spawn(async move { group.run().await });
         }
-        answer.await.unwrap_or_else(|_| Err("the service is stopping".to_owned()))
+        answer
+            .await
+            .unwrap_or_else(|_| Err("the service is stopping".to_owned()))
     }
 
     async fn run(&self) {
@@ -73,7 +79,10 @@ impl GroupSync {
                 let kv = self.kv.clone();
                 let synced = tokio::task::spawn_blocking(move || kv.sync()).await;
                 synced.unwrap_or_else(|e| {
-                    Err(KvError::Engine { doing: "sync", reason: e.to_string() })
+                    Err(KvError::Engine {
+                        doing: "sync",
+                        reason: e.to_string(),
+                    })
                 })
             }
         }

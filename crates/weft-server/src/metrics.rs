@@ -63,8 +63,13 @@ impl Metrics {
             Stage::Disk => "disk",
             Stage::Sync => "sync",
         };
-        let labels = StageLabels { call: kind.name(), stage };
-        self.stages.get_or_create(&labels).observe(took.as_secs_f64());
+        let labels = StageLabels {
+            call: kind.name(),
+            stage,
+        };
+        self.stages
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
     }
 
     pub(crate) fn copied(&self, bytes: u64) {
@@ -100,33 +105,105 @@ impl Process {
     fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
         let net = self.metrics.net.snapshot();
         let mut counts = vec![
-            ("weft_net_sent_bytes", "Bytes sent, headers included", net.bytes_sent),
-            ("weft_net_received_bytes", "Bytes received, headers included", net.bytes_received),
+            (
+                "weft_net_sent_bytes",
+                "Bytes sent, headers included",
+                net.bytes_sent,
+            ),
+            (
+                "weft_net_received_bytes",
+                "Bytes received, headers included",
+                net.bytes_received,
+            ),
             ("weft_net_frames_sent", "Frames sent", net.frames_sent),
-            ("weft_net_frames_received", "Frames received", net.frames_received),
-            ("weft_job_copied_bytes", "Bytes that jobs copied between buffers", self.metrics.copied_bytes()),
+            (
+                "weft_net_frames_received",
+                "Frames received",
+                net.frames_received,
+            ),
+            (
+                "weft_job_copied_bytes",
+                "Bytes that jobs copied between buffers",
+                self.metrics.copied_bytes(),
+            ),
         ];
         if let Some(store) = &self.store {
             let c = store.0.counters();
             counts.extend([
                 ("weft_store_reads", "Reads asked of the store", c.reads),
-                ("weft_store_read_bytes", "Bytes read from the store", c.read_bytes),
+                (
+                    "weft_store_read_bytes",
+                    "Bytes read from the store",
+                    c.read_bytes,
+                ),
                 ("weft_store_writes", "Pieces written to the store", c.writes),
-                ("weft_store_write_bytes", "Bytes written to the store", c.write_bytes),
-                ("weft_store_copied_bytes", "Bytes that the store copied between buffers", c.copied_bytes),
-                ("weft_store_cache_hits", "Blocks served from the cache", c.cache_hits),
-                ("weft_store_cache_misses", "Blocks that came from the disk", c.cache_misses),
+                (
+                    "weft_store_write_bytes",
+                    "Bytes written to the store",
+                    c.write_bytes,
+                ),
+                (
+                    "weft_store_copied_bytes",
+                    "Bytes that the store copied between buffers",
+                    c.copied_bytes,
+                ),
+                (
+                    "weft_store_cache_hits",
+                    "Blocks served from the cache",
+                    c.cache_hits,
+                ),
+                (
+                    "weft_store_cache_misses",
+                    "Blocks that came from the disk",
+                    c.cache_misses,
+                ),
                 ("weft_store_disk_reads", "Reads of the disk", c.disk_reads),
-                ("weft_store_disk_read_bytes", "Bytes read from the disk", c.disk_read_bytes),
-                ("weft_store_disk_writes", "Writes to the disk", c.disk_writes),
-                ("weft_store_disk_write_bytes", "Bytes written to the disk", c.disk_write_bytes),
+                (
+                    "weft_store_disk_read_bytes",
+                    "Bytes read from the disk",
+                    c.disk_read_bytes,
+                ),
+                (
+                    "weft_store_disk_writes",
+                    "Writes to the disk",
+                    c.disk_writes,
+                ),
+                (
+                    "weft_store_disk_write_bytes",
+                    "Bytes written to the disk",
+                    c.disk_write_bytes,
+                ),
                 ("weft_store_syncs", "Group commits", c.syncs),
-                ("weft_store_sync_callers", "Callers answered by group commits", c.sync_callers),
-                ("weft_store_log_appends", "Appends to the log", c.log_appends),
-                ("weft_store_log_bytes", "Bytes appended to the log", c.log_bytes),
-                ("weft_store_applies", "Times the log was applied to the index", c.applies),
-                ("weft_store_stalls", "Times a write waited for memory or log space", c.stalls),
-                ("weft_store_bad_checksums", "Checksums that did not match", c.bad_checksums),
+                (
+                    "weft_store_sync_callers",
+                    "Callers answered by group commits",
+                    c.sync_callers,
+                ),
+                (
+                    "weft_store_log_appends",
+                    "Appends to the log",
+                    c.log_appends,
+                ),
+                (
+                    "weft_store_log_bytes",
+                    "Bytes appended to the log",
+                    c.log_bytes,
+                ),
+                (
+                    "weft_store_applies",
+                    "Times the log was applied to the index",
+                    c.applies,
+                ),
+                (
+                    "weft_store_stalls",
+                    "Times a write waited for memory or log space",
+                    c.stalls,
+                ),
+                (
+                    "weft_store_bad_checksums",
+                    "Checksums that did not match",
+                    c.bad_checksums,
+                ),
             ]);
         }
         counts
@@ -141,13 +218,22 @@ impl Collector for Process {
         }
         for (kind, calls) in self.metrics.net.snapshot().calls {
             let name = format!("weft_calls_{}", kind.name());
-            let metric = encoder.encode_descriptor(&name, "Calls of this kind", None, MetricType::Counter)?;
+            let metric = encoder.encode_descriptor(
+                &name,
+                "Calls of this kind",
+                None,
+                MetricType::Counter,
+            )?;
             ConstCounter::new(calls).encode(metric)?;
         }
         if let Some(store) = &self.store {
             let usage = store.0.usage();
             for (name, help, value) in [
-                ("weft_store_capacity", "What the store could hold", usage.capacity),
+                (
+                    "weft_store_capacity",
+                    "What the store could hold",
+                    usage.capacity,
+                ),
                 ("weft_store_used", "Held by files", usage.used),
                 ("weft_store_available", "Left for files", usage.available),
             ] {
@@ -173,7 +259,10 @@ pub async fn serve_metrics(
         Unit::Seconds,
         metrics.stages.clone(),
     );
-    registry.register_collector(Box::new(Process { metrics, store: store.map(StoreHandle) }));
+    registry.register_collector(Box::new(Process {
+        metrics,
+        store: store.map(StoreHandle),
+    }));
     let registry = Arc::new(registry);
     let page = get(move || {
         let registry = registry.clone();

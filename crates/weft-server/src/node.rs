@@ -136,17 +136,25 @@ impl Node {
             address: config.address.clone(),
             reason: e.to_string(),
         })?;
-        let bound = listener.address().unwrap_or_else(|_| config.address.clone());
+        let bound = listener
+            .address()
+            .unwrap_or_else(|_| config.address.clone());
         let address = config.public_address.clone().unwrap_or(bound);
         let counters = Arc::new(Counters::default());
         let metrics = Metrics::new(counters.clone());
-        let identity = Identity { client: env.random_u64(), ..config.identity };
+        let identity = Identity {
+            client: env.random_u64(),
+            ..config.identity
+        };
         let (stop, stopping) = watch::channel(false);
         let mut tasks = Vec::new();
 
         let meta = match config.meta {
             Some(role) => {
-                let identity = Identity { role: Role::MetaService, ..identity.clone() };
+                let identity = Identity {
+                    role: Role::MetaService,
+                    ..identity.clone()
+                };
                 let meta = MetaService::open(env.clone(), identity, role, metrics.clone())?;
                 tasks.push(tokio::spawn(meta.clone().run(stopping.clone())));
                 Some(meta)
@@ -159,7 +167,10 @@ impl Node {
                 server = Some(role.server);
                 let store = Store::open(role.store).await?;
                 let io = Arc::new(IoService::new(store, env.clock.clone(), metrics.clone()));
-                let identity = Identity { role: Role::IoServer, ..identity.clone() };
+                let identity = Identity {
+                    role: Role::IoServer,
+                    ..identity.clone()
+                };
                 let heartbeat = Heartbeat {
                     io: io.clone(),
                     link: Link::new(
@@ -179,7 +190,10 @@ impl Node {
             }
             None => None,
         };
-        let roles = Arc::new(Roles { io: io.clone(), meta: meta.clone() });
+        let roles = Arc::new(Roles {
+            io: io.clone(),
+            meta: meta.clone(),
+        });
         tasks.push(tokio::spawn(serve_until(
             env,
             listener,
@@ -190,7 +204,14 @@ impl Node {
             counters,
             stopping,
         )));
-        Ok(Node { address, metrics, io, meta, stop, tasks })
+        Ok(Node {
+            address,
+            metrics,
+            io,
+            meta,
+            stop,
+            tasks,
+        })
     }
 
     /// How others reach it.
@@ -239,7 +260,10 @@ async fn serve_until(
     stopping: watch::Receiver<bool>,
 ) {
     let stop = stopped(stopping);
-    serve(env, listener, identity, server, bounds, roles, counters, stop).await;
+    serve(
+        env, listener, identity, server, bounds, roles, counters, stop,
+    )
+    .await;
 }
 
 /// Completes when the node is asked to stop.
@@ -298,6 +322,10 @@ impl Heartbeat {
             },
         };
         let (connection, _) = self.link.connection().await.map_err(|e| e.to_string())?;
-        Ok(connection.call(&request).await.map_err(|e| e.to_string())?.epoch)
+        Ok(connection
+            .call(&request)
+            .await
+            .map_err(|e| e.to_string())?
+            .epoch)
     }
 }

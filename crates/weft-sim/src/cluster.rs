@@ -71,7 +71,11 @@ impl Cluster {
                 boot: AtomicU64::new(0),
             })
         });
-        Cluster { seed, namespace, servers: servers.collect() }
+        Cluster {
+            seed,
+            namespace,
+            servers: servers.collect(),
+        }
     }
 
     /// How many I/O servers there are.
@@ -88,7 +92,10 @@ impl Cluster {
             let kv = namespace.clone();
             let seed = life.fetch_add(1, Ordering::Relaxed);
             async move {
-                let meta = MetaRole { kv, blocking: Blocking::Inline };
+                let meta = MetaRole {
+                    kv,
+                    blocking: Blocking::Inline,
+                };
                 serve(seed, "meta", None, Some(meta)).await
             }
         });
@@ -176,7 +183,12 @@ async fn serve(
     meta: Option<MetaRole>,
 ) -> turmoil::Result {
     let config = NodeConfig {
-        identity: Identity { key: KEY, volume: VOLUME, role: Role::Unspecified, client: 0 },
+        identity: Identity {
+            key: KEY,
+            volume: VOLUME,
+            role: Role::Unspecified,
+            client: 0,
+        },
         address: format!("0.0.0.0:{PORT}"),
         public_address: Some(format!("{name}:{PORT}")),
         io,

@@ -74,7 +74,10 @@ impl SimEntropy {
 
 impl Entropy for SimEntropy {
     fn fill(&self, out: &mut [u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(out);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .fill_bytes(out);
     }
 }
 

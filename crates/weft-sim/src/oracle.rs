@@ -20,8 +20,13 @@ impl Oracle {
     /// A file of holes.
     pub fn new(length: usize) -> Oracle {
         let zero = BTreeSet::from([0]);
-        let byte = Allowed { now: zero.clone(), after_power_loss: zero };
-        Oracle { bytes: vec![byte; length] }
+        let byte = Allowed {
+            now: zero.clone(),
+            after_power_loss: zero,
+        };
+        Oracle {
+            bytes: vec![byte; length],
+        }
     }
 
     /// These bytes were written and acknowledged.

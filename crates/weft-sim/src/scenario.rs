@@ -87,12 +87,21 @@ pub fn run(plan: Plan) -> Outcome {
     let options = cluster.client();
     let client_state = state.clone();
     sim.client("client", async move {
-        let mut client = Client { plan, state: client_state, rng: SmallRng::seed_from_u64(plan.seed) };
-        client.run(options).await.map_err(|e| format!("seed {}: {e}", plan.seed).into())
+        let mut client = Client {
+            plan,
+            state: client_state,
+            rng: SmallRng::seed_from_u64(plan.seed),
+        };
+        client
+            .run(options)
+            .await
+            .map_err(|e| format!("seed {}: {e}", plan.seed).into())
     });
     let mut faults = Faults::new(plan);
     loop {
-        let ended = sim.step().unwrap_or_else(|e| panic!("seed {}: {e}", plan.seed));
+        let ended = sim
+            .step()
+            .unwrap_or_else(|e| panic!("seed {}: {e}", plan.seed));
         if ended {
             break;
         }
@@ -121,7 +130,12 @@ impl Faults {
     fn new(plan: Plan) -> Faults {
         let mut rng = SmallRng::seed_from_u64(plan.seed ^ 0xfa17);
         let wait = rng.random_range(50..600);
-        Faults { rng, left: plan.faults, wait, present: None }
+        Faults {
+            rng,
+            left: plan.faults,
+            wait,
+            present: None,
+        }
     }
 
     fn step(&mut self, sim: &mut Sim<'_>, cluster: &Cluster, state: &State) {
@@ -149,7 +163,11 @@ impl Faults {
 
     fn strike(&mut self, sim: &mut Sim<'_>, cluster: &Cluster, state: &State) -> Present {
         let server = self.rng.random_range(0..cluster.servers());
-        let fault = if self.rng.random() { Fault::Kill } else { Fault::PowerLoss };
+        let fault = if self.rng.random() {
+            Fault::Kill
+        } else {
+            Fault::PowerLoss
+        };
         match self.rng.random_range(0..5) {
             0 => {
                 cluster.strike_meta(sim, fault);
@@ -215,10 +233,19 @@ impl Client {
         }
         // Liveness: the failure detection time after the last fault everything works again.
         tokio::time::sleep(Duration::from_secs(7)).await;
-        self.read(&file, 0, LENGTH).await.map_err(|e| format!("after healing: {e}"))?;
-        file.sync().await.map_err(|e| format!("after healing: {e}"))?;
-        names.check(&volume, &self.state).await.map_err(|e| format!("after healing: {e}"))?;
-        file.close().await.map_err(|e| format!("after healing: {e}"))?;
+        self.read(&file, 0, LENGTH)
+            .await
+            .map_err(|e| format!("after healing: {e}"))?;
+        file.sync()
+            .await
+            .map_err(|e| format!("after healing: {e}"))?;
+        names
+            .check(&volume, &self.state)
+            .await
+            .map_err(|e| format!("after healing: {e}"))?;
+        file.close()
+            .await
+            .map_err(|e| format!("after healing: {e}"))?;
         Ok(())
     }
 
@@ -253,11 +280,15 @@ impl Client {
         let before = lock(&self.state).oracle.clone();
         lock(&self.state).oracle.uncertain(at, &data);
         let view = file.canonical()?;
-        let result = view.write_at(ViewOffset(at as u64), Bytes::from(data.clone())).await;
+        let result = view
+            .write_at(ViewOffset(at as u64), Bytes::from(data.clone()))
+            .await;
         let mut state = lock(&self.state);
         match &result {
             Ok(_) => state.oracle.acknowledged_during(at, &data, &before),
-            Err(Error::Refused { .. } | Error::Unreachable { .. } | Error::MayHaveHappened { .. }) => {}
+            Err(
+                Error::Refused { .. } | Error::Unreachable { .. } | Error::MayHaveHappened { .. },
+            ) => {}
             Err(e) => state.note_wrong(format!("write at {at}: {e}")),
         }
         result.map(|_| ())
@@ -265,19 +296,35 @@ impl Client {
 
     async fn read(&mut self, file: &File, at: usize, length: usize) -> Result<(), Error> {
         // The same bytes through two views: the canonical order is one subfile of one row of cells.
-        let row = Subfile { vbs: 1, vn: 1, hbs: u64::from(CELLS), hn: 1, index: 0, order: Order::Row };
-        let view = if self.rng.random() { View::canonical() } else { View::Subfile(row) };
+        let row = Subfile {
+            vbs: 1,
+            vn: 1,
+            hbs: u64::from(CELLS),
+            hn: 1,
+            index: 0,
+            order: Order::Row,
+        };
+        let view = if self.rng.random() {
+            View::canonical()
+        } else {
+            View::Subfile(row)
+        };
         let mut buffer = vec![0; length];
-        file.view(view)?.read_at(ViewOffset(at as u64), &mut buffer).await?;
+        file.view(view)?
+            .read_at(ViewOffset(at as u64), &mut buffer)
+            .await?;
         let mut state = lock(&self.state);
         if let Some((at, value, allowed)) = state.oracle.check(at, &buffer) {
-            state.note_wrong(format!("byte {at} is {value}, but may only be one of {allowed:?}"));
+            state.note_wrong(format!(
+                "byte {at} is {value}, but may only be one of {allowed:?}"
+            ));
         }
         for chunk in buffer.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             let digest = &mut state.outcome.digest;
-            *digest = digest.rotate_left(5).wrapping_mul(0x517c_c1b7_2722_0a95) ^ u64::from_le_bytes(word);
+            *digest = digest.rotate_left(5).wrapping_mul(0x517c_c1b7_2722_0a95)
+                ^ u64::from_le_bytes(word);
         }
         Ok(())
     }
@@ -331,7 +378,9 @@ impl Names {
             if let Some(expected) = certain
                 && there.contains(name) != *expected
             {
-                lock(state).note_wrong(format!("{name}: expected there = {expected}, found {there:?}"));
+                lock(state).note_wrong(format!(
+                    "{name}: expected there = {expected}, found {there:?}"
+                ));
             }
         }
         Ok(())

@@ -4,7 +4,13 @@
 use weft_sim::{Outcome, Plan, run};
 
 fn plan(seed: u64) -> Plan {
-    Plan { seed, servers: 3, operations: 120, faults: 4, canary: false }
+    Plan {
+        seed,
+        servers: 3,
+        operations: 120,
+        faults: 4,
+        canary: false,
+    }
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -21,8 +27,14 @@ fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
         all.acknowledged += outcome.acknowledged;
         all.failed += outcome.failed;
     }
-    println!("{} operations acknowledged, {} failed", all.acknowledged, all.failed);
-    assert!(all.acknowledged > 100, "too little happened to show anything");
+    println!(
+        "{} operations acknowledged, {} failed",
+        all.acknowledged, all.failed
+    );
+    assert!(
+        all.acknowledged > 100,
+        "too little happened to show anything"
+    );
     assert!(all.failed > 0, "no fault was felt");
 }
 
@@ -35,7 +47,13 @@ fn the_same_seed_replays_the_same_run() {
 
 #[test]
 fn a_lost_write_is_found() {
-    let outcome = run(Plan { canary: true, faults: 0, ..plan(5) });
-    let wrong = outcome.wrong.expect("the oracle was told of writes that were never sent");
+    let outcome = run(Plan {
+        canary: true,
+        faults: 0,
+        ..plan(5)
+    });
+    let wrong = outcome
+        .wrong
+        .expect("the oracle was told of writes that were never sent");
     assert!(wrong.contains("may only be"), "{wrong}");
 }

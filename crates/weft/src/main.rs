@@ -27,7 +27,13 @@ use clap::{Args, Parser};
 
 /// Weft, a parallel file system in user space.
 #[derive(Parser)]
-#[command(name = "weft", version, about, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "weft",
+    version,
+    about,
+    propagate_version = true,
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,
@@ -42,10 +48,21 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "WEFT_VOLUME", value_name = "DIR")]
     volume: Option<std::path::PathBuf>,
     /// Address of the metadata service, where the volume's folder is not at hand
-    #[arg(long, global = true, env = "WEFT_ADDRESS", value_name = "HOST:PORT", requires = "key")]
+    #[arg(
+        long,
+        global = true,
+        env = "WEFT_ADDRESS",
+        value_name = "HOST:PORT",
+        requires = "key"
+    )]
     address: Option<String>,
     /// File that holds the volume's key, with --address
-    #[arg(long = "key-file", global = true, env = "WEFT_KEY", value_name = "FILE")]
+    #[arg(
+        long = "key-file",
+        global = true,
+        env = "WEFT_KEY",
+        value_name = "FILE"
+    )]
     key: Option<std::path::PathBuf>,
 }
 

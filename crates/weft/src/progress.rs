@@ -6,7 +6,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar over a number of bytes.
 pub(crate) fn of_bytes(what: &str, total: u64) -> ProgressBar {
-    bar(what, total, "{msg} [{bar:30}] {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}")
+    bar(
+        what,
+        total,
+        "{msg} [{bar:30}] {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}",
+    )
 }
 
 fn bar(what: &str, total: u64, template: &str) -> ProgressBar {

@@ -21,7 +21,10 @@ const SMALL: u64 = 1_111;
 const LARGE: u64 = 150_001;
 
 fn weft(args: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(args)
+        .output()
+        .unwrap()
 }
 
 /// A volume in the background; stopped however the test ends.
@@ -29,15 +32,28 @@ struct Up<'a>(&'a Path);
 
 impl Up<'_> {
     fn start(&self) {
-        let out = weft(&["up", self.0.to_str().unwrap(), "--servers", &SERVERS.to_string()]);
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let out = weft(&[
+            "up",
+            self.0.to_str().unwrap(),
+            "--servers",
+            &SERVERS.to_string(),
+        ]);
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 
     /// Kills a node: 0 is the metadata service, then the servers.
     fn kill(&self, node: usize) {
         let out = weft(&["status", self.0.to_str().unwrap(), "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-        let row = if node == 0 { &status["meta"] } else { &status["servers"][node - 1] };
+        let row = if node == 0 {
+            &status["meta"]
+        } else {
+            &status["servers"][node - 1]
+        };
         let pid = i32::try_from(row["pid"].as_i64().unwrap()).unwrap();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -62,7 +78,11 @@ struct Manifest {
 }
 
 fn slot_length(slot: u64) -> usize {
-    if slot.is_multiple_of(40) { LARGE as usize } else { SMALL as usize }
+    if slot.is_multiple_of(40) {
+        LARGE as usize
+    } else {
+        SMALL as usize
+    }
 }
 
 fn slot_offset(slot: u64) -> ViewOffset {
@@ -95,8 +115,18 @@ async fn write_records(
         version += 1;
         let slot = (version * 7919 + round) % SLOTS;
         let key = (writer, slot);
-        manifest.lock().unwrap().possible.entry(key).or_default().push(version);
-        if view.write_at(slot_offset(slot), content(writer, slot, version)).await.is_err() {
+        manifest
+            .lock()
+            .unwrap()
+            .possible
+            .entry(key)
+            .or_default()
+            .push(version);
+        if view
+            .write_at(slot_offset(slot), content(writer, slot, version))
+            .await
+            .is_err()
+        {
             return;
         }
         let mut manifest = manifest.lock().unwrap();
@@ -110,7 +140,11 @@ async fn make_names(volume: Volume, round: u64, manifest: Arc<Mutex<Manifest>>, 
     while Instant::now() < until {
         i += 1;
         let name = format!("/names/{round}-{i}");
-        if volume.attach(&name, Access::write().create_new(0o644)).await.is_err() {
+        if volume
+            .attach(&name, Access::write().create_new(0o644))
+            .await
+            .is_err()
+        {
             return;
         }
         manifest.lock().unwrap().names.push(name);
@@ -133,9 +167,15 @@ async fn verify(volume: &Volume, file: &File, manifest: &Manifest, round: u64) {
             continue;
         }
         // A write that was not answered may have happened, also in part.
-        let possible = manifest.possible.get(&(*writer, *slot)).into_iter().flatten();
-        let versions: Vec<Bytes> =
-            possible.chain([version]).map(|v| content(*writer, *slot, *v)).collect();
+        let possible = manifest
+            .possible
+            .get(&(*writer, *slot))
+            .into_iter()
+            .flatten();
+        let versions: Vec<Bytes> = possible
+            .chain([version])
+            .map(|v| content(*writer, *slot, *v))
+            .collect();
         let byte_explained = |(i, b): (usize, &u8)| versions.iter().any(|v| v[i] == *b);
         assert!(
             versions.len() > 1 && read.iter().enumerate().all(byte_explained),
@@ -143,8 +183,10 @@ async fn verify(volume: &Volume, file: &File, manifest: &Manifest, round: u64) {
         );
     }
     let listed = volume.list("/names").all().await.unwrap();
-    let names: BTreeSet<String> =
-        listed.iter().map(|e| format!("/names/{}", String::from_utf8_lossy(&e.name))).collect();
+    let names: BTreeSet<String> = listed
+        .iter()
+        .map(|e| format!("/names/{}", String::from_utf8_lossy(&e.name)))
+        .collect();
     for name in &manifest.names {
         assert!(names.contains(name), "round {round}: {name} is lost");
     }
@@ -153,11 +195,16 @@ async fn verify(volume: &Volume, file: &File, manifest: &Manifest, round: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_kill_nine_of_each_process_in_turn() {
     let rounds: u64 = std::env::var("WEFT_KILL_ROUNDS").map_or(20, |n| n.parse().unwrap());
-    let folder = tempfile::Builder::new().prefix("weft-kill-").tempdir().unwrap();
+    let folder = tempfile::Builder::new()
+        .prefix("weft-kill-")
+        .tempdir()
+        .unwrap();
     let dir = folder.path().join("volume");
     let up = Up(&dir);
     up.start();
-    let volume = Volume::connect(ConnectOptions::from_folder(&dir).unwrap()).await.unwrap();
+    let volume = Volume::connect(ConnectOptions::from_folder(&dir).unwrap())
+        .await
+        .unwrap();
     volume.make_directory("/names", 0o755).await.unwrap();
     let layout = NewLayout {
         cells: Some(WRITERS as u32),
@@ -172,14 +219,23 @@ async fn what_was_acknowledged_survives_kill_nine_of_each_process_in_turn() {
         let until = Instant::now() + 2 * WORK;
         let mut load = tokio::task::JoinSet::new();
         for writer in 0..WRITERS {
-            load.spawn(write_records(file.clone(), writer, round, manifest.clone(), until));
+            load.spawn(write_records(
+                file.clone(),
+                writer,
+                round,
+                manifest.clone(),
+                until,
+            ));
         }
         load.spawn(make_names(volume.clone(), round, manifest.clone(), until));
         load.spawn(sync_now_and_then(file.clone(), manifest.clone(), until));
         tokio::time::sleep(WORK).await;
         up.kill((round % (SERVERS as u64 + 1)) as usize);
         let ended = tokio::time::timeout(Duration::from_secs(20), load.join_all()).await;
-        assert!(ended.is_ok(), "round {round}: a call hangs after a process was killed");
+        assert!(
+            ended.is_ok(),
+            "round {round}: a call hangs after a process was killed"
+        );
         up.start();
         // The load has ended: nobody else has the manifest.
         let now = std::mem::take(&mut *manifest.lock().unwrap());
@@ -187,8 +243,14 @@ async fn what_was_acknowledged_survives_kill_nine_of_each_process_in_turn() {
         *manifest.lock().unwrap() = now;
     }
     let manifest = manifest.lock().unwrap();
-    let (records, names, syncs) =
-        (manifest.acknowledged.len(), manifest.names.len(), manifest.syncs);
+    let (records, names, syncs) = (
+        manifest.acknowledged.len(),
+        manifest.names.len(),
+        manifest.syncs,
+    );
     println!("{rounds} rounds: {records} records, {names} names, {syncs} syncs");
-    assert!(records > 100 && names > 20 && syncs > 0, "the load was too thin to show anything");
+    assert!(
+        records > 100 && names > 20 && syncs > 0,
+        "the load was too thin to show anything"
+    );
 }

@@ -27,7 +27,12 @@ pub struct TestVolume {
 }
 
 fn identity() -> Identity {
-    Identity { key: KEY, volume: VOLUME, role: Role::Unspecified, client: 0 }
+    Identity {
+        key: KEY,
+        volume: VOLUME,
+        role: Role::Unspecified,
+        client: 0,
+    }
 }
 
 fn config(address: &str, io: Option<IoRole>, meta: Option<MetaRole>) -> NodeConfig {
@@ -43,8 +48,13 @@ fn config(address: &str, io: Option<IoRole>, meta: Option<MetaRole>) -> NodeConf
 
 async fn start_meta(folder: &Path, address: &str) -> Node {
     let kv = Arc::new(FjallKv::open(folder.join("meta"), FjallOptions::default()).unwrap());
-    let role = MetaRole { kv, blocking: Blocking::Threads };
-    Node::start(Env::system(), config(address, None, Some(role))).await.unwrap()
+    let role = MetaRole {
+        kv,
+        blocking: Blocking::Threads,
+    };
+    Node::start(Env::system(), config(address, None, Some(role)))
+        .await
+        .unwrap()
 }
 
 async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node {
@@ -61,18 +71,25 @@ async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node
         meta_address: meta.to_owned(),
         metrics_address: String::new(),
     };
-    Node::start(Env::system(), config(address, Some(role), None)).await.unwrap()
+    Node::start(Env::system(), config(address, Some(role), None))
+        .await
+        .unwrap()
 }
 
 impl TestVolume {
     pub async fn start(servers: u32) -> TestVolume {
-        let folder = tempfile::Builder::new().prefix("weft-client-").tempdir().unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("weft-client-")
+            .tempdir()
+            .unwrap();
         {
             let kv = FjallKv::open(folder.path().join("meta"), FjallOptions::default()).unwrap();
             let settings = VolumeSettings {
                 id: VOLUME,
                 name: "test".into(),
-                servers: (0..servers).map(|i| (ServerId(i), "127.0.0.1:1".into())).collect(),
+                servers: (0..servers)
+                    .map(|i| (ServerId(i), "127.0.0.1:1".into()))
+                    .collect(),
                 uid: 0,
                 gid: 0,
                 mode: 0o777,
@@ -88,10 +105,18 @@ impl TestVolume {
             let node = start_server(folder.path(), id, "127.0.0.1:0", &meta_address).await;
             nodes.push(Some(node));
         }
-        let addresses =
-            nodes.iter().flatten().map(|n: &Node| n.address().to_owned()).collect();
-        let volume =
-            TestVolume { meta: Some(meta), servers: nodes, meta_address, addresses, folder };
+        let addresses = nodes
+            .iter()
+            .flatten()
+            .map(|n: &Node| n.address().to_owned())
+            .collect();
+        let volume = TestVolume {
+            meta: Some(meta),
+            servers: nodes,
+            meta_address,
+            addresses,
+            folder,
+        };
         volume.wait_until_up().await;
         volume
     }
@@ -100,7 +125,11 @@ impl TestVolume {
         let client = self.client().await;
         for _ in 0..1000 {
             let map = client.server_map().await.unwrap();
-            if map.servers.iter().all(|s| s.state == weft_client::ServerState::Up as i32) {
+            if map
+                .servers
+                .iter()
+                .all(|s| s.state == weft_client::ServerState::Up as i32)
+            {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

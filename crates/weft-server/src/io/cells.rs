@@ -27,7 +27,11 @@ fn state((key, status): &(ForkKey, ForkStatus)) -> ForkState {
 
 fn key(file: u64, place: &ForkPlace) -> Result<ForkKey, Failure> {
     let fork = ForkName::new(&place.fork).map_err(|e| failure::invalid(e.to_string()))?;
-    Ok(ForkKey { file: FileId(file), cell: CellIndex(place.cell), fork })
+    Ok(ForkKey {
+        file: FileId(file),
+        cell: CellIndex(place.cell),
+        fork,
+    })
 }
 
 impl IoService {
@@ -43,7 +47,8 @@ impl IoService {
         &self,
         request: CellStatusRequest,
     ) -> Result<CellStatusReply, Failure> {
-        self.status_page(FileId(request.file), &request.fork, request.after.as_ref()).await
+        self.status_page(FileId(request.file), &request.fork, request.after.as_ref())
+            .await
     }
 
     async fn status_page(
@@ -52,7 +57,11 @@ impl IoService {
         fork: &str,
         after: Option<&ForkPlace>,
     ) -> Result<CellStatusReply, Failure> {
-        let mut forks = self.store.forks(file).await.map_err(|e| failure::of_store(&e))?;
+        let mut forks = self
+            .store
+            .forks(file)
+            .await
+            .map_err(|e| failure::of_store(&e))?;
         forks.retain(|(key, _)| {
             let place = (key.cell.0, key.fork.as_str());
             (fork.is_empty() || key.fork.as_str() == fork)
@@ -60,7 +69,10 @@ impl IoService {
         });
         forks.sort_by(|(a, _), (b, _)| a.cmp(b));
         let more = forks.len() > PAGE;
-        Ok(CellStatusReply { forks: forks.iter().take(PAGE).map(state).collect(), more })
+        Ok(CellStatusReply {
+            forks: forks.iter().take(PAGE).map(state).collect(),
+            more,
+        })
     }
 
     pub(super) async fn truncate_cells(
@@ -71,7 +83,11 @@ impl IoService {
         let file = FileId(request.file);
         let mut lengths = Vec::new();
         for cell in grid.cells_on(ServerSlot(request.slot)) {
-            let key = ForkKey { file, cell, fork: ForkName::data() };
+            let key = ForkKey {
+                file,
+                cell,
+                fork: ForkName::data(),
+            };
             lengths.push((key, grid.cell_length(request.size, cell)));
         }
         let store = &self.store;
@@ -88,7 +104,10 @@ impl IoService {
         request: DeleteCellsRequest,
     ) -> Result<DeleteCellsReply, Failure> {
         for file in request.files {
-            self.store.delete_file(FileId(file)).await.map_err(|e| failure::of_store(&e))?;
+            self.store
+                .delete_file(FileId(file))
+                .await
+                .map_err(|e| failure::of_store(&e))?;
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(DeleteCellsReply {})
@@ -99,7 +118,10 @@ impl IoService {
         request: CreateForkRequest,
     ) -> Result<CreateForkReply, Failure> {
         let key = key(request.file, &request.place)?;
-        let made = self.store.create_fork(&key, request.chunk, self.now()).await;
+        let made = self
+            .store
+            .create_fork(&key, request.chunk, self.now())
+            .await;
         made.map_err(|e| failure::of_store(&e))?;
         Ok(CreateForkReply {})
     }
@@ -109,7 +131,10 @@ impl IoService {
         request: RemoveForkRequest,
     ) -> Result<RemoveForkReply, Failure> {
         let key = key(request.file, &request.place)?;
-        self.store.remove_fork(&key).await.map_err(|e| failure::of_store(&e))?;
+        self.store
+            .remove_fork(&key)
+            .await
+            .map_err(|e| failure::of_store(&e))?;
         Ok(RemoveForkReply {})
     }
 }

@@ -44,7 +44,9 @@ impl IoService {
                 length: run.end - run.start,
             }));
             // What lies beyond the end of the canonical order is nobody's data.
-            let reached = found.next.and_then(|next| grid.canonical(key.cell, next).ok());
+            let reached = found
+                .next
+                .and_then(|next| grid.canonical(key.cell, next).ok());
             told = told.into_iter().chain(reached).min();
         }
         if let Some(told) = told {

@@ -50,7 +50,13 @@ struct Job {
 impl IoService {
     /// A service over an open store.
     pub fn new(store: Store, clock: Arc<dyn WallClock>, metrics: Arc<Metrics>) -> IoService {
-        IoService { store, clock, metrics, epoch: AtomicU64::new(0), clients: Mutex::default() }
+        IoService {
+            store,
+            clock,
+            metrics,
+            epoch: AtomicU64::new(0),
+            clients: Mutex::default(),
+        }
     }
 
     /// The store behind it.
@@ -93,11 +99,15 @@ impl IoService {
             Kind::RemoveFork => answer(call, async |r| self.remove_fork(r).await).await,
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
             Kind::TruncateCells => {
-                let Some(call) = only_service(call) else { return };
+                let Some(call) = only_service(call) else {
+                    return;
+                };
                 answer(call, async |r| self.truncate_cells(r).await).await;
             }
             Kind::DeleteCells => {
-                let Some(call) = only_service(call) else { return };
+                let Some(call) = only_service(call) else {
+                    return;
+                };
                 answer(call, async |r| self.delete_cells(r).await).await;
             }
             _ => unsupported(call, "an I/O server"),
@@ -110,9 +120,10 @@ impl IoService {
 
     /// What the read jobs of this client share; a client that is gone gets a budget of its own.
     fn budget(&self, peer: &Peer) -> Arc<Semaphore> {
-        self.clients()
-            .get(&peer.client)
-            .map_or_else(|| Arc::new(Semaphore::new(CLIENT_BUDGET)), |c| c.budget.clone())
+        self.clients().get(&peer.client).map_or_else(
+            || Arc::new(Semaphore::new(CLIENT_BUDGET)),
+            |c| c.budget.clone(),
+        )
     }
 
     fn now(&self) -> Timestamp {
@@ -140,7 +151,13 @@ impl IoService {
             return Err(failure::invalid(what));
         }
         let fork = ForkName::new(&access.fork).map_err(|e| failure::invalid(e.to_string()))?;
-        Ok(Job { map, request, slot: ServerSlot(access.slot), file: FileId(access.file), fork })
+        Ok(Job {
+            map,
+            request,
+            slot: ServerSlot(access.slot),
+            file: FileId(access.file),
+            fork,
+        })
     }
 }
 

@@ -45,14 +45,21 @@ pub(super) struct Range {
 impl<L: Fn(CellIndex) -> u64> Batches<L> {
     /// `length_of` says where each cell ends: pieces are cut there.
     pub(super) fn new(pieces: Pieces, length_of: L) -> Self {
-        Batches { pieces, rest: None, length_of }
+        Batches {
+            pieces,
+            rest: None,
+            length_of,
+        }
     }
 }
 
 /// The part of a piece that lies before its cell's end.
 pub(super) fn clip(piece: Piece, length: u64) -> Option<Piece> {
     let valid = length.checked_sub(piece.offset.0)?.min(piece.length);
-    (valid > 0).then_some(Piece { length: valid, ..piece })
+    (valid > 0).then_some(Piece {
+        length: valid,
+        ..piece
+    })
 }
 
 impl<L: Fn(CellIndex) -> u64> Iterator for Batches<L> {
@@ -82,7 +89,10 @@ impl<L: Fn(CellIndex) -> u64> Iterator for Batches<L> {
                 });
             }
             batch.bytes += taken;
-            batch.pieces.push(Piece { length: taken, ..piece });
+            batch.pieces.push(Piece {
+                length: taken,
+                ..piece
+            });
         }
         (!batch.pieces.is_empty()).then_some(batch)
     }
@@ -107,7 +117,11 @@ impl Batch {
                 {
                     range.end = range.end.max(end);
                 }
-                _ => ranges.push(Range { cell: piece.cell, start, end }),
+                _ => ranges.push(Range {
+                    cell: piece.cell,
+                    start,
+                    end,
+                }),
             }
         }
         ranges
@@ -119,9 +133,7 @@ impl Batch {
         let starts: Vec<Vec<u64>> = read.iter().map(|slices| starts(slices)).collect();
         let mut out = Packed::default();
         for piece in &self.pieces {
-            let at = ranges.partition_point(|r| {
-                (r.cell, r.end) <= (piece.cell, piece.offset.0)
-            });
+            let at = ranges.partition_point(|r| (r.cell, r.end) <= (piece.cell, piece.offset.0));
             let from = piece.offset.0 - ranges[at].start;
             out.take(&read[at], &starts[at], from, piece.length as usize);
         }
@@ -190,9 +202,19 @@ mod tests {
 
     fn batches(bsu: u64, length: u64, request: u64) -> Vec<Batch> {
         let grid = Grid::new(4, bsu, 2).unwrap();
-        let view = Subfile { vbs: 1, vn: 1, hbs: 4, hn: 1, index: 0, order: Order::Row };
+        let view = Subfile {
+            vbs: 1,
+            vn: 1,
+            hbs: 4,
+            hn: 1,
+            index: 0,
+            order: Order::Row,
+        };
         let map = Map::new(grid, View::Subfile(view)).unwrap();
-        let request = Request::Contiguous { offset: ViewOffset(0), length: request };
+        let request = Request::Contiguous {
+            offset: ViewOffset(0),
+            length: request,
+        };
         let pieces = map.pieces(&request, ServerSlot(0)).unwrap();
         Batches::new(pieces, |_| length).collect()
     }
@@ -202,7 +224,11 @@ mod tests {
         let all = batches(64, 1 << 20, 64 * 4 * 100);
         assert_eq!(all.len(), 1);
         let ranges = all[0].ranges();
-        let range = |cell| Range { cell: CellIndex(cell), start: 0, end: 6400 };
+        let range = |cell| Range {
+            cell: CellIndex(cell),
+            start: 0,
+            end: 6400,
+        };
         assert_eq!(ranges, [range(0), range(2)]);
     }
 
@@ -233,7 +259,11 @@ mod tests {
             .collect();
         let (parts, copied) = all[0].pack(&ranges, &read);
         let expected: Vec<u8> = (0..10)
-            .flat_map(|row| [0u8, 2].map(|c| cell(c)[row * 3..row * 3 + 3].to_vec()).concat())
+            .flat_map(|row| {
+                [0u8, 2]
+                    .map(|c| cell(c)[row * 3..row * 3 + 3].to_vec())
+                    .concat()
+            })
             .collect();
         assert_eq!(parts.concat(), expected);
         assert_eq!(copied, 60);

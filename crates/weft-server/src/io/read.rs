@@ -53,7 +53,8 @@ impl IoService {
             Ok(request) => self.stream(&request, budget, &mut reply).await,
             Err(e) => Err(Ended::Failed(failure::of_frame(&e))),
         };
-        self.metrics.stage(Kind::Read, Stage::Total, started.elapsed());
+        self.metrics
+            .stage(Kind::Read, Stage::Total, started.elapsed());
         if let Err(Ended::Failed(failure)) = result {
             tracing::debug!(client = call.peer.client, call = call.id, message = %failure.message, "read failed");
             reply.fail(&failure);
@@ -70,11 +71,19 @@ impl IoService {
         let lengths = self.lengths(&job).await.map_err(Ended::Failed)?;
         let length_of = |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
         let pieces = job.pieces().map_err(Ended::Failed)?;
-        let bytes = pieces.clone().filter_map(|p| clip(p, length_of(p.cell))).map(|p| p.length).sum();
-        let mut head = Some(ReadReply { lengths: runs(&lengths), bytes });
+        let bytes = pieces
+            .clone()
+            .filter_map(|p| clip(p, length_of(p.cell)))
+            .map(|p| p.length)
+            .sum();
+        let mut head = Some(ReadReply {
+            lengths: runs(&lengths),
+            bytes,
+        });
         let small = bytes <= SMALL_JOB;
         let batches = Batches::new(pieces, length_of);
-        let fetches = stream::iter(batches).map(|batch| self.fetch(&job, batch, (!small).then_some(&budget)));
+        let fetches =
+            stream::iter(batches).map(|batch| self.fetch(&job, batch, (!small).then_some(&budget)));
         let mut fetched = std::pin::pin!(fetches.buffered(DEPTH));
         let (mut sent, mut disk) = (0, Duration::ZERO);
         while let Some(batch) = fetched.next().await {
@@ -103,7 +112,11 @@ impl IoService {
     ) -> Result<Fetched, StoreError> {
         let room = match budget {
             // The semaphore is never closed; without a permit the bound would only be softer.
-            Some(budget) => budget.clone().acquire_many_owned(BATCH_BYTES as u32).await.ok(),
+            Some(budget) => budget
+                .clone()
+                .acquire_many_owned(BATCH_BYTES as u32)
+                .await
+                .ok(),
             None => None,
         };
         let started = Instant::now();
@@ -111,13 +124,19 @@ impl IoService {
         let reads = ranges.iter().map(|range| {
             let key = job.key(range.cell);
             async move {
-                self.store.read(&key, CellOffset(range.start), range.end - range.start).await
+                self.store
+                    .read(&key, CellOffset(range.start), range.end - range.start)
+                    .await
             }
         });
         let read = try_join_all(reads).await?;
         let (payload, copied) = batch.pack(&ranges, &read);
         self.metrics.copied(copied);
-        Ok(Fetched { payload, disk: started.elapsed(), _room: room })
+        Ok(Fetched {
+            payload,
+            disk: started.elapsed(),
+            _room: room,
+        })
     }
 
     /// The lengths of the cells that the job touches here; cells without bytes are left out.
@@ -144,11 +163,17 @@ impl IoService {
 
 impl Job {
     pub(super) fn key(&self, cell: CellIndex) -> ForkKey {
-        ForkKey { file: self.file, cell, fork: self.fork.clone() }
+        ForkKey {
+            file: self.file,
+            cell,
+            fork: self.fork.clone(),
+        }
     }
 
     pub(super) fn pieces(&self) -> Result<weft_layout::Pieces, Failure> {
-        self.map.pieces(&self.request, self.slot).map_err(|e| failure::of_map(&e))
+        self.map
+            .pieces(&self.request, self.slot)
+            .map_err(|e| failure::of_map(&e))
     }
 }
 
@@ -156,17 +181,25 @@ impl Job {
 fn runs(lengths: &BTreeMap<CellIndex, u64>) -> Vec<CellRun> {
     let mut runs: Vec<CellRun> = Vec::new();
     for (cell, length) in lengths {
-        let fits = runs.last_mut().filter(|run| run.length == *length).and_then(|run| {
-            let last = run.first + run.step * (run.count - 1);
-            let step = cell.0 - last;
-            (run.count == 1 || run.step == step).then_some((run, step))
-        });
+        let fits = runs
+            .last_mut()
+            .filter(|run| run.length == *length)
+            .and_then(|run| {
+                let last = run.first + run.step * (run.count - 1);
+                let step = cell.0 - last;
+                (run.count == 1 || run.step == step).then_some((run, step))
+            });
         match fits {
             Some((run, step)) => {
                 run.step = step;
                 run.count += 1;
             }
-            None => runs.push(CellRun { first: cell.0, step: 1, count: 1, length: *length }),
+            None => runs.push(CellRun {
+                first: cell.0,
+                step: 1,
+                count: 1,
+                length: *length,
+            }),
         }
     }
     runs
@@ -178,9 +211,18 @@ mod tests {
 
     #[test]
     fn equal_cells_at_equal_distances_are_one_run() {
-        let lengths =
-            [(0, 8), (4, 8), (8, 8), (12, 5), (13, 8)].map(|(c, l)| (CellIndex(c), l)).into();
-        let run = |first, step, count, length| CellRun { first, step, count, length };
-        assert_eq!(runs(&lengths), [run(0, 4, 3, 8), run(12, 1, 1, 5), run(13, 1, 1, 8)]);
+        let lengths = [(0, 8), (4, 8), (8, 8), (12, 5), (13, 8)]
+            .map(|(c, l)| (CellIndex(c), l))
+            .into();
+        let run = |first, step, count, length| CellRun {
+            first,
+            step,
+            count,
+            length,
+        };
+        assert_eq!(
+            runs(&lengths),
+            [run(0, 4, 3, 8), run(12, 1, 1, 5), run(13, 1, 1, 8)]
+        );
     }
 }

@@ -47,7 +47,12 @@ impl Dealer {
                 });
             }
             let bytes = data.split_to(taken as usize);
-            writes.push(Write { key: job.key(piece.cell), chunk: self.chunk, offset: piece.offset, data: bytes });
+            writes.push(Write {
+                key: job.key(piece.cell),
+                chunk: self.chunk,
+                offset: piece.offset,
+                data: bytes,
+            });
         }
         Ok(writes)
     }
@@ -64,7 +69,8 @@ impl IoService {
             Ok(request) => self.receive(&request, &mut call).await,
             Err(e) => Err(failure::of_frame(&e)),
         };
-        self.metrics.stage(Kind::Write, Stage::Total, started.elapsed());
+        self.metrics
+            .stage(Kind::Write, Stage::Total, started.elapsed());
         match result {
             Ok(bytes) => call.reply.done(&WriteReply { bytes }),
             Err(failure) => {
@@ -76,7 +82,11 @@ impl IoService {
 
     async fn receive(&self, request: &WriteRequest, call: &mut Served) -> Result<u64, Failure> {
         let job = self.job(&request.access)?;
-        let mut dealer = Dealer { pieces: job.pieces()?, rest: None, chunk: request.chunk };
+        let mut dealer = Dealer {
+            pieces: job.pieces()?,
+            rest: None,
+            chunk: request.chunk,
+        };
         let now = self.now();
         let mut under_way = FuturesUnordered::new();
         let (mut bytes, mut disk) = (0, Duration::ZERO);

@@ -56,7 +56,10 @@ impl Carrier {
 
     fn link(&self, server: ServerId) -> Result<Link, String> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.get(&server).cloned().ok_or_else(|| format!("server {server} is not in the server map"))
+        links
+            .get(&server)
+            .cloned()
+            .ok_or_else(|| format!("server {server} is not in the server map"))
     }
 
     /// Carries these intents through as far as servers answer; an error says which does not.
@@ -70,7 +73,11 @@ impl Carrier {
         let mut truncates = Vec::new();
         for intent in intents {
             match intent {
-                Intent::Delete { number, file, servers } => deletes.push((number, file.0, servers)),
+                Intent::Delete {
+                    number,
+                    file,
+                    servers,
+                } => deletes.push((number, file.0, servers)),
                 Intent::Truncate { .. } => truncates.push(intent),
             }
         }
@@ -94,8 +101,11 @@ impl Carrier {
         }
         let calls = by_server.into_iter().map(|(server, files)| async move {
             let result = async {
-                let (connection, _) =
-                    self.link(server)?.connection().await.map_err(|e| e.to_string())?;
+                let (connection, _) = self
+                    .link(server)?
+                    .connection()
+                    .await
+                    .map_err(|e| e.to_string())?;
                 let request = DeleteCellsRequest { files };
                 connection.call(&request).await.map_err(|e| e.to_string())
             };
@@ -104,19 +114,41 @@ impl Carrier {
         let results: BTreeMap<ServerId, Result<_, String>> =
             join_all(calls).await.into_iter().collect();
         for (number, _, servers) in deletes {
-            if servers.iter().all(|s| results.get(s).is_some_and(Result::is_ok)) {
+            if servers
+                .iter()
+                .all(|s| results.get(s).is_some_and(Result::is_ok))
+            {
                 namespace.intent_done(number).map_err(|e| e.to_string())?;
             }
         }
-        let failed = results.into_iter().find_map(|(s, r)| r.err().map(|e| (s, e)));
-        failed.map_or(Ok(()), |(server, e)| Err(format!("delete on server {server}: {e}")))
+        let failed = results
+            .into_iter()
+            .find_map(|(s, r)| r.err().map(|e| (s, e)));
+        failed.map_or(Ok(()), |(server, e)| {
+            Err(format!("delete on server {server}: {e}"))
+        })
     }
 
     /// Sets the sizes on all servers of the file, then in the namespace.
-    async fn truncate(&self, namespace: &Namespace, now: i64, intent: &Intent) -> Result<(), String> {
-        let Intent::Truncate { number, file, layout, size } = intent else { return Ok(()) };
+    async fn truncate(
+        &self,
+        namespace: &Namespace,
+        now: i64,
+        intent: &Intent,
+    ) -> Result<(), String> {
+        let Intent::Truncate {
+            number,
+            file,
+            layout,
+            size,
+        } = intent
+        else {
+            return Ok(());
+        };
         self.truncate_cells(file.0, layout, *size, *number).await?;
-        namespace.truncate_done(*number, now).map_err(|e| e.to_string())?;
+        namespace
+            .truncate_done(*number, now)
+            .map_err(|e| e.to_string())?;
         Ok(())
     }
 
@@ -129,21 +161,33 @@ impl Carrier {
     ) -> Result<(), String> {
         let grid = Grid::from(&layout.grid());
         let used = layout.servers().len().min(layout.cells() as usize);
-        let calls = layout.servers()[..used].iter().enumerate().map(|(slot, server)| async move {
-            let request = TruncateCellsRequest {
-                file,
-                grid,
-                slot: slot as u32,
-                size,
-                op,
-            };
-            let result = async {
-                let (connection, _) =
-                    self.link(*server)?.connection().await.map_err(|e| e.to_string())?;
-                connection.call(&request).await.map_err(|e| e.to_string())
-            };
-            result.await.map_err(|e| format!("truncate on server {server}: {e}"))
-        });
-        join_all(calls).await.into_iter().collect::<Result<Vec<_>, String>>().map(|_| ())
+        let calls = layout.servers()[..used]
+            .iter()
+            .enumerate()
+            .map(|(slot, server)| async move {
+                let request = TruncateCellsRequest {
+                    file,
+                    grid,
+                    slot: slot as u32,
+                    size,
+                    op,
+                };
+                let result = async {
+                    let (connection, _) = self
+                        .link(*server)?
+                        .connection()
+                        .await
+                        .map_err(|e| e.to_string())?;
+                    connection.call(&request).await.map_err(|e| e.to_string())
+                };
+                result
+                    .await
+                    .map_err(|e| format!("truncate on server {server}: {e}"))
+            });
+        join_all(calls)
+            .await
+            .into_iter()
+            .collect::<Result<Vec<_>, String>>()
+            .map(|_| ())
     }
 }

@@ -115,13 +115,18 @@ impl MetaService {
         let _turn = self.carrying.lock().await;
         self.learn_servers();
         loop {
-            let intents = self.namespace.pending_intents(carry::BATCH).map_err(|e| e.to_string())?;
+            let intents = self
+                .namespace
+                .pending_intents(carry::BATCH)
+                .map_err(|e| e.to_string())?;
             if intents.is_empty() {
                 return Ok(());
             }
             // What an intent undoes must not come back after power loss: the intent first.
             self.group.sync().await?;
-            self.carrier.carry(&self.namespace, self.env.clock.now(), intents).await?;
+            self.carrier
+                .carry(&self.namespace, self.env.clock.now(), intents)
+                .await?;
         }
     }
 
@@ -161,7 +166,8 @@ impl MetaService {
             Kind::ListXattr => self.answer(call, |r| n.list_xattr(r)).await,
             Kind::RemoveXattr => self.answer(call, |r| n.remove_xattr(now, r)).await,
             Kind::ServerMap => {
-                self.answer(call, |_: &ServerMapRequest| n.server_map(now)).await;
+                self.answer(call, |_: &ServerMapRequest| n.server_map(now))
+                    .await;
             }
             Kind::Heartbeat if call.peer.role == Role::IoServer => {
                 self.answer(call, |r| n.heartbeat(now, r)).await;
@@ -178,7 +184,10 @@ impl MetaService {
         operation: impl FnOnce(&C) -> Result<C::Reply, MetaError>,
     ) {
         let sync = mutates(call.kind);
-        self.answer_with(call, |request| operation(request).map(|reply| (reply, sync))).await;
+        self.answer_with(call, |request| {
+            operation(request).map(|reply| (reply, sync))
+        })
+        .await;
     }
 
     /// As [`MetaService::answer`], for an operation that says itself whether it must be on stable storage.
@@ -217,7 +226,10 @@ impl MetaService {
         let synced = self.group.sync().await;
         self.metrics.stage(kind, Stage::Sync, started.elapsed());
         synced.map_err(|reason| {
-            Failure::new(Code::Io, format!("the namespace cannot be made durable: {reason}"))
+            Failure::new(
+                Code::Io,
+                format!("the namespace cannot be made durable: {reason}"),
+            )
         })
     }
 
@@ -248,20 +260,32 @@ impl MetaService {
             Ok(reply) => call.reply.done(&reply),
             Err(failure) => call.reply.fail(&failure),
         }
-        self.metrics.stage(Kind::Truncate, Stage::Total, started.elapsed());
+        self.metrics
+            .stage(Kind::Truncate, Stage::Total, started.elapsed());
     }
 
     async fn carry_truncate(&self, intent: &Intent) -> Result<StatReply, Failure> {
         let carried = self.carry_all().await;
         let file = intent.file().0;
-        let owed = self.namespace.owed_truncate(file).map_err(|e| failure::of_meta(&e))?;
+        let owed = self
+            .namespace
+            .owed_truncate(file)
+            .map_err(|e| failure::of_meta(&e))?;
         if owed.is_some_and(|number| number <= intent.number()) {
-            let reason = carried.err().unwrap_or_else(|| "it was overtaken".to_owned());
-            let what = format!("{reason}; the truncation will be completed when the server is back");
+            let reason = carried
+                .err()
+                .unwrap_or_else(|| "it was overtaken".to_owned());
+            let what =
+                format!("{reason}; the truncation will be completed when the server is back");
             return Err(Failure::new(Code::Unavailable, what));
         }
         let who = Credentials::default();
-        let target = Target { at: file, ..Target::default() };
-        self.namespace.stat(&StatRequest { who, target }).map_err(|e| failure::of_meta(&e))
+        let target = Target {
+            at: file,
+            ..Target::default()
+        };
+        self.namespace
+            .stat(&StatRequest { who, target })
+            .map_err(|e| failure::of_meta(&e))
     }
 }

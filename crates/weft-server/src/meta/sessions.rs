@@ -22,8 +22,10 @@ struct Session {
 impl Sessions {
     pub(super) fn opened(&self, client: u64) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let session =
-            sessions.entry(client).or_insert(Session { connections: 0, away_since: None });
+        let session = sessions.entry(client).or_insert(Session {
+            connections: 0,
+            away_since: None,
+        });
         session.connections += 1;
         session.away_since = None;
     }
@@ -42,7 +44,11 @@ impl Sessions {
     pub(super) fn ended(&self) -> Vec<u64> {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let over = |s: &Session| s.away_since.is_some_and(|since| since.elapsed() >= GRACE);
-        let ended: Vec<u64> = sessions.iter().filter(|(_, s)| over(s)).map(|(c, _)| *c).collect();
+        let ended: Vec<u64> = sessions
+            .iter()
+            .filter(|(_, s)| over(s))
+            .map(|(c, _)| *c)
+            .collect();
         sessions.retain(|_, s| !over(s));
         ended
     }

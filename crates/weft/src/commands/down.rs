@@ -27,7 +27,8 @@ impl Down {
         // Servers first: what they still owe to the metadata service they can say.
         nodes.reverse();
         let deadline = Instant::now() + Duration::from_secs(self.wait);
-        let (meta, servers): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|n| *n == NodeName::Meta);
+        let (meta, servers): (Vec<_>, Vec<_>) =
+            nodes.into_iter().partition(|n| *n == NodeName::Meta);
         let mut stopped = 0;
         for group in [servers, meta] {
             let running = group
@@ -39,7 +40,8 @@ impl Down {
                 })
                 .collect::<Result<Vec<_>>>()?;
             for (node, pid) in &running {
-                let id = Pid::from_raw(*pid).with_context(|| format!("{node} is just starting; try again"))?;
+                let id = Pid::from_raw(*pid)
+                    .with_context(|| format!("{node} is just starting; try again"))?;
                 kill_process(id, Signal::TERM)
                     .with_context(|| format!("cannot stop {node}, process {pid}"))?;
             }

@@ -37,7 +37,14 @@ impl Format {
         let config = Config::read(&self.config)?;
         let nodes = chosen(&config, &self.node)?;
         volume(&config, &nodes)?;
-        println!("formatted {}", nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+        println!(
+            "formatted {}",
+            nodes
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -51,10 +58,13 @@ pub(crate) fn chosen(config: &Config, names: &[String]) -> Result<Vec<NodeName>>
     names
         .iter()
         .map(|name| {
-            all.iter().copied().find(|n| n.to_string() == *name).with_context(|| {
-                let known: Vec<String> = all.iter().map(ToString::to_string).collect();
-                format!("there is no node {name:?}; there are {}", known.join(", "))
-            })
+            all.iter()
+                .copied()
+                .find(|n| n.to_string() == *name)
+                .with_context(|| {
+                    let known: Vec<String> = all.iter().map(ToString::to_string).collect();
+                    format!("there is no node {name:?}; there are {}", known.join(", "))
+                })
         })
         .collect()
 }
@@ -64,7 +74,10 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
     for node in nodes {
         let folder = node.folder(config)?;
         if Marker::exists(&folder) {
-            bail!("{} already holds data of a volume; nothing was changed", folder.display());
+            bail!(
+                "{} already holds data of a volume; nothing was changed",
+                folder.display()
+            );
         }
     }
     let key_path = config.at(&config.volume.key);
@@ -79,14 +92,19 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         if *node == NodeName::Meta {
-            let kv = Arc::new(FjallKv::open(folder.join("namespace"), FjallOptions::default())?);
+            let kv = Arc::new(FjallKv::open(
+                folder.join("namespace"),
+                FjallOptions::default(),
+            )?);
             let servers = config.servers.iter();
             Namespace::format(
                 kv.as_ref(),
                 &VolumeSettings {
                     id,
                     name: config.volume.name.clone(),
-                    servers: servers.map(|s| (ServerId(s.id), s.address.clone())).collect(),
+                    servers: servers
+                        .map(|s| (ServerId(s.id), s.address.clone()))
+                        .collect(),
                     uid: rustix::process::geteuid().as_raw(),
                     gid: rustix::process::getegid().as_raw(),
                     mode: 0o755,
@@ -97,7 +115,10 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
         }
         Marker::new(id, *node).write(&folder)?;
     }
-    fs::write(config.base.join("volume.address"), format!("{}\n", config.meta.address))?;
+    fs::write(
+        config.base.join("volume.address"),
+        format!("{}\n", config.meta.address),
+    )?;
     Ok(())
 }
 

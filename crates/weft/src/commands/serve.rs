@@ -62,9 +62,14 @@ impl Serve {
         };
         let threads = server.as_ref().map_or(2, |s| s.threads);
         let runtime = if threads == 1 {
-            tokio::runtime::Builder::new_current_thread().enable_all().build()?
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?
         } else {
-            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(threads)
+                .enable_all()
+                .build()?
         };
         runtime.block_on(async {
             let key = config.key()?;
@@ -145,7 +150,11 @@ fn io_role(
     let storage = FolderStorage::open(&folder.join("store"))?;
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .context("cannot read the machine's boot id, which recovery needs")?;
-    let mut store = StoreConfig::new(Arc::new(storage), Arc::new(index), boot_id.trim().to_owned());
+    let mut store = StoreConfig::new(
+        Arc::new(storage),
+        Arc::new(index),
+        boot_id.trim().to_owned(),
+    );
     store.cache_bytes = section.cache.0;
     if let Some(capacity) = section.capacity {
         store.capacity = capacity.0;

@@ -64,9 +64,8 @@ impl Status {
         };
         let options = connect::options(&global)?;
         let meta_address = options.address.clone();
-        let map = connect::block_on(async {
-            Ok(Volume::connect(options).await?.server_map().await?)
-        });
+        let map =
+            connect::block_on(async { Ok(Volume::connect(options).await?.server_map().await?) });
         let map = match map {
             Ok(map) => map,
             Err(error) => {
@@ -85,7 +84,11 @@ impl Status {
         } else {
             print(&report);
         }
-        Ok(if report.up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if report.up {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 }
 
@@ -99,7 +102,11 @@ fn state(server: &Server) -> &'static str {
 
 fn report(map: &ServerMapReply, meta_address: String, config: Option<&Config>) -> Result<Report> {
     let pid = |node: NodeName| -> Result<Option<i32>> {
-        Ok(config.map(|c| lock_of(c, node)).transpose()?.flatten().map(|r| r.pid))
+        Ok(config
+            .map(|c| lock_of(c, node))
+            .transpose()?
+            .flatten()
+            .map(|r| r.pid))
     };
     let mut servers = Vec::new();
     for server in &map.servers {
@@ -128,7 +135,9 @@ fn report(map: &ServerMapReply, meta_address: String, config: Option<&Config>) -
         capacity: 0,
         used: 0,
         available: 0,
-        metrics: config.and_then(|c| c.meta.metrics.clone()).unwrap_or_default(),
+        metrics: config
+            .and_then(|c| c.meta.metrics.clone())
+            .unwrap_or_default(),
     };
     Ok(Report {
         volume: map.volume.clone(),
@@ -146,8 +155,15 @@ fn print(report: &Report) {
         "volume {}: {} files, server map epoch {}, {} operations pending",
         report.volume, report.files, report.epoch, report.pending
     );
-    let mut table =
-        output::table(&["NODE", "STATE", "ADDRESS", "PID", "USED", "AVAILABLE", "METRICS"]);
+    let mut table = output::table(&[
+        "NODE",
+        "STATE",
+        "ADDRESS",
+        "PID",
+        "USED",
+        "AVAILABLE",
+        "METRICS",
+    ]);
     for row in std::iter::once(&report.meta).chain(&report.servers) {
         let is_meta = row.node == "meta";
         let size = |n: u64| if is_meta { "-".to_owned() } else { bytes(n) };
@@ -158,7 +174,11 @@ fn print(report: &Report) {
             row.pid.map_or_else(|| "-".to_owned(), |p| p.to_string()),
             size(row.used),
             size(row.available),
-            if row.metrics.is_empty() { "-".into() } else { format!("http://{}/metrics", row.metrics) },
+            if row.metrics.is_empty() {
+                "-".into()
+            } else {
+                format!("http://{}/metrics", row.metrics)
+            },
         ]);
     }
     println!("{table}");
@@ -181,7 +201,10 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<()>
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("the metadata service has not heard of {}", missing.join(", "));
+                bail!(
+                    "the metadata service has not heard of {}",
+                    missing.join(", ")
+                );
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

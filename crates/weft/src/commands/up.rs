@@ -9,7 +9,8 @@ use clap::Args;
 
 use crate::commands::{format, status};
 use crate::volume_config::{
-    Config, FILE, MetaSection, NodeName, ServerSection, Size, VolumeSection, free_addresses, lock_of,
+    Config, FILE, MetaSection, NodeName, ServerSection, Size, VolumeSection, free_addresses,
+    lock_of,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none
@@ -44,7 +45,11 @@ const SERVERS_DEFAULT: u32 = 4;
 impl Up {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let fresh = !self.dir.join(FILE).exists();
-        let config = if fresh { self.make()? } else { self.existing()? };
+        let config = if fresh {
+            self.make()?
+        } else {
+            self.existing()?
+        };
         let nodes = config.nodes();
         let mut running = Vec::new();
         for node in &nodes {
@@ -78,7 +83,9 @@ impl Up {
             config.meta.address
         );
         if fresh {
-            println!("look around with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`");
+            println!(
+                "look around with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`"
+            );
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -86,9 +93,15 @@ impl Up {
     fn existing(&self) -> Result<Config> {
         let config = Config::read(&self.dir)?;
         let wrong = |what: &str| {
-            anyhow::anyhow!("{what} is for a new volume; {} exists: edit its {FILE} instead", self.dir.display())
+            anyhow::anyhow!(
+                "{what} is for a new volume; {} exists: edit its {FILE} instead",
+                self.dir.display()
+            )
         };
-        if self.servers.is_some_and(|n| n as usize != config.servers.len()) {
+        if self
+            .servers
+            .is_some_and(|n| n as usize != config.servers.len())
+        {
             bail!(
                 "the volume {} has {} servers; --servers is for a new volume",
                 self.dir.display(),
@@ -123,7 +136,9 @@ impl Up {
         let (addresses, metrics) = addresses.split_at(count as usize + 1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cache = self.cache.unwrap_or_else(|| Size(memory_share(count)));
-        let name = base.file_name().map_or_else(|| "weft".into(), |n| n.to_string_lossy().into());
+        let name = base
+            .file_name()
+            .map_or_else(|| "weft".into(), |n| n.to_string_lossy().into());
         let servers = (0..count).map(|id| ServerSection {
             id,
             address: addresses[id as usize + 1].clone(),
@@ -135,7 +150,10 @@ impl Up {
             threads: (cores / count as usize).clamp(1, 8),
         });
         let config = Config {
-            volume: VolumeSection { name, key: "volume.key".into() },
+            volume: VolumeSection {
+                name,
+                key: "volume.key".into(),
+            },
             meta: MetaSection {
                 address: addresses[0].clone(),
                 bind: None,
@@ -157,7 +175,8 @@ impl Up {
 /// A quarter of the machine's memory for all caches together, at least 64 MiB and at most 1 GiB each.
 fn memory_share(servers: u32) -> u64 {
     let total = rustix::system::sysinfo().totalram;
-    let share = (u64::try_from(total).unwrap_or(0) / 4 / u64::from(servers)).clamp(64 << 20, 1 << 30);
+    let share =
+        (u64::try_from(total).unwrap_or(0) / 4 / u64::from(servers)).clamp(64 << 20, 1 << 30);
     share & !((1 << 20) - 1)
 }
 
@@ -165,7 +184,8 @@ fn memory_share(servers: u32) -> u64 {
 fn start(config: &Config, node: NodeName) -> Result<Child> {
     let log_path = node.log(config);
     if let Some(folder) = log_path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let log = OpenOptions::new().create(true).append(true).open(&log_path);
     let log = log.with_context(|| format!("cannot open {}", log_path.display()))?;
@@ -176,9 +196,15 @@ fn start(config: &Config, node: NodeName) -> Result<Child> {
         NodeName::Server(id) => command.args(["--role", "io", "--server", &id.to_string()]),
     };
     // In a session of its own: the terminal's Ctrl-C is not for it.
-    command.arg("--detach").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command
+        .arg("--detach")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
     command.current_dir(&config.base);
-    command.spawn().with_context(|| format!("cannot start {node}"))
+    command
+        .spawn()
+        .with_context(|| format!("cannot start {node}"))
 }
 
 /// What this command has started; stopped again if it fails.
@@ -190,7 +216,10 @@ impl Started {
             let mut ready = true;
             for (node, child) in &mut self.0 {
                 if let Some(exit) = child.try_wait()? {
-                    bail!("{node} did not start ({exit}): {}", last_words(&node.log(config)));
+                    bail!(
+                        "{node} did not start ({exit}): {}",
+                        last_words(&node.log(config))
+                    );
                 }
                 ready &= lock_of(config, *node)?.is_some_and(|running| running.ready);
             }
@@ -198,7 +227,10 @@ impl Started {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("the nodes do not serve yet; see the logs in {}", config.base.join("log").display());
+                bail!(
+                    "the nodes do not serve yet; see the logs in {}",
+                    config.base.join("log").display()
+                );
             }
             sleep(Duration::from_millis(10));
         }
@@ -216,6 +248,11 @@ impl Drop for Started {
 }
 
 fn last_words(log: &Path) -> String {
-    let text = File::open(log).and_then(std::io::read_to_string).unwrap_or_default();
-    text.lines().rfind(|l| !l.is_empty()).unwrap_or("it said nothing").to_owned()
+    let text = File::open(log)
+        .and_then(std::io::read_to_string)
+        .unwrap_or_default();
+    text.lines()
+        .rfind(|l| !l.is_empty())
+        .unwrap_or("it said nothing")
+        .to_owned()
 }

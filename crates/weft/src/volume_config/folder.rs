@@ -59,7 +59,10 @@ const MARKER: &str = "weft-node.toml";
 impl Marker {
     pub(crate) fn new(volume: [u8; 16], node: NodeName) -> Marker {
         let volume = volume.iter().map(|b| format!("{b:02x}")).collect();
-        Marker { volume, node: node.to_string() }
+        Marker {
+            volume,
+            node: node.to_string(),
+        }
     }
 
     /// Whether the folder holds a node at all.
@@ -113,7 +116,12 @@ impl Lock {
     /// Takes the lock of a node and writes this process's number into it.
     pub(crate) fn take(config: &Config, node: NodeName) -> Result<Lock> {
         let path = lock_path(config, node)?;
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let open = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path);
         let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
         // Whoever only looks holds the lock for an instant, too: a few tries tell the two apart.
         let mut tries = 0;
@@ -125,7 +133,10 @@ impl Lock {
             }
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
-            bail!("{node} is already running as process {}", pid.lines().next().unwrap_or("?"));
+            bail!(
+                "{node} is already running as process {}",
+                pid.lines().next().unwrap_or("?")
+            );
         }
         let mut lock = Lock { file };
         lock.say(&format!("{}\n", std::process::id()))?;
@@ -161,7 +172,9 @@ pub(crate) struct Running {
 /// Who runs this node, if anybody.
 pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>> {
     let path = lock_path(config, node)?;
-    let Ok(mut file) = File::open(&path) else { return Ok(None) };
+    let Ok(mut file) = File::open(&path) else {
+        return Ok(None);
+    };
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         return Ok(None);
     }
@@ -171,5 +184,8 @@ pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>
     let pid = lines.next().and_then(|l| l.parse().ok());
     let ready = lines.next() == Some("ready");
     // Between taking the lock and writing its number a node is starting.
-    Ok(Some(Running { pid: pid.unwrap_or(0), ready }))
+    Ok(Some(Running {
+        pid: pid.unwrap_or(0),
+        ready,
+    }))
 }

@@ -106,7 +106,11 @@ fn default_threads() -> usize {
 impl Config {
     /// Reads and checks a configuration. `place` is the file, or the volume's folder that holds it.
     pub(crate) fn read(place: &Path) -> Result<Config> {
-        let path = if place.is_dir() { place.join(FILE) } else { place.to_owned() };
+        let path = if place.is_dir() {
+            place.join(FILE)
+        } else {
+            place.to_owned()
+        };
         let text = std::fs::read_to_string(&path).with_context(|| {
             format!(
                 "{} is not the folder of a volume: cannot read {}; make one with `weft up {}`",
@@ -119,7 +123,9 @@ impl Config {
             toml::from_str(&text).with_context(|| format!("{} is not legal", path.display()))?;
         config.path = std::path::absolute(&path)?;
         config.base = config.path.parent().map(Path::to_owned).unwrap_or_default();
-        config.check().with_context(|| format!("{} is not legal", path.display()))?;
+        config
+            .check()
+            .with_context(|| format!("{} is not legal", path.display()))?;
         Ok(config)
     }
 
@@ -136,7 +142,11 @@ impl Config {
             bail!("a volume needs at least one [[server]]");
         }
         if self.servers.len() > weft_layout::SERVERS_MAX {
-            bail!("{} servers; the limit is {}", self.servers.len(), weft_layout::SERVERS_MAX);
+            bail!(
+                "{} servers; the limit is {}",
+                self.servers.len(),
+                weft_layout::SERVERS_MAX
+            );
         }
         let mut ids = std::collections::BTreeSet::new();
         let mut folders = std::collections::BTreeSet::from([&self.meta.folder]);
@@ -148,12 +158,23 @@ impl Config {
                 bail!("two nodes share the folder {}", server.folder.display());
             }
             if server.threads == 0 || server.threads > 256 {
-                bail!("server {}: threads = {} is outside 1 to 256", server.id, server.threads);
+                bail!(
+                    "server {}: threads = {} is outside 1 to 256",
+                    server.id,
+                    server.threads
+                );
             }
         }
-        let addresses = self.servers.iter().map(|s| &s.address).chain([&self.meta.address]);
+        let addresses = self
+            .servers
+            .iter()
+            .map(|s| &s.address)
+            .chain([&self.meta.address]);
         for address in addresses {
-            if address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            if address
+                .rsplit_once(':')
+                .is_none_or(|(_, port)| port.parse::<u16>().is_err())
+            {
                 bail!("{address:?} is not an address: write HOST:PORT");
             }
         }
@@ -169,7 +190,11 @@ impl Config {
     pub(crate) fn server(&self, id: u32) -> Result<&ServerSection> {
         self.servers.iter().find(|s| s.id == id).with_context(|| {
             let ids: Vec<String> = self.servers.iter().map(|s| s.id.to_string()).collect();
-            format!("{} has no server {id}; it has {}", self.path.display(), ids.join(", "))
+            format!(
+                "{} has no server {id}; it has {}",
+                self.path.display(),
+                ids.join(", ")
+            )
         })
     }
 

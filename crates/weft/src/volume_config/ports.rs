@@ -24,7 +24,11 @@ pub(crate) fn free_addresses(count: usize) -> Result<Vec<String>> {
         }
     }
     if found.len() < count {
-        bail!("cannot find {count} free ports between {} and {}", PORTS.start, PORTS.end);
+        bail!(
+            "cannot find {count} free ports between {} and {}",
+            PORTS.start,
+            PORTS.end
+        );
     }
     Ok(found.into_iter().map(|(_, address)| address).collect())
 }

@@ -13,9 +13,12 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Size, String> {
-        let wrong = || format!("{text:?} is not a size: write a number of bytes, or 64K, 1.5M, 2 GiB, 1T");
+        let wrong =
+            || format!("{text:?} is not a size: write a number of bytes, or 64K, 1.5M, 2 GiB, 1T");
         let text = text.trim();
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let shift = match unit.trim().to_ascii_lowercase().as_str() {
             "" | "b" => 0,
@@ -77,9 +80,14 @@ mod tests {
 
     #[test]
     fn sizes_are_read_as_people_write_them() {
-        for (text, bytes) in
-            [("4096", 4096), ("64K", 65536), ("64 KiB", 65536), ("1.5M", 3 << 19), ("2GiB", 2 << 30), ("0", 0)]
-        {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64K", 65536),
+            ("64 KiB", 65536),
+            ("1.5M", 3 << 19),
+            ("2GiB", 2 << 30),
+            ("0", 0),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
     }
