@@ -73,9 +73,10 @@ impl Error {
             Error::Unreachable { source, .. } => CallError::Connect(source.clone()).code(),
             Error::MayHaveHappened { .. } => Code::Unavailable,
             Error::Protocol { .. } => Code::Internal,
-            Error::View(_) | Error::NoData { .. } | Error::Configuration(_) => Code::Invalid,
             Error::Map(MapError::PastLimit { .. }) => Code::TooLarge,
-            Error::Map(_) => Code::Invalid,
+            Error::View(_) | Error::NoData { .. } | Error::Configuration(_) | Error::Map(_) => {
+                Code::Invalid
+            }
         }
     }
 

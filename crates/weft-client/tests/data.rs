@@ -74,18 +74,18 @@ async fn what_is_written_through_one_view_is_read_through_every_other() {
         let mut read = vec![0xEE; size as usize];
         let moved = open.read_at(ViewOffset(0), &mut read).await.unwrap();
         let mut expected = vec![0xEE; size as usize];
-        let mut real = 0;
+        let mut valid = 0;
         for (at, byte) in expected.iter_mut().enumerate() {
             if let Place::Data(cell, offset) = open.map().locate(ViewOffset(at as u64)).unwrap() {
                 let from = canonical(cell, offset);
                 if from < data.len() {
                     *byte = data[from];
-                    real += 1;
+                    valid += 1;
                 }
             }
         }
         assert_eq!(read, expected, "{view:?}");
-        assert_eq!(moved, real, "{view:?}: ghosts and holes do not count");
+        assert_eq!(moved, valid, "{view:?}: ghosts and holes do not count");
     }
     file.close().await.unwrap();
     test.stop().await;

@@ -128,86 +128,90 @@ impl Process {
             ),
         ];
         if let Some(store) = &self.store {
-            let c = store.0.counters();
-            counts.extend([
-                ("weft_store_reads", "Reads asked of the store", c.reads),
-                (
-                    "weft_store_read_bytes",
-                    "Bytes read from the store",
-                    c.read_bytes,
-                ),
-                ("weft_store_writes", "Pieces written to the store", c.writes),
-                (
-                    "weft_store_write_bytes",
-                    "Bytes written to the store",
-                    c.write_bytes,
-                ),
-                (
-                    "weft_store_copied_bytes",
-                    "Bytes that the store copied between buffers",
-                    c.copied_bytes,
-                ),
-                (
-                    "weft_store_cache_hits",
-                    "Blocks served from the cache",
-                    c.cache_hits,
-                ),
-                (
-                    "weft_store_cache_misses",
-                    "Blocks that came from the disk",
-                    c.cache_misses,
-                ),
-                ("weft_store_disk_reads", "Reads of the disk", c.disk_reads),
-                (
-                    "weft_store_disk_read_bytes",
-                    "Bytes read from the disk",
-                    c.disk_read_bytes,
-                ),
-                (
-                    "weft_store_disk_writes",
-                    "Writes to the disk",
-                    c.disk_writes,
-                ),
-                (
-                    "weft_store_disk_write_bytes",
-                    "Bytes written to the disk",
-                    c.disk_write_bytes,
-                ),
-                ("weft_store_syncs", "Group commits", c.syncs),
-                (
-                    "weft_store_sync_callers",
-                    "Callers answered by group commits",
-                    c.sync_callers,
-                ),
-                (
-                    "weft_store_log_appends",
-                    "Appends to the log",
-                    c.log_appends,
-                ),
-                (
-                    "weft_store_log_bytes",
-                    "Bytes appended to the log",
-                    c.log_bytes,
-                ),
-                (
-                    "weft_store_applies",
-                    "Times the log was applied to the index",
-                    c.applies,
-                ),
-                (
-                    "weft_store_stalls",
-                    "Times a write waited for memory or log space",
-                    c.stalls,
-                ),
-                (
-                    "weft_store_bad_checksums",
-                    "Checksums that did not match",
-                    c.bad_checksums,
-                ),
-            ]);
+            counts.extend(store_counts(&store.0));
         }
         counts
     }
+}
+
+fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 18] {
+    let c = store.counters();
+    [
+        ("weft_store_reads", "Reads asked of the store", c.reads),
+        (
+            "weft_store_read_bytes",
+            "Bytes read from the store",
+            c.read_bytes,
+        ),
+        ("weft_store_writes", "Pieces written to the store", c.writes),
+        (
+            "weft_store_write_bytes",
+            "Bytes written to the store",
+            c.write_bytes,
+        ),
+        (
+            "weft_store_copied_bytes",
+            "Bytes that the store copied between buffers",
+            c.copied_bytes,
+        ),
+        (
+            "weft_store_cache_hits",
+            "Blocks served from the cache",
+            c.cache_hits,
+        ),
+        (
+            "weft_store_cache_misses",
+            "Blocks that came from the disk",
+            c.cache_misses,
+        ),
+        ("weft_store_disk_reads", "Reads of the disk", c.disk_reads),
+        (
+            "weft_store_disk_read_bytes",
+            "Bytes read from the disk",
+            c.disk_read_bytes,
+        ),
+        (
+            "weft_store_disk_writes",
+            "Writes to the disk",
+            c.disk_writes,
+        ),
+        (
+            "weft_store_disk_write_bytes",
+            "Bytes written to the disk",
+            c.disk_write_bytes,
+        ),
+        ("weft_store_syncs", "Group commits", c.syncs),
+        (
+            "weft_store_sync_callers",
+            "Callers answered by group commits",
+            c.sync_callers,
+        ),
+        (
+            "weft_store_log_appends",
+            "Appends to the log",
+            c.log_appends,
+        ),
+        (
+            "weft_store_log_bytes",
+            "Bytes appended to the log",
+            c.log_bytes,
+        ),
+        (
+            "weft_store_applies",
+            "Times the log was applied to the index",
+            c.applies,
+        ),
+        (
+            "weft_store_stalls",
+            "Times a write waited for memory or log space",
+            c.stalls,
+        ),
+        (
+            "weft_store_bad_checksums",
+            "Checksums that did not match",
+            c.bad_checksums,
+        ),
+    ]
 }
 
 impl Collector for Process {

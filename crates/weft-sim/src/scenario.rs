@@ -71,7 +71,7 @@ pub fn run(plan: Plan) -> Outcome {
     let cluster = Cluster::new(plan.seed, plan.servers);
     let mut sim = Builder::new()
         .rng_seed(plan.seed)
-        .simulation_duration(Duration::from_secs(600))
+        .simulation_duration(Duration::from_mins(10))
         .tick_duration(Duration::from_millis(1))
         .min_message_latency(Duration::from_micros(100))
         .max_message_latency(Duration::from_millis(5))
@@ -107,8 +107,7 @@ pub fn run(plan: Plan) -> Outcome {
         }
         faults.step(&mut sim, &cluster, &state);
     }
-    let outcome = lock(&state).outcome.clone();
-    outcome
+    lock(&state).outcome.clone()
 }
 
 /// Places faults between steps of the simulation.

@@ -1,6 +1,6 @@
 //! A read: lengths first, then the valid bytes of the pieces as one stream; disk and wire overlap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,9 +84,9 @@ impl IoService {
         let batches = Batches::new(pieces, length_of);
         let fetches =
             stream::iter(batches).map(|batch| self.fetch(&job, batch, (!small).then_some(&budget)));
-        let mut fetched = std::pin::pin!(fetches.buffered(DEPTH));
+        let mut arriving = std::pin::pin!(fetches.buffered(DEPTH));
         let (mut sent, mut disk) = (0, Duration::ZERO);
-        while let Some(batch) = fetched.next().await {
+        while let Some(batch) = arriving.next().await {
             let batch = batch.map_err(|e| Ended::Failed(failure::of_store(&e)))?;
             disk += batch.disk;
             sent += batch.payload.iter().map(|p| p.len() as u64).sum::<u64>();
@@ -143,13 +143,13 @@ impl IoService {
     async fn lengths(&self, job: &Job) -> Result<BTreeMap<CellIndex, u64>, Failure> {
         let mut lengths = BTreeMap::new();
         let own = job.map.grid().cells().div_ceil(job.map.grid().servers()) as usize;
-        let mut seen = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for piece in job.pieces()? {
-            if seen.insert(piece.cell, ()).is_none() && seen.len() == own {
+            if seen.insert(piece.cell) && seen.len() == own {
                 break;
             }
         }
-        for cell in seen.into_keys() {
+        for cell in seen {
             let status = self.store.status(&job.key(cell)).await;
             if let Some(status) = status.map_err(|e| failure::of_store(&e))?
                 && status.length > 0

@@ -94,23 +94,25 @@ impl IoService {
             let arrived = tokio::select! {
                 biased;
                 Some(stored) = under_way.next() => {
-                    let (result, took): (Result<(), _>, Duration) = stored;
+                    let (result, took, len): (Result<(), _>, Duration, usize) = stored;
                     result.map_err(|e| failure::of_store(&e))?;
                     disk += took;
-                    call.payload.release();
+                    call.payload.release_chunk(len);
                     continue;
                 }
                 arrived = call.payload.next(), if under_way.len() < DEPTH => arrived,
             };
             let Some(data) = arrived else { break };
-            bytes += data.len() as u64;
+            let len = data.len();
+            bytes += len as u64;
             let writes = dealer.deal(&job, data)?;
-            under_way.push(async {
+            let store = &self.store;
+            under_way.push(async move {
                 let started = Instant::now();
-                (self.store.write(writes, now).await, started.elapsed())
+                (store.write(writes, now).await, started.elapsed(), len)
             });
         }
-        while let Some((result, took)) = under_way.next().await {
+        while let Some((result, took, _)) = under_way.next().await {
             result.map_err(|e| failure::of_store(&e))?;
             disk += took;
         }

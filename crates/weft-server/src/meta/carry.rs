@@ -82,9 +82,9 @@ impl Carrier {
             }
         }
         // These are of different files: the namespace gives out one intent of a file at a time.
-        let truncated = join_all(truncates.iter().map(|t| self.truncate(namespace, now, t))).await;
+        let results = join_all(truncates.iter().map(|t| self.truncate(namespace, now, t))).await;
         self.delete(namespace, deletes).await?;
-        truncated.into_iter().collect()
+        results.into_iter().collect()
     }
 
     /// One request per server for all files together.

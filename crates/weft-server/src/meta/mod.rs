@@ -87,10 +87,10 @@ impl MetaService {
         loop {
             if !orphans_reaped && started.elapsed() >= sessions::GRACE {
                 // Whoever survived this service has asserted what it has open by now.
-                orphans_reaped = self.logged("reap orphans", self.namespace.reap_orphans());
+                orphans_reaped = logged("reap orphans", &self.namespace.reap_orphans());
             }
             for client in self.sessions.ended() {
-                self.logged("end a session", self.namespace.session_ended(client));
+                logged("end a session", &self.namespace.session_ended(client));
             }
             if let Err(reason) = self.carry_all().await {
                 tracing::debug!(%reason, "work owed to I/O servers is still pending");
@@ -101,13 +101,6 @@ impl MetaService {
                 () = tokio::time::sleep(sessions::TICK) => {}
             }
         }
-    }
-
-    fn logged<T>(&self, doing: &str, result: Result<T, MetaError>) -> bool {
-        if let Err(error) = &result {
-            tracing::error!(%error, "cannot {doing}");
-        }
-        result.is_ok()
     }
 
     /// Carries out what is pending; an error says why something still is.
@@ -288,4 +281,12 @@ impl MetaService {
             .stat(&StatRequest { who, target })
             .map_err(|e| failure::of_meta(&e))
     }
+}
+
+/// Notes a failure that nobody is told of; whether it went well.
+fn logged<T>(doing: &str, result: &Result<T, MetaError>) -> bool {
+    if let Err(error) = result {
+        tracing::error!(%error, "cannot {doing}");
+    }
+    result.is_ok()
 }

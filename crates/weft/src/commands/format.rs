@@ -126,7 +126,7 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
 fn make_key(path: &Path) -> Result<VolumeKey> {
     let mut key = [0; 32];
     Env::system().entropy.fill(&mut key);
-    let digits: String = key.iter().map(|b| format!("{b:02x}")).collect();
+    let digits = volume_config::hex(&key);
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

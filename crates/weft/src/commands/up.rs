@@ -175,8 +175,7 @@ impl Up {
 /// A quarter of the machine's memory for all caches together, at least 64 MiB and at most 1 GiB each.
 fn memory_share(servers: u32) -> u64 {
     let total = rustix::system::sysinfo().totalram;
-    let share =
-        (u64::try_from(total).unwrap_or(0) / 4 / u64::from(servers)).clamp(64 << 20, 1 << 30);
+    let share = (total / 4 / u64::from(servers)).clamp(64 << 20, 1 << 30);
     share & !((1 << 20) - 1)
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::Config;
+use super::{Config, hex};
 
 /// A node of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ const MARKER: &str = "weft-node.toml";
 
 impl Marker {
     pub(crate) fn new(volume: [u8; 16], node: NodeName) -> Marker {
-        let volume = volume.iter().map(|b| format!("{b:02x}")).collect();
+        let volume = hex(&volume);
         Marker {
             volume,
             node: node.to_string(),

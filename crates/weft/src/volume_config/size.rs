@@ -34,7 +34,7 @@ impl FromStr for Size {
         }
         let value: f64 = number.parse().map_err(|_| wrong())?;
         let bytes = value * (1u64 << shift) as f64;
-        if bytes.is_finite() && bytes >= 0.0 && bytes < 9.2e18 && bytes.fract() == 0.0 {
+        if bytes.is_finite() && (0.0..9.2e18).contains(&bytes) && bytes.fract() == 0.0 {
             #[allow(clippy::cast_sign_loss)] // just checked
             return Ok(Size(bytes as u64));
         }
