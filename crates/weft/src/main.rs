@@ -60,7 +60,7 @@ pub(crate) struct Global {
     #[arg(
         long = "key-file",
         global = true,
-        env = "WEFT_KEY",
+        env = "WEFT_KEY_FILE",
         value_name = "FILE"
     )]
     key: Option<std::path::PathBuf>,

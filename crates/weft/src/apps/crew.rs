@@ -159,7 +159,7 @@ impl Member {
         }
         if let (Some(address), Some(key)) = (&global.address, &global.key) {
             command.arg("--address").arg(address);
-            command.env("WEFT_KEY", key);
+            command.env("WEFT_KEY_FILE", key);
         }
         let mut process = command
             .spawn()

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::output;
 use crate::volume_config::{Config, NodeName, lock_of};
 
 /// Stop a volume that runs on this machine; nothing is lost
@@ -61,9 +62,11 @@ impl Down {
         }
         let dir = self.dir.display();
         if stopped == 0 {
-            println!("volume {dir} was not running");
+            output::line(format!("volume {dir} was not running"))?;
         } else {
-            println!("volume {dir} is down; `weft up {dir}` starts it again");
+            output::line(format!(
+                "volume {dir} is down; `weft up {dir}` starts it again"
+            ))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -12,6 +12,7 @@ use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Env, VolumeKey};
 
+use crate::output;
 use crate::volume_config::{self, Config, Marker, NodeName};
 
 /// Prepare the folders of a new volume, as its configuration names them
@@ -37,14 +38,14 @@ impl Format {
         let config = Config::read(&self.config)?;
         let nodes = chosen(&config, &self.node)?;
         volume(&config, &nodes)?;
-        println!(
+        output::line(format!(
             "formatted {}",
             nodes
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join(", ")
-        );
+        ))?;
         Ok(ExitCode::SUCCESS)
     }
 }

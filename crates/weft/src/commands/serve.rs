@@ -103,8 +103,8 @@ impl Serve {
             if meta && io && *address != config.meta.address {
                 bail!("with both roles in one process, the addresses of [meta] and of the server must be the same");
             }
-            let metrics_address =
-                server.as_ref().map_or(&config.meta.metrics, |s| &s.metrics).clone();
+            let own_metrics = server.as_ref().and_then(|s| s.metrics.clone());
+            let metrics_address = own_metrics.or_else(|| meta.then(|| config.meta.metrics.clone())?);
             let node = Node::start(
                 Env::system(),
                 NodeConfig {

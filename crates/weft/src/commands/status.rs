@@ -73,7 +73,16 @@ impl Status {
                     && lock_of(config, NodeName::Meta)?.is_none()
                 {
                     let dir = config.base.display();
-                    bail!("volume {dir} is not running; start it with `weft up {dir}`");
+                    let running = config
+                        .nodes()
+                        .into_iter()
+                        .filter(|n| matches!(lock_of(config, *n), Ok(Some(_))));
+                    match running.count() {
+                        0 => bail!("volume {dir} is not running; start it with `weft up {dir}`"),
+                        n => bail!(
+                            "the metadata service of volume {dir} is not running ({n} servers are); start it with `weft up {dir}`"
+                        ),
+                    }
                 }
                 return Err(error);
             }
@@ -82,7 +91,7 @@ impl Status {
         if self.json {
             output::json(&report)?;
         } else {
-            print(&report);
+            print(&report)?;
         }
         Ok(if report.up {
             ExitCode::SUCCESS
@@ -150,11 +159,11 @@ fn report(map: &ServerMapReply, meta_address: String, config: Option<&Config>) -
     })
 }
 
-fn print(report: &Report) {
-    println!(
+fn print(report: &Report) -> Result<()> {
+    output::line(format!(
         "volume {}: {} files, server map epoch {}, {} operations pending",
         report.volume, report.files, report.epoch, report.pending
-    );
+    ))?;
     let mut table = output::table(&[
         "NODE",
         "STATE",
@@ -181,7 +190,7 @@ fn print(report: &Report) {
             },
         ]);
     }
-    println!("{table}");
+    output::line(table)
 }
 
 /// Waits until the metadata service has heard of every server.

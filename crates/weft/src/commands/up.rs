@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::commands::{format, status};
+use crate::output;
 use crate::volume_config::{
     Config, FILE, MetaSection, NodeName, ServerSection, Size, VolumeSection, free_addresses,
     lock_of,
@@ -77,15 +78,15 @@ impl Up {
         status::wait_for_servers(&config, deadline)?;
         started.0.clear();
         let dir = self.dir.display();
-        println!(
+        output::line(format!(
             "volume {dir} is up: {} servers and a metadata service at {}",
             config.servers.len(),
             config.meta.address
-        );
+        ))?;
         if fresh {
-            println!(
+            output::line(format!(
                 "look around with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`"
-            );
+            ))?;
         }
         Ok(ExitCode::SUCCESS)
     }

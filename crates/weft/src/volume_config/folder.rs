@@ -95,7 +95,7 @@ impl Marker {
             toml::from_str(&text).with_context(|| format!("{} is corrupt", path.display()))?;
         if found != *self {
             bail!(
-                "{} belongs to {} of volume {}, not to {} of volume {}; check the configuration",
+                "{} belongs to {} of volume {}, not to {} of volume {}; check the configuration, and that volume.key is this volume's (its key is its name)",
                 folder.display(),
                 found.node,
                 found.volume,

@@ -20,7 +20,7 @@ pub fn weft() -> Command {
     command
         .env_remove("WEFT_VOLUME")
         .env_remove("WEFT_ADDRESS")
-        .env_remove("WEFT_KEY");
+        .env_remove("WEFT_KEY_FILE");
     command
 }
 
