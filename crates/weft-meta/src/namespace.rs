@@ -181,6 +181,12 @@ impl Namespace {
         Ok(self.kv.sync()?)
     }
 
+    /// Whether the engine holds the mark that [`Namespace::close`] leaves when nobody has anything
+    /// open. It is the last thing written: an engine that lacks it after such a close lost its end.
+    pub fn closed_cleanly(kv: &dyn OrderedKv) -> Result<bool, MetaError> {
+        Ok(kv.snapshot()?.get(VOLUME, CLEAN_KEY)?.is_some())
+    }
+
     /// The volume's id.
     pub fn id(&self) -> [u8; 16] {
         let mut id = [0; 16];

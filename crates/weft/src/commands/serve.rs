@@ -81,11 +81,14 @@ impl Serve {
                 locks.push(Lock::take(&config, node)?);
                 Ok(folder)
             };
+            let mut namespace = None;
             let meta_role = if meta {
                 let folder = lock(NodeName::Meta)?.join("namespace");
                 let options = FjallOptions { cache: config.meta.cache.0, ..FjallOptions::default() };
-                let kv = FjallKv::open(&folder, options)?;
-                Some(MetaRole { kv: Arc::new(kv), blocking: Blocking::Threads })
+                let kv = Arc::new(FjallKv::open(&folder, options)?);
+                closing_note::check(&folder, kv.as_ref())?;
+                namespace = Some((folder, kv.clone()));
+                Some(MetaRole { kv, blocking: Blocking::Threads })
             } else {
                 None
             };
@@ -135,9 +138,63 @@ impl Serve {
             }
             tracing::info!("stopping");
             node.stop().await.map_err(anyhow::Error::msg)?;
+            if let Some((folder, kv)) = namespace {
+                closing_note::leave(&folder, kv.as_ref())?;
+            }
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
         })
+    }
+}
+
+/// A note beside the namespace that it was closed whole. The engine takes damage in its journal for the torn end of a
+/// crash and drops what follows; after a clean stop there is no torn end, and the note tells the two apart.
+mod closing_note {
+    use std::fs::File;
+    use std::path::{Path, PathBuf};
+
+    use anyhow::{Result, bail};
+    use weft_kv::OrderedKv;
+    use weft_meta::Namespace;
+
+    fn path(namespace: &Path) -> PathBuf {
+        namespace.with_extension("closed")
+    }
+
+    fn sync_folder(note: &Path) -> Result<()> {
+        if let Some(folder) = note.parent() {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a namespace that was closed whole and is not whole any more.
+    pub(super) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
+        let note = path(namespace);
+        if !note.exists() {
+            return Ok(());
+        }
+        if !Namespace::closed_cleanly(kv)? {
+            bail!(
+                "{} is damaged: it was closed whole, but its last changes are gone. Restore it from a copy; or, to go on \
+                 without them, remove {} and start again",
+                namespace.display(),
+                note.display()
+            );
+        }
+        // Gone for certain before the engine's own mark goes.
+        std::fs::remove_file(&note)?;
+        sync_folder(&note)
+    }
+
+    /// Leaves the note after a clean stop.
+    pub(super) fn leave(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
+        if Namespace::closed_cleanly(kv)? {
+            let note = path(namespace);
+            File::create(&note)?.sync_all()?;
+            sync_folder(&note)?;
+        }
+        Ok(())
     }
 }
 
