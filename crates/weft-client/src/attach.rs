@@ -1,13 +1,11 @@
 //! Attach: one request that turns a path into everything needed to access data.
 
-use bytes::Bytes;
 use weft_layout::Layout;
-use weft_proto::meta::{AttachReply, AttachRequest, Create, LayoutWish, ROOT, Target};
+use weft_proto::meta::{AttachReply, AttachRequest, Create, LayoutWish};
 use weft_proto::prost::Message;
-use weft_proto::{Code, Retry};
 
 use crate::volume::Repeat;
-use crate::{Error, File, Volume};
+use crate::{Error, File, Place, Volume};
 
 /// What an attachment is for.
 #[derive(Clone, Debug, Default)]
@@ -110,37 +108,13 @@ impl From<&NewLayout> for LayoutWish {
     }
 }
 
-/// A path from the root. On the wire an empty path means the root itself; from a user it means a mistake.
-pub(crate) fn target(path: impl AsRef<[u8]>, follow: bool) -> Result<Target, Error> {
-    let path = path.as_ref();
-    if path.is_empty() {
-        return Err(Error::Refused {
-            what: "resolve a path".to_owned(),
-            code: Code::NotFound,
-            errno: Code::NotFound.errno(),
-            retry: Retry::Never,
-            message: "the path is empty".to_owned(),
-        });
-    }
-    Ok(Target {
-        at: ROOT,
-        path: Bytes::copy_from_slice(path),
-        follow,
-    })
-}
-
-/// A path for messages: what is not text is escaped.
-pub(crate) fn show(path: impl AsRef<[u8]>) -> String {
-    path.as_ref().escape_ascii().to_string()
-}
-
 impl Volume {
     /// Attaches a regular file, creating it if `access` says so. One request.
     ///
     /// # Durability
     /// A file that was created survives power loss.
-    pub async fn attach(&self, path: impl AsRef<[u8]>, access: Access) -> Result<File, Error> {
-        let path = path.as_ref();
+    pub async fn attach(&self, path: impl Into<Place>, access: Access) -> Result<File, Error> {
+        let path = path.into();
         let write = access.write;
         // Repeating a create that is not exclusive finds the file it made.
         let repeat = match &access.create {
@@ -149,14 +123,14 @@ impl Volume {
         };
         let request = AttachRequest {
             who: (*self.who).clone(),
-            target: target(path, !access.nofollow)?,
+            target: path.target(!access.nofollow)?,
             read: access.read,
             write,
             create: access.create,
         };
-        let what = format!("attach {}", show(path));
+        let what = format!("attach {path}");
         let reply = self.meta(&what, &request, repeat).await?;
-        self.adopt_reply(&show(path), reply, write, true)
+        self.adopt_reply(&path.to_string(), reply, write, true)
     }
 
     /// Takes over an attachment that another process handed over with [`File::hand_over`]. No message.

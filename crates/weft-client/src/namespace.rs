@@ -9,9 +9,8 @@ use weft_proto::meta::{
     SetXattrRequest, StatReply, TimeWish, TruncateRequest, UnlinkRequest,
 };
 
-use crate::attach::{show, target};
 use crate::volume::Repeat;
-use crate::{Attributes, Error, NewLayout, Volume};
+use crate::{Attributes, Error, NewLayout, Place, Volume};
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +52,25 @@ pub struct Changes {
     pub no_follow: bool,
 }
 
+/// Whether an extended attribute that is to be set must be there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XattrMode {
+    /// It may be there or not.
+    #[default]
+    Either,
+    /// It must not be there.
+    Create,
+    /// It must be there.
+    Replace,
+}
+
 /// A name in a directory and what it names. The size of a file that is being written is the one last reported.
 pub type Listed = Entry;
 
 /// A directory being listed, a page per request.
 pub struct Listing {
     volume: Volume,
-    path: Vec<u8>,
+    place: Place,
     after: Bytes,
     done: bool,
 }
@@ -74,11 +85,11 @@ impl Listing {
         }
         let request = ListRequest {
             who: (*self.volume.who).clone(),
-            target: target(&self.path, true)?,
+            target: self.place.target(true)?,
             after: self.after.clone(),
             limit: limits::LIST_PAGE_MAX,
         };
-        let what = format!("list {}", show(&self.path));
+        let what = format!("list {}", self.place);
         let reply = self.volume.meta(&what, &request, Repeat::Safe).await?;
         self.done = !reply.more;
         if let Some(last) = reply.entries.last() {
@@ -102,11 +113,16 @@ impl Listing {
 
 impl Volume {
     /// Lists a directory, with attributes.
-    pub fn list(&self, path: impl AsRef<[u8]>) -> Listing {
+    pub fn list(&self, place: impl Into<Place>) -> Listing {
+        self.list_after(place, Bytes::new())
+    }
+
+    /// Lists what comes after a name in a directory, with attributes. The name need not be there.
+    pub fn list_after(&self, place: impl Into<Place>, after: Bytes) -> Listing {
         Listing {
             volume: self.clone(),
-            path: path.as_ref().to_vec(),
-            after: Bytes::new(),
+            place: place.into(),
+            after,
             done: false,
         }
     }
@@ -114,92 +130,91 @@ impl Volume {
     /// Creates a directory.
     pub async fn make_directory(
         &self,
-        path: impl AsRef<[u8]>,
+        path: impl Into<Place>,
         mode: u32,
     ) -> Result<Attributes, Error> {
-        let path = path.as_ref();
+        let path = path.into();
         let request = MakeDirectoryRequest {
             who: (*self.who).clone(),
-            target: target(path, false)?,
+            target: path.target(false)?,
             mode,
         };
-        self.changed(format!("make directory {}", show(path)), &request)
+        self.changed(format!("make directory {}", path), &request)
             .await
     }
 
     /// Creates a symbolic link with this text.
     pub async fn make_link(
         &self,
-        path: impl AsRef<[u8]>,
+        path: impl Into<Place>,
         text: impl AsRef<[u8]>,
     ) -> Result<Attributes, Error> {
-        let path = path.as_ref();
+        let path = path.into();
         let request = MakeLinkRequest {
             who: (*self.who).clone(),
-            target: target(path, false)?,
+            target: path.target(false)?,
             text: Bytes::copy_from_slice(text.as_ref()),
         };
-        self.changed(format!("make symbolic link {}", show(path)), &request)
+        self.changed(format!("make symbolic link {}", path), &request)
             .await
     }
 
     /// Creates a fifo, socket or device node.
     pub async fn make_node(
         &self,
-        path: impl AsRef<[u8]>,
+        path: impl Into<Place>,
         kind: FileKind,
         mode: u32,
         device: u64,
     ) -> Result<Attributes, Error> {
-        let path = path.as_ref();
+        let path = path.into();
         let request = MakeNodeRequest {
             who: (*self.who).clone(),
-            target: target(path, false)?,
+            target: path.target(false)?,
             kind: kind as i32,
             mode,
             device,
         };
-        self.changed(format!("make node {}", show(path)), &request)
-            .await
+        self.changed(format!("make node {}", path), &request).await
     }
 
     /// Gives a file a further name.
     pub async fn link(
         &self,
-        source: impl AsRef<[u8]>,
-        path: impl AsRef<[u8]>,
+        source: impl Into<Place>,
+        path: impl Into<Place>,
     ) -> Result<Attributes, Error> {
-        let (source, path) = (source.as_ref(), path.as_ref());
+        let (source, path) = (source.into(), path.into());
         let request = LinkRequest {
             who: (*self.who).clone(),
-            source: target(source, false)?,
-            target: target(path, false)?,
+            source: source.target(false)?,
+            target: path.target(false)?,
         };
-        self.changed(format!("link {} as {}", show(source), show(path)), &request)
+        self.changed(format!("link {} as {}", source, path), &request)
             .await
     }
 
     /// Removes a name that is no directory. The file goes when its last name and its last attachment have gone.
-    pub async fn unlink(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let path = path.as_ref();
+    pub async fn unlink(&self, path: impl Into<Place>) -> Result<(), Error> {
+        let path = path.into();
         let request = UnlinkRequest {
             who: (*self.who).clone(),
-            target: target(path, false)?,
+            target: path.target(false)?,
         };
-        self.meta(&format!("remove {}", show(path)), &request, Repeat::Unsafe)
+        self.meta(&format!("remove {}", path), &request, Repeat::Unsafe)
             .await?;
         Ok(())
     }
 
     /// Removes an empty directory.
-    pub async fn remove_directory(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let path = path.as_ref();
+    pub async fn remove_directory(&self, path: impl Into<Place>) -> Result<(), Error> {
+        let path = path.into();
         let request = RemoveDirectoryRequest {
             who: (*self.who).clone(),
-            target: target(path, false)?,
+            target: path.target(false)?,
         };
         self.meta(
-            &format!("remove directory {}", show(path)),
+            &format!("remove directory {}", path),
             &request,
             Repeat::Unsafe,
         )
@@ -208,46 +223,44 @@ impl Volume {
     }
 
     /// Renames; an existing target is replaced.
-    pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.rename_with(from.as_ref(), to.as_ref(), false, false)
-            .await
+    pub async fn rename(&self, from: impl Into<Place>, to: impl Into<Place>) -> Result<(), Error> {
+        self.rename_with(from.into(), to.into(), false, false).await
     }
 
     /// Renames; fails if the target exists.
     pub async fn rename_new(
         &self,
-        from: impl AsRef<[u8]>,
-        to: impl AsRef<[u8]>,
+        from: impl Into<Place>,
+        to: impl Into<Place>,
     ) -> Result<(), Error> {
-        self.rename_with(from.as_ref(), to.as_ref(), true, false)
-            .await
+        self.rename_with(from.into(), to.into(), true, false).await
     }
 
     /// Swaps two names.
     pub async fn exchange(
         &self,
-        one: impl AsRef<[u8]>,
-        other: impl AsRef<[u8]>,
+        one: impl Into<Place>,
+        other: impl Into<Place>,
     ) -> Result<(), Error> {
-        self.rename_with(one.as_ref(), other.as_ref(), false, true)
+        self.rename_with(one.into(), other.into(), false, true)
             .await
     }
 
     async fn rename_with(
         &self,
-        from: &[u8],
-        to: &[u8],
+        from: Place,
+        to: Place,
         no_replace: bool,
         exchange: bool,
     ) -> Result<(), Error> {
         let request = RenameRequest {
             who: (*self.who).clone(),
-            source: target(from, false)?,
-            target: target(to, false)?,
+            source: from.target(false)?,
+            target: to.target(false)?,
             no_replace,
             exchange,
         };
-        let what = format!("rename {} to {}", show(from), show(to));
+        let what = format!("rename {} to {}", from, to);
         self.meta(&what, &request, Repeat::Unsafe).await?;
         Ok(())
     }
@@ -255,13 +268,13 @@ impl Volume {
     /// Changes attributes.
     pub async fn set_attributes(
         &self,
-        path: impl AsRef<[u8]>,
+        path: impl Into<Place>,
         changes: &Changes,
     ) -> Result<Attributes, Error> {
-        let path = path.as_ref();
+        let path = path.into();
         let request = SetAttributesRequest {
             who: (*self.who).clone(),
-            target: target(path, !changes.no_follow)?,
+            target: path.target(!changes.no_follow)?,
             mode: changes.mode,
             uid: changes.uid,
             gid: changes.gid,
@@ -269,95 +282,110 @@ impl Volume {
             modified: changes.modified.map(Into::into),
             layout: changes.layout.as_ref().map(Into::into),
         };
-        self.changed(format!("change attributes of {}", show(path)), &request)
+        self.changed(format!("change attributes of {}", path), &request)
             .await
     }
 
     /// Sets a file's size in canonical order.
-    pub async fn truncate(&self, path: impl AsRef<[u8]>, size: u64) -> Result<Attributes, Error> {
-        let path = path.as_ref();
+    pub async fn truncate(&self, path: impl Into<Place>, size: u64) -> Result<Attributes, Error> {
+        let path = path.into();
         let request = TruncateRequest {
             who: (*self.who).clone(),
-            target: target(path, true)?,
+            target: path.target(true)?,
             size,
             attached: false,
         };
-        self.changed(format!("truncate {}", show(path)), &request)
-            .await
+        self.changed(format!("truncate {}", path), &request).await
     }
 
     /// The text of a symbolic link.
-    pub async fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Bytes, Error> {
-        let path = path.as_ref();
+    pub async fn read_link(&self, path: impl Into<Place>) -> Result<Bytes, Error> {
+        let path = path.into();
         let request = ReadLinkRequest {
             who: (*self.who).clone(),
-            target: target(path, false)?,
+            target: path.target(false)?,
         };
-        let what = format!("read link {}", show(path));
+        let what = format!("read link {}", path);
         Ok(self.meta(&what, &request, Repeat::Safe).await?.text)
     }
 
     /// The value of an extended attribute.
     pub async fn get_xattr(
         &self,
-        path: impl AsRef<[u8]>,
+        path: impl Into<Place>,
         name: impl AsRef<[u8]>,
     ) -> Result<Bytes, Error> {
-        let (path, name) = (path.as_ref(), name.as_ref());
+        let (path, name) = (path.into(), name.as_ref());
         let request = GetXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true)?,
+            target: path.target(true)?,
             name: Bytes::copy_from_slice(name),
         };
-        let what = format!("get attribute {} of {}", show(name), show(path));
+        let what = format!("get attribute {} of {}", name.escape_ascii(), path);
         Ok(self.meta(&what, &request, Repeat::Safe).await?.value)
     }
 
     /// Sets an extended attribute, whether it is there or not.
     pub async fn set_xattr(
         &self,
-        path: impl AsRef<[u8]>,
+        path: impl Into<Place>,
         name: impl AsRef<[u8]>,
         value: impl Into<Bytes>,
     ) -> Result<(), Error> {
-        let (path, name) = (path.as_ref(), name.as_ref());
+        self.set_xattr_with(path, name, value, XattrMode::Either)
+            .await
+    }
+
+    /// Sets an extended attribute, perhaps only if it is there or if it is not.
+    pub async fn set_xattr_with(
+        &self,
+        path: impl Into<Place>,
+        name: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+        mode: XattrMode,
+    ) -> Result<(), Error> {
+        let (path, name) = (path.into(), name.as_ref());
         let request = SetXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true)?,
+            target: path.target(true)?,
             name: Bytes::copy_from_slice(name),
             value: value.into(),
-            create: false,
-            replace: false,
+            create: mode == XattrMode::Create,
+            replace: mode == XattrMode::Replace,
         };
-        let what = format!("set attribute {} of {}", show(name), show(path));
-        self.meta(&what, &request, Repeat::Safe).await?;
+        let what = format!("set attribute {} of {}", name.escape_ascii(), path);
+        let repeat = match mode {
+            XattrMode::Either | XattrMode::Replace => Repeat::Safe,
+            XattrMode::Create => Repeat::Unsafe,
+        };
+        self.meta(&what, &request, repeat).await?;
         Ok(())
     }
 
     /// The names of all extended attributes.
-    pub async fn list_xattr(&self, path: impl AsRef<[u8]>) -> Result<Vec<Bytes>, Error> {
-        let path = path.as_ref();
+    pub async fn list_xattr(&self, path: impl Into<Place>) -> Result<Vec<Bytes>, Error> {
+        let path = path.into();
         let request = ListXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true)?,
+            target: path.target(true)?,
         };
-        let what = format!("list attributes of {}", show(path));
+        let what = format!("list attributes of {}", path);
         Ok(self.meta(&what, &request, Repeat::Safe).await?.names)
     }
 
     /// Removes an extended attribute.
     pub async fn remove_xattr(
         &self,
-        path: impl AsRef<[u8]>,
+        path: impl Into<Place>,
         name: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        let (path, name) = (path.as_ref(), name.as_ref());
+        let (path, name) = (path.into(), name.as_ref());
         let request = RemoveXattrRequest {
             who: (*self.who).clone(),
-            target: target(path, true)?,
+            target: path.target(true)?,
             name: Bytes::copy_from_slice(name),
         };
-        let what = format!("remove attribute {} of {}", show(name), show(path));
+        let what = format!("remove attribute {} of {}", name.escape_ascii(), path);
         self.meta(&what, &request, Repeat::Unsafe).await?;
         Ok(())
     }

@@ -5,9 +5,8 @@ use weft_layout::{CellIndex, Layout};
 use weft_proto::io::{CellStatusRequest, ForkPlace, ForkState};
 use weft_proto::meta::{self, StatRequest};
 
-use crate::attach::{show, target};
 use crate::volume::Repeat;
-use crate::{Error, Volume};
+use crate::{Error, Place, Volume};
 
 pub use weft_proto::meta::{Attributes, FileKind};
 
@@ -42,21 +41,21 @@ pub(crate) fn size_of(layout: &Layout, forks: &[ForkState]) -> u64 {
 impl Volume {
     /// Attributes of what a path leads to, symbolic links followed. One request, and one to each server of the file
     /// while somebody has it attached for writing.
-    pub async fn stat(&self, path: impl AsRef<[u8]>) -> Result<Attributes, Error> {
-        self.stat_target(path.as_ref(), true).await
+    pub async fn stat(&self, path: impl Into<Place>) -> Result<Attributes, Error> {
+        self.stat_target(&path.into(), true).await
     }
 
     /// As [`Volume::stat`], but of a symbolic link itself.
-    pub async fn stat_link(&self, path: impl AsRef<[u8]>) -> Result<Attributes, Error> {
-        self.stat_target(path.as_ref(), false).await
+    pub async fn stat_link(&self, path: impl Into<Place>) -> Result<Attributes, Error> {
+        self.stat_target(&path.into(), false).await
     }
 
-    async fn stat_target(&self, path: &[u8], follow: bool) -> Result<Attributes, Error> {
+    async fn stat_target(&self, place: &Place, follow: bool) -> Result<Attributes, Error> {
         let request = StatRequest {
             who: (*self.who).clone(),
-            target: target(path, follow)?,
+            target: place.target(follow)?,
         };
-        let what = format!("stat {}", show(path));
+        let what = format!("stat {place}");
         let reply: meta::StatReply = self.meta(&what, &request, Repeat::Safe).await?;
         self.exact(&what, reply.attributes).await
     }

@@ -1,6 +1,6 @@
 //! An open volume: the link to the metadata service and those to the servers.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_net::{
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) servers: Servers,
     counters: Arc<Counters>,
     /// What is attached: asserted again when the metadata service was lost.
-    attached: Mutex<HashMap<u64, Attached>>,
+    attached: Mutex<BTreeMap<u64, Attached>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -82,10 +82,10 @@ impl Volume {
 
     /// The same volume on behalf of somebody else; shares the connections.
     #[must_use]
-    pub fn on_behalf_of(&self, who: Credentials) -> Volume {
+    pub fn on_behalf_of(&self, who: impl Into<Arc<Credentials>>) -> Volume {
         Volume {
             shared: self.shared.clone(),
-            who: Arc::new(who),
+            who: who.into(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Volume {
 }
 
 impl Shared {
-    fn attached(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Attached>> {
+    fn attached(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Attached>> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,0 +1,128 @@
+//! What a call of the namespace is about.
+
+use std::fmt;
+
+use bytes::Bytes;
+use weft_proto::meta::{ROOT, Target};
+use weft_proto::{Code, Retry};
+
+use crate::Error;
+
+/// A file by its path from the root, by its id, or by its name in a directory whose id is known.
+///
+/// Paths come by themselves from whatever holds bytes: `volume.stat("/a/b")`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place(Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Path(Bytes),
+    Id(u64),
+    Under(u64, Bytes),
+}
+
+impl Place {
+    /// The file with this id, whatever it is called: no directory on the way is looked at.
+    pub fn of(id: u64) -> Place {
+        Place(Kind::Id(id))
+    }
+
+    /// A name (or a path) relative to the directory with this id.
+    pub fn under(directory: u64, name: impl Into<Place>) -> Place {
+        match name.into().0 {
+            Kind::Path(name) => Place(Kind::Under(directory, name)),
+            other => Place(other),
+        }
+    }
+
+    /// As it goes over the wire. There an empty path means the start itself; from a user it means a mistake.
+    pub(crate) fn target(&self, follow: bool) -> Result<Target, Error> {
+        let (at, path) = match &self.0 {
+            Kind::Id(id) => (*id, Bytes::new()),
+            Kind::Path(path) if !path.is_empty() => (ROOT, path.clone()),
+            Kind::Under(at, name) if !name.is_empty() => (*at, name.clone()),
+            Kind::Path(_) | Kind::Under(..) => {
+                return Err(Error::Refused {
+                    what: "resolve a path".to_owned(),
+                    code: Code::NotFound,
+                    errno: Code::NotFound.errno(),
+                    retry: Retry::Never,
+                    message: "the path is empty".to_owned(),
+                });
+            }
+        };
+        Ok(Target { at, path, follow })
+    }
+}
+
+/// For messages: what is not text is escaped.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Path(path) => write!(f, "{}", path.escape_ascii()),
+            Kind::Id(id) => write!(f, "file {id}"),
+            Kind::Under(at, name) => write!(f, "{} in directory {at}", name.escape_ascii()),
+        }
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> From<&T> for Place {
+    fn from(path: &T) -> Place {
+        Place(Kind::Path(Bytes::copy_from_slice(path.as_ref())))
+    }
+}
+
+impl From<&Place> for Place {
+    fn from(place: &Place) -> Place {
+        place.clone()
+    }
+}
+
+impl From<Bytes> for Place {
+    fn from(path: Bytes) -> Place {
+        Place(Kind::Path(path))
+    }
+}
+
+impl From<Vec<u8>> for Place {
+    fn from(path: Vec<u8>) -> Place {
+        Place(Kind::Path(path.into()))
+    }
+}
+
+impl From<String> for Place {
+    fn from(path: String) -> Place {
+        Place(Kind::Path(path.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_start_at_the_root_names_at_their_directory_and_ids_at_themselves() {
+        let parts = |place: Place| {
+            let target = place.target(false).unwrap();
+            (target.at, target.path.to_vec())
+        };
+        assert_eq!(parts("a/b".into()), (ROOT, b"a/b".to_vec()));
+        assert_eq!(parts(Place::under(7, "x")), (7, b"x".to_vec()));
+        assert_eq!(parts(Place::of(9)), (9, Vec::new()));
+    }
+
+    #[test]
+    fn an_empty_path_is_a_mistake() {
+        assert_eq!(
+            Place::from("").target(true).unwrap_err().code(),
+            Code::NotFound
+        );
+        assert!(Place::under(3, "").target(true).is_err());
+    }
+
+    #[test]
+    fn messages_show_bytes_that_are_no_text_escaped() {
+        assert_eq!(Place::from(b"a\xff").to_string(), "a\\xff");
+        assert_eq!(Place::under(3, "n").to_string(), "n in directory 3");
+    }
+}
