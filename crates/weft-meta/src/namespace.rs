@@ -304,6 +304,11 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ListXattr
         | Kind::ServerMap
         | Kind::Heartbeat
+        | Kind::Lock
+        | Kind::TestLock
+        | Kind::Watch
+        | Kind::Append
+        | Kind::SyncNamespace
         | Kind::Hello
         | Kind::Proof
         | Kind::Ping

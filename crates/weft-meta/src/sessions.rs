@@ -53,7 +53,10 @@ impl Namespace {
                 }
             },
         )?;
-        Ok(ReassertReply { gone })
+        Ok(ReassertReply {
+            gone,
+            ..ReassertReply::default()
+        })
     }
 
     /// A client is gone for good: its attachments end, and files that only it had open go.

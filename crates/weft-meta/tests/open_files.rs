@@ -235,6 +235,7 @@ fn after_a_restart_open_files_are_told_again(v: &mut Volume) {
     let request = ReassertRequest {
         reading: vec![kept, gone],
         writing: vec![written, written],
+        ..ReassertRequest::default()
     };
     assert_eq!(v.meta.reassert(1, &request).unwrap().gone, [gone]);
     assert_eq!(v.meta.reap_orphans().unwrap(), 1);
@@ -258,6 +259,7 @@ fn after_a_restart_nothing_is_removed_before_the_grace_is_over(v: &mut Volume) {
     let request = ReassertRequest {
         reading: vec![],
         writing: vec![f],
+        ..ReassertRequest::default()
     };
     v.meta.reassert(2, &request).unwrap();
     v.unlink(0, "f").unwrap();
@@ -268,6 +270,7 @@ fn after_a_restart_nothing_is_removed_before_the_grace_is_over(v: &mut Volume) {
     let request = ReassertRequest {
         reading: vec![f],
         writing: vec![],
+        ..ReassertRequest::default()
     };
     assert!(v.meta.reassert(1, &request).unwrap().gone.is_empty());
     assert_eq!(v.meta.reap_orphans().unwrap(), 0);
@@ -281,6 +284,7 @@ fn telling_twice_changes_nothing(v: &mut Volume) {
     let request = ReassertRequest {
         reading: vec![],
         writing: vec![f],
+        ..ReassertRequest::default()
     };
     v.meta.reassert(1, &request).unwrap();
     v.meta.reassert(1, &request).unwrap();

@@ -168,6 +168,7 @@ async fn what_exceeds_a_body_is_an_error_on_either_side() {
     let long = ReassertRequest {
         reading: vec![u64::MAX; 200_000],
         writing: Vec::new(),
+        ..ReassertRequest::default()
     };
     let error = within(connection.call(&long)).await.unwrap_err();
     assert_eq!(error.code(), Code::Invalid);

@@ -1,6 +1,6 @@
 //! The table of calls: number, request and reply of each.
 
-use crate::{io, meta, session};
+use crate::{coord, io, meta, session};
 
 /// A request type: its kind on the wire and the type of its reply.
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
@@ -119,4 +119,14 @@ calls! {
     Heartbeat = 83: meta::HeartbeatRequest => meta::HeartbeatReply;
     /// After a reconnect: the files this client still has open.
     Reassert = 84: meta::ReassertRequest => meta::ReassertReply;
+    /// Lock, convert or unlock a file or a range of it; may wait.
+    Lock = 85: coord::LockRequest => coord::LockReply;
+    /// What would be in the way of a lock.
+    TestLock = 86: coord::TestLockRequest => coord::TestLockReply;
+    /// What others have changed; waits for it.
+    Watch = 87: coord::WatchRequest => coord::WatchReply;
+    /// Where to append.
+    Append = 88: coord::AppendRequest => coord::AppendReply;
+    /// Make everything acknowledged so far by the metadata service survive power loss.
+    SyncNamespace = 89: coord::SyncNamespaceRequest => coord::SyncNamespaceReply;
 }

@@ -15,6 +15,7 @@
 
 pub mod call;
 mod convert;
+pub mod coord;
 mod error;
 mod frame;
 pub mod io;

@@ -31,6 +31,12 @@ pub const XATTR_VALUE_MAX: usize = 64 << 10;
 pub const XATTR_TOTAL_MAX: usize = 256 << 10;
 /// Entries of one page of a directory listing.
 pub const LIST_PAGE_MAX: u32 = 1000;
+/// Locks that one client may hold, so that it can tell them all in one message after a restart of the service.
+pub const LOCKS_MAX: usize = 8192;
+/// Lock requests of one client that may wait at a time: fewer than calls, so that it can always unlock.
+pub const LOCK_WAITS_MAX: usize = 128;
+/// Bytes of the names in one answer to a watcher, and of the numbers beside them.
+pub const WATCH_BATCH_MAX: usize = 64 << 10;
 /// Supplementary groups of a caller.
 pub const GROUPS_MAX: usize = 65_536 / 4;
 

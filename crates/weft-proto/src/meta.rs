@@ -672,6 +672,12 @@ pub struct ReassertRequest {
     /// Files attached for writing, one entry per attachment.
     #[prost(uint64, repeated, tag = "2")]
     pub writing: Vec<u64>,
+    /// Locks that it holds.
+    #[prost(message, repeated, tag = "3")]
+    pub locks: Vec<crate::coord::HeldLock>,
+    /// To this client operations may be acknowledged before they survive power loss: at most about a second before.
+    #[prost(bool, tag = "4")]
+    pub lazy: bool,
 }
 
 /// Which of them no longer exist.
@@ -680,4 +686,7 @@ pub struct ReassertReply {
     /// Files that were deleted meanwhile.
     #[prost(uint64, repeated, tag = "1")]
     pub gone: Vec<u64>,
+    /// Locks that it holds no longer: others hold what they exclude.
+    #[prost(message, repeated, tag = "2")]
+    pub lost: Vec<crate::coord::HeldLock>,
 }

@@ -111,6 +111,9 @@ fn the_page_states_the_limits_as_they_are() {
         ("XATTR_VALUE_MAX", l::XATTR_VALUE_MAX as u64),
         ("XATTR_TOTAL_MAX", l::XATTR_TOTAL_MAX as u64),
         ("LIST_PAGE_MAX", u64::from(l::LIST_PAGE_MAX)),
+        ("LOCKS_MAX", l::LOCKS_MAX as u64),
+        ("LOCK_WAITS_MAX", l::LOCK_WAITS_MAX as u64),
+        ("WATCH_BATCH_MAX", l::WATCH_BATCH_MAX as u64),
         ("GROUPS_MAX", l::GROUPS_MAX as u64),
     ];
     for (name, value) in limits {

@@ -3,6 +3,11 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use weft_proto::coord::{
+    AppendReply, AppendRequest, ChangedEntry, HeldLock, LockFamily, LockKind, LockOutcome,
+    LockReply, LockRequest, SyncNamespaceReply, SyncNamespaceRequest, TestLockReply,
+    TestLockRequest, WatchReply, WatchRequest,
+};
 use weft_proto::io::{
     Access, CellRun, CellStatusReply, CellStatusRequest, Contiguous, CreateForkReply,
     CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
@@ -105,6 +110,18 @@ fn place() -> ForkPlace {
     ForkPlace {
         cell: 5,
         fork: "index".to_owned(),
+    }
+}
+
+fn held_lock() -> HeldLock {
+    HeldLock {
+        file: 77,
+        family: LockFamily::Range as i32,
+        kind: LockKind::Exclusive as i32,
+        owner: u64::MAX,
+        pid: 4711,
+        start: 300,
+        last: u64::MAX,
     }
 }
 
@@ -222,7 +239,12 @@ fn check(kind: Kind) -> Kind {
         | Kind::RemoveXattr
         | Kind::ServerMap
         | Kind::Heartbeat
-        | Kind::Reassert => rest(kind),
+        | Kind::Reassert
+        | Kind::Lock
+        | Kind::TestLock
+        | Kind::Watch
+        | Kind::Append
+        | Kind::SyncNamespace => rest(kind),
     }
 }
 
@@ -652,14 +674,69 @@ fn rest(kind: Kind) -> Kind {
             &HeartbeatReply { epoch: 9 },
             "0809",
         ),
+        Kind::Lock => call(
+            &LockRequest {
+                lock: held_lock(),
+                wait: true,
+            },
+            "0a22084d1002180220ffffffffffffffffff0128e72430ac0238ffffffffffffffffff011001",
+            &LockReply {
+                outcome: LockOutcome::Held as i32,
+                blocker: Some(held_lock()),
+            },
+            "08021222084d1002180220ffffffffffffffffff0128e72430ac0238ffffffffffffffffff01",
+        ),
+        Kind::TestLock => call(
+            &TestLockRequest { lock: held_lock() },
+            "0a22084d1002180220ffffffffffffffffff0128e72430ac0238ffffffffffffffffff01",
+            &TestLockReply {
+                blocker: Some(held_lock()),
+            },
+            "0a22084d1002180220ffffffffffffffffff0128e72430ac0238ffffffffffffffffff01",
+        ),
+        Kind::Watch => call(
+            &WatchRequest {
+                boot: 9,
+                cursor: 300,
+            },
+            "080910ac02",
+            &WatchReply {
+                boot: 9,
+                cursor: 301,
+                everything: true,
+                files: vec![77, 300],
+                entries: vec![ChangedEntry {
+                    parent: 1,
+                    name: Bytes::from_static(b"n\xff"),
+                }],
+            },
+            "080910ad02180122034dac022a06080112026eff",
+        ),
+        Kind::Append => call(
+            &AppendRequest {
+                file: 77,
+                length: 4096,
+                known_end: 300,
+            },
+            "084d10802018ac02",
+            &AppendReply { offset: 1 << 40 },
+            "08808080808020",
+        ),
+        Kind::SyncNamespace => call(&SyncNamespaceRequest {}, "", &SyncNamespaceReply {}, ""),
         _ => call(
             &ReassertRequest {
                 reading: vec![77, 77],
                 writing: vec![300],
+                locks: vec![held_lock()],
+                lazy: true,
             },
-            "0a024d4d1202ac02",
-            &ReassertReply { gone: vec![300] },
-            "0a02ac02",
+            "0a024d4d1202ac021a22084d1002180220ffffffffffffffffff0128e72430ac0238ffffffffffff\
+             ffffff012001",
+            &ReassertReply {
+                gone: vec![300],
+                lost: vec![held_lock()],
+            },
+            "0a02ac021222084d1002180220ffffffffffffffffff0128e72430ac0238ffffffffffffffffff01",
         ),
     }
 }
@@ -674,7 +751,7 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=40).chain(64..=84).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=40).chain(64..=89).collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);
