@@ -13,8 +13,7 @@
 //! 2. After a failed commit or sync everything is refused until the engine is opened again: what
 //!    the disk holds is unknown, and only recovery can find out.
 //!
-//! Deliberately absent: sync outside fjall's journal lock. A commit waits while a sync runs;
-//! callers that sync anyway lose nothing, because they would wait for the next sync.
+//! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
 
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -24,6 +23,7 @@ use parking_lot::Mutex;
 
 use crate::KvError;
 use crate::group::Group;
+use crate::journal::Journals;
 use crate::overlay::{Layered, Overlay, is_empty_range};
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
@@ -57,6 +57,7 @@ pub struct FjallKv {
     keyspace: Keyspace,
     writer: Mutex<()>,
     group: Group,
+    journals: Journals,
 }
 
 impl std::fmt::Debug for FjallKv {
@@ -86,6 +87,7 @@ impl FjallKv {
         });
         let keyspace = keyspace.map_err(failed)?;
         Ok(FjallKv {
+            journals: Journals::new(&path),
             path,
             database,
             keyspace,
@@ -159,11 +161,8 @@ impl OrderedKv for FjallKv {
     }
 
     fn sync(&self) -> Result<(), KvError> {
-        self.group.join(|| {
-            // The journal is preallocated; fdatasync also writes the extents it needs to be read.
-            let synced = self.database.persist(PersistMode::SyncData);
-            synced.map_err(|error| error.to_string())
-        })
+        self.group
+            .join(|| self.journals.sync().map_err(|error| error.to_string()))
     }
 }
 

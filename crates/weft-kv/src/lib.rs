@@ -13,6 +13,7 @@
 mod error;
 mod fjall;
 mod group;
+mod journal;
 mod mem;
 mod overlay;
 mod traits;

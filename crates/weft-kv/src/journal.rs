@@ -1,0 +1,97 @@
+//! Syncs fjall's journal through a file handle of our own, so that commits go on meanwhile.
+//!
+//! fjall's own `persist` holds the journal's lock while the disk works: every commit would wait for every sync.
+//! What is relied upon, of fjall 3.1: a commit with `PersistMode::Buffer` has written its bytes to the newest journal
+//! `N.jnl` when it returns; before `N.jnl` is created its predecessor was synced, and the folder is synced before
+//! anything is written to it; a journal is deleted only when its contents are in tables on stable storage.
+//!
+//! So everything committed before a sync begins is in the newest journal that it finds, or safe already. The handle
+//! is kept between syncs: a write error that the kernel noted for the file is reported to it once.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+/// The journals of one engine.
+#[derive(Debug)]
+pub(crate) struct Journals {
+    folder: PathBuf,
+    newest: Mutex<Option<(u64, File)>>,
+}
+
+/// Journals that may be deleted between being found and being opened, one after the other.
+const TRIES: usize = 16;
+
+impl Journals {
+    pub(crate) fn new(folder: &Path) -> Journals {
+        Journals {
+            folder: folder.to_path_buf(),
+            newest: Mutex::default(),
+        }
+    }
+
+    /// Everything written to the journals before the call is on stable storage on return.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let mut newest = self.newest.lock();
+        for _ in 0..TRIES {
+            let number = newest_in(&self.folder)?;
+            if !newest.as_ref().is_some_and(|(known, _)| *known == number) {
+                let path = self.folder.join(format!("{number}.jnl"));
+                match File::options().write(true).open(path) {
+                    Ok(file) => *newest = Some((number, file)),
+                    // There is a newer one by now.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            if let Some((_, file)) = &*newest {
+                // The journal is preallocated; fdatasync also writes the extents it needs to be read.
+                return file.sync_data();
+            }
+        }
+        Err(io::Error::other(format!(
+            "the journals in {} are deleted as fast as they are found",
+            self.folder.display()
+        )))
+    }
+}
+
+/// The number of the newest journal.
+fn newest_in(folder: &Path) -> io::Result<u64> {
+    let mut newest = None;
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|n| n.strip_suffix(".jnl"));
+        newest = newest.max(number.and_then(|n| n.parse::<u64>().ok()));
+    }
+    newest.ok_or_else(|| {
+        let what = format!("there is no journal in {}", folder.display());
+        io::Error::new(io::ErrorKind::NotFound, what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_journal_is_synced_by_number_also_after_the_old_one_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |n: u64| folder.path().join(format!("{n}.jnl"));
+        let journals = Journals::new(folder.path());
+        assert!(journals.sync().is_err(), "nothing to sync is no success");
+        for n in [2, 9, 10] {
+            std::fs::write(path(n), b"x").unwrap();
+        }
+        std::fs::write(folder.path().join("lock"), b"").unwrap();
+        assert_eq!(newest_in(folder.path()).unwrap(), 10);
+        journals.sync().unwrap();
+        assert_eq!(journals.newest.lock().as_ref().unwrap().0, 10);
+        std::fs::write(path(11), b"x").unwrap();
+        std::fs::remove_file(path(10)).unwrap();
+        journals.sync().unwrap();
+        assert_eq!(journals.newest.lock().as_ref().unwrap().0, 11);
+    }
+}
