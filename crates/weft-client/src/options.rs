@@ -20,6 +20,10 @@ pub struct ConnectOptions {
     pub who: Credentials,
     /// Network, clock and randomness.
     pub env: Env,
+    /// Metadata operations may be acknowledged before they survive power loss (they survive the death of any
+    /// process): they do about a second later, in the order in which they were done, or after
+    /// [`Volume::sync_namespace`](crate::Volume::sync_namespace).
+    pub lazy: bool,
 }
 
 /// The address of the metadata service, in a volume's folder, beside its key.
@@ -36,6 +40,7 @@ impl ConnectOptions {
             volume: [0; 16],
             who: process_credentials(),
             env: Env::system(),
+            lazy: false,
         }
     }
 

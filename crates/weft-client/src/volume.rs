@@ -7,6 +7,7 @@ use weft_net::{
     BufferPool, CallError, Connection, Counters, CountersSnapshot, Env, Identity, Link,
 };
 use weft_proto::Call;
+use weft_proto::coord::SyncNamespaceRequest;
 use weft_proto::meta::{Credentials, ReassertRequest, ServerMapReply, ServerMapRequest};
 use weft_proto::session::Role;
 
@@ -27,6 +28,10 @@ pub(crate) struct Shared {
     counters: Arc<Counters>,
     /// What is attached: asserted again when the metadata service was lost.
     attached: Mutex<BTreeMap<u64, Attached>>,
+    lazy: bool,
+    /// The service was told over this connection what there is to tell. Held while it is told, so that no call
+    /// comes before: what such a call attached or locked would be forgotten again.
+    told: tokio::sync::Mutex<bool>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -71,6 +76,8 @@ impl Volume {
             servers,
             counters,
             attached: Mutex::default(),
+            lazy: options.lazy,
+            told: tokio::sync::Mutex::new(false),
         };
         let volume = Volume {
             shared: Arc::new(shared),
@@ -128,15 +135,31 @@ impl Volume {
     }
 
     async fn meta_connection(&self) -> Result<Connection, CallError> {
+        let mut told = self.shared.told.lock().await;
         let (connection, fresh) = self.shared.meta.connection().await?;
-        if fresh && let Some(request) = self.shared.reassertion() {
-            // Files deleted meanwhile answer with `Stale` when they are used.
-            let reply = connection.call(&request).await?;
-            if !reply.gone.is_empty() {
-                tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
+        if fresh {
+            *told = false;
+        }
+        if !*told {
+            if let Some(request) = self.shared.reassertion() {
+                // Files deleted meanwhile answer with `Stale` when they are used.
+                let reply = connection.call(&request).await?;
+                if !reply.gone.is_empty() {
+                    tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
+                }
             }
+            *told = true;
         }
         Ok(connection)
+    }
+
+    /// Makes every metadata operation acknowledged so far, to anybody, survive power loss. One request. Without
+    /// [`ConnectOptions::lazy`] each operation does that itself before it is acknowledged.
+    pub async fn sync_namespace(&self) -> Result<(), Error> {
+        let request = SyncNamespaceRequest {};
+        self.meta("sync the namespace", &request, Repeat::Safe)
+            .await?;
+        Ok(())
     }
 }
 
@@ -172,11 +195,14 @@ impl Shared {
 
     fn reassertion(&self) -> Option<ReassertRequest> {
         let attached = self.attached();
-        let mut request = ReassertRequest::default();
+        let mut request = ReassertRequest {
+            lazy: self.lazy,
+            ..ReassertRequest::default()
+        };
         for (file, counts) in attached.iter() {
             request.reading.extend((0..counts.reading).map(|_| *file));
             request.writing.extend((0..counts.writing).map(|_| *file));
         }
-        (!attached.is_empty()).then_some(request)
+        (self.lazy || !attached.is_empty()).then_some(request)
     }
 }

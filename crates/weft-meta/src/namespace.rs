@@ -18,6 +18,10 @@ use crate::permission::MODE;
 use crate::record::{CountersRecord, FORMAT, InodeRecord, ServerRecord, VolumeRecord};
 use crate::servers::ServerTable;
 
+/// Ids that are skipped after a crash: more than anybody can have been given in the seconds whose commits power loss
+/// may have taken back. I/O servers may hold data under those ids, and clients may still believe in them.
+const IDS_LOST: u64 = 1 << 20;
+
 /// What is fixed when a volume is formatted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSettings {
@@ -55,6 +59,8 @@ pub struct Namespace {
     /// No intent below this number is left: keeps scans off the graves of carried-through ones.
     pub(crate) oldest_intent: AtomicU64,
     recovering: AtomicBool,
+    /// Files from this id on were made in this life of the service.
+    first_id: u64,
     volume: VolumeRecord,
 }
 
@@ -132,7 +138,7 @@ impl Namespace {
     /// # Errors
     /// [`MetaError::NotFormatted`], [`MetaError::FormatVersion`], or the engine's.
     pub fn open(kv: Arc<dyn OrderedKv>) -> Result<Namespace, MetaError> {
-        let (volume, counters, servers) = {
+        let (volume, mut counters, servers) = {
             let reader = kv.snapshot()?;
             let volume = keys::volume(&*reader)?.ok_or(MetaError::NotFormatted)?;
             if volume.format != FORMAT {
@@ -155,14 +161,21 @@ impl Namespace {
             kv.write(Batch {
                 changes: vec![(VOLUME, CLEAN_KEY.to_vec(), None)],
             })?;
-            kv.sync()?;
+        } else {
+            counters.next_id += IDS_LOST;
+            let record = Some(counters.encode_to_vec());
+            kv.write(Batch {
+                changes: vec![(VOLUME, COUNTERS_KEY.to_vec(), record)],
+            })?;
         }
+        kv.sync()?;
         Ok(Namespace {
             kv,
             open_files: Mutex::default(),
             servers: RwLock::new(servers),
             oldest_intent: AtomicU64::new(0),
             recovering: AtomicBool::new(!clean),
+            first_id: counters.next_id,
             volume,
         })
     }
@@ -207,6 +220,11 @@ impl Namespace {
             files: counters.files,
             intents: counters.intents,
         })
+    }
+
+    /// Whether clients of an earlier life of the service may hold something of a file without having told yet.
+    pub fn may_be_held(&self, file: u64) -> bool {
+        self.recovering() && file < self.first_id
     }
 
     pub(crate) fn recovering(&self) -> bool {

@@ -57,6 +57,9 @@ pub struct Timing {
     pub idle: Duration,
     /// After a failed connect, before the next try; calls in between fail with the same error.
     pub backoff: Duration,
+    /// After a client's last connection to the metadata service has ended, before what it had open counts as closed;
+    /// and after a start of the service, before nobody can have anything open any more but those who said so.
+    pub grace: Duration,
 }
 
 impl Default for Timing {
@@ -67,6 +70,7 @@ impl Default for Timing {
             silence: Duration::from_secs(5),
             idle: Duration::from_mins(1),
             backoff: Duration::from_millis(50),
+            grace: Duration::from_secs(20),
         }
     }
 }

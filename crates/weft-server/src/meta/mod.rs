@@ -4,13 +4,16 @@ mod carry;
 mod sessions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use weft_meta::{Attached, Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
+use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
-    AttachRequest, Credentials, ServerMapRequest, StatReply, StatRequest, Target, TruncateRequest,
+    AttachRequest, Credentials, ReassertRequest, ServerMapRequest, StatReply, StatRequest, Target,
+    TruncateRequest,
 };
 use weft_proto::session::Role;
 use weft_proto::{Call, Code, Failure, Kind};
@@ -36,6 +39,32 @@ pub struct MetaService {
     carrying: tokio::sync::Mutex<()>,
     /// There are new intents.
     owed: Notify,
+    /// Something was acknowledged that does not survive power loss yet.
+    unsynced: Notify,
+}
+
+/// Until a sync follows what a lazy client was told: with the sync itself less than a second.
+const LAZY_SYNC: Duration = Duration::from_millis(500);
+
+/// What an operation needs before it is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stable {
+    /// Nothing.
+    AsItIs,
+    /// A sync, unless the client can wait for it.
+    Soon,
+    /// A sync.
+    Now,
+}
+
+impl Stable {
+    fn soon_if(committed: bool) -> Stable {
+        if committed {
+            Stable::Soon
+        } else {
+            Stable::AsItIs
+        }
+    }
 }
 
 impl MetaService {
@@ -57,6 +86,7 @@ impl MetaService {
             carrier,
             carrying: tokio::sync::Mutex::default(),
             owed: Notify::new(),
+            unsynced: Notify::new(),
         }))
     }
 
@@ -78,27 +108,56 @@ impl MetaService {
         }
     }
 
-    /// Carries intents through and ends the sessions of clients that stay away, until the node stops.
+    /// Does what no call waits for, until the node stops.
     pub(crate) async fn run(self: Arc<Self>, stopping: watch::Receiver<bool>) {
+        tokio::join!(self.tend(stopping.clone()), self.sync_lazily(stopping));
+    }
+
+    /// Syncs soon after something was acknowledged without a sync.
+    async fn sync_lazily(&self, stopping: watch::Receiver<bool>) {
+        let stop = stopped(stopping);
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => return,
+                () = self.unsynced.notified() => {}
+            }
+            tokio::select! {
+                biased;
+                // What is left is synced when the service closes.
+                () = &mut stop => return,
+                () = tokio::time::sleep(LAZY_SYNC) => {}
+            }
+            if let Err(reason) = self.group.sync().await {
+                tracing::error!(%reason, "what was acknowledged cannot be made durable");
+            }
+        }
+    }
+
+    /// Carries intents through and ends the sessions of clients that stay away.
+    async fn tend(&self, stopping: watch::Receiver<bool>) {
+        let grace = self.env.timing.grace;
         let stop = stopped(stopping);
         tokio::pin!(stop);
         let started = Instant::now();
         let mut orphans_reaped = false;
         loop {
-            if !orphans_reaped && started.elapsed() >= sessions::GRACE {
+            if !orphans_reaped && started.elapsed() >= grace {
                 // Whoever survived this service has asserted what it has open by now.
                 orphans_reaped = logged("reap orphans", &self.namespace.reap_orphans());
             }
-            for client in self.sessions.ended() {
+            for client in self.sessions.ended(grace) {
                 logged("end a session", &self.namespace.session_ended(client));
             }
             if let Err(reason) = self.carry_all().await {
                 tracing::debug!(%reason, "work owed to I/O servers is still pending");
             }
             tokio::select! {
+                biased;
                 () = &mut stop => return,
                 () = self.owed.notified() => {}
-                () = tokio::time::sleep(sessions::TICK) => {}
+                () = tokio::time::sleep(sessions::TICK.min(grace / 4)) => {}
             }
         }
     }
@@ -137,12 +196,27 @@ impl MetaService {
             Kind::Attach => {
                 let attach = |r: &AttachRequest| {
                     let Attached { reply, committed } = n.attach(now, client, r)?;
-                    Ok((reply, committed))
+                    // I/O servers will hold more than the size that power loss would bring back as exact.
+                    let stable = match (committed, reply.created) {
+                        (true, false) => Stable::Now,
+                        (committed, _) => Stable::soon_if(committed),
+                    };
+                    Ok((reply, stable))
                 };
                 self.answer_with(call, attach).await;
             }
             Kind::Report => self.answer(call, |r| n.report(client, r)).await,
-            Kind::Reassert => self.answer(call, |r| n.reassert(client, r)).await,
+            Kind::Reassert => {
+                let reassert = |r: &ReassertRequest| {
+                    self.sessions.set_lazy(client, r.lazy);
+                    n.reassert(client, r)
+                };
+                self.answer(call, reassert).await;
+            }
+            Kind::SyncNamespace => {
+                let sync = |_: &SyncNamespaceRequest| Ok((SyncNamespaceReply {}, Stable::Now));
+                self.answer_with(call, sync).await;
+            }
             Kind::Stat => self.answer(call, |r| n.stat(r)).await,
             Kind::SetAttributes => self.answer(call, |r| n.set_attributes(now, r)).await,
             Kind::MakeDirectory => self.answer(call, |r| n.make_directory(now, r)).await,
@@ -176,9 +250,9 @@ impl MetaService {
         call: Served,
         operation: impl FnOnce(&C) -> Result<C::Reply, MetaError>,
     ) {
-        let sync = mutates(call.kind);
+        let stable = Stable::soon_if(mutates(call.kind));
         self.answer_with(call, |request| {
-            operation(request).map(|reply| (reply, sync))
+            operation(request).map(|reply| (reply, stable))
         })
         .await;
     }
@@ -187,7 +261,7 @@ impl MetaService {
     async fn answer_with<C: Call>(
         &self,
         call: Served,
-        operation: impl FnOnce(&C) -> Result<(C::Reply, bool), MetaError>,
+        operation: impl FnOnce(&C) -> Result<(C::Reply, Stable), MetaError>,
     ) {
         let started = Instant::now();
         let kind = call.kind;
@@ -196,8 +270,8 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
         let result = operation(&request);
-        if let Ok((_, true)) = &result
-            && let Err(failure) = self.durable(kind).await
+        if let Ok((_, stable)) = &result
+            && let Err(failure) = self.stable(*stable, call.peer.client, kind).await
         {
             return call.reply.fail(&failure);
         }
@@ -212,6 +286,18 @@ impl MetaService {
             }
         }
         self.metrics.stage(kind, Stage::Total, started.elapsed());
+    }
+
+    /// Returns when what was committed may be acknowledged to this client.
+    async fn stable(&self, stable: Stable, client: u64, kind: Kind) -> Result<(), Failure> {
+        match stable {
+            Stable::AsItIs => Ok(()),
+            Stable::Soon if self.sessions.is_lazy(client) => {
+                self.unsynced.notify_one();
+                Ok(())
+            }
+            Stable::Soon | Stable::Now => self.durable(kind).await,
+        }
     }
 
     async fn durable(&self, kind: Kind) -> Result<(), Failure> {
@@ -238,7 +324,10 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_meta(&e)),
         };
         let result = match truncation {
-            Truncation::Done(reply) => self.durable(Kind::Truncate).await.map(|()| reply),
+            Truncation::Done(reply) => {
+                let stable = self.stable(Stable::Soon, call.peer.client, Kind::Truncate);
+                stable.await.map(|()| reply)
+            }
             Truncation::Owed(intent) => {
                 // Carried through even if the caller goes away meanwhile.
                 let service = self.clone();

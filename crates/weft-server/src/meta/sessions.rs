@@ -1,22 +1,22 @@
 //! Which clients are connected, and which have been away for too long.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a client may be away before what it had open counts as closed.
-pub(super) const GRACE: Duration = Duration::from_secs(20);
-/// How often that is looked at.
+/// How often it is looked at who is away for longer than [`Timing::grace`](weft_net::Timing::grace).
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<u64, Session>>);
+pub(super) struct Sessions(Mutex<BTreeMap<u64, Session>>);
 
 struct Session {
     connections: usize,
     away_since: Option<Instant>,
+    /// Takes operations for done before they survive power loss.
+    lazy: bool,
 }
 
 impl Sessions {
@@ -25,6 +25,7 @@ impl Sessions {
         let session = sessions.entry(client).or_insert(Session {
             connections: 0,
             away_since: None,
+            lazy: false,
         });
         session.connections += 1;
         session.away_since = None;
@@ -40,10 +41,23 @@ impl Sessions {
         }
     }
 
-    /// The clients whose grace is over; each is returned once.
-    pub(super) fn ended(&self) -> Vec<u64> {
+    /// Notes what a client said when it connected.
+    pub(super) fn set_lazy(&self, client: u64, lazy: bool) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = |s: &Session| s.away_since.is_some_and(|since| since.elapsed() >= GRACE);
+        if let Some(session) = sessions.get_mut(&client) {
+            session.lazy = lazy;
+        }
+    }
+
+    pub(super) fn is_lazy(&self, client: u64) -> bool {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get(&client).is_some_and(|session| session.lazy)
+    }
+
+    /// The clients that were away for longer than `grace`; each is returned once.
+    pub(super) fn ended(&self, grace: Duration) -> Vec<u64> {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = |s: &Session| s.away_since.is_some_and(|since| since.elapsed() >= grace);
         let ended: Vec<u64> = sessions
             .iter()
             .filter(|(_, s)| over(s))
