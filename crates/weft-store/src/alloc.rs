@@ -59,6 +59,11 @@ impl Allocator {
         self.blocks - self.free_blocks - self.waiting_blocks + self.reserved.min(self.free_blocks)
     }
 
+    /// Whether this many blocks can be promised, those held back included.
+    pub(crate) fn can_promise(&self, blocks: u64) -> bool {
+        blocks == 0 || self.reserved + blocks <= self.free_blocks
+    }
+
     /// Promises blocks to pages that become dirty.
     pub(crate) fn reserve(&mut self, blocks: u64) {
         self.reserved += blocks;

@@ -5,6 +5,7 @@
 //! shared with readers and with writes under way: a page that somebody else still holds is copied
 //! before it is changed, so nobody ever sees a buffer change.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool};
@@ -204,13 +205,23 @@ impl Chunk {
         (old != Place::NONE).then_some(old)
     }
 
-    /// Makes holes of all blocks from `first` on; calls `freed` with each place.
-    pub(crate) fn cut(&mut self, first: u32, mut freed: impl FnMut(Place)) {
-        let first = (first as usize).min(self.places.len());
-        for place in self.places.drain(first..).filter(|p| *p != Place::NONE) {
-            freed(place);
+    /// Makes holes of blocks; calls `freed` with each place.
+    pub(crate) fn empty(&mut self, blocks: Range<u32>, mut freed: impl FnMut(Place)) {
+        let held = self.places.len();
+        let (first, end) = (blocks.start as usize, (blocks.end as usize).min(held));
+        if first >= end {
+            return;
         }
-        self.crcs.truncate(first);
+        for place in &mut self.places[first..end] {
+            let place = std::mem::replace(place, Place::NONE);
+            if place != Place::NONE {
+                freed(place);
+            }
+        }
+        if end == held {
+            self.places.truncate(first);
+            self.crcs.truncate(first);
+        }
     }
 
     /// Every place of the chunk.
@@ -237,15 +248,15 @@ impl Chunk {
         &mut self.pages[slot]
     }
 
-    /// Dirty blocks from `first` on that have no place.
-    pub(crate) fn unplaced(&self, first: u32) -> u64 {
+    /// Those of some blocks that are dirty and have no place.
+    pub(crate) fn unplaced(&self, wanted: &Range<u32>) -> u64 {
         let mut count = 0;
         for (slot, page) in (0_u32..).zip(&self.pages) {
             let Some(page) = page.as_ref().filter(|p| p.dirty != 0) else {
                 continue;
             };
-            let blocks =
-                (slot * 16..slot * 16 + 16).filter(|b| *b >= first && page.dirty & bit(*b) != 0);
+            let blocks = (slot * 16..slot * 16 + 16)
+                .filter(|b| wanted.contains(b) && page.dirty & bit(*b) != 0);
             count += blocks.filter(|b| self.place(*b).is_none()).count() as u64;
         }
         count

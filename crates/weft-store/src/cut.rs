@@ -6,9 +6,10 @@ use crate::error::StoreError;
 use crate::key::{ForkKey, Timestamp};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
-use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
+use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
 use crate::state::State;
 use crate::store::{Inner, Store};
+use crate::write::check_fork;
 
 impl Store {
     /// Sets lengths of forks of one file, cutting them or extending them with holes. Operations
@@ -62,6 +63,46 @@ impl Store {
         inner.append(sequence)
     }
 
+    /// Makes a fork at least this long, with a hole at its end, and makes it if it does not exist. Repeating is safe.
+    ///
+    /// # Durability
+    /// As [`Store::write`].
+    pub async fn extend(
+        &self,
+        key: &ForkKey,
+        chunk: u32,
+        length: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        if !end_is_legal(length, 0) {
+            return Err(StoreError::PastLimit {
+                offset: length,
+                length: 0,
+            });
+        }
+        if !chunk_is_legal(chunk) {
+            return Err(StoreError::BadChunkSize { given: chunk });
+        }
+        self.0.admit().await?;
+        let sequence = {
+            let mut state = self.0.lock();
+            state.check_writable()?;
+            check_fork(&state, key, chunk)?;
+            let mut body = new_body(modified.0);
+            let id = state.find_or_create(key, chunk, modified.0, &mut body);
+            if state.forks[&id].length < length {
+                ItemRecord::Truncate { id, length }.encode(&mut body);
+                state.touch(id, length, modified.0);
+            }
+            if body.len() > new_body(0).len() {
+                state.log(&body)
+            } else {
+                state.sequence
+            }
+        };
+        self.0.append(sequence)
+    }
+
     /// Removes a fork and what it holds; one that does not exist is no error.
     pub async fn remove_fork(&self, key: &ForkKey) -> Result<(), StoreError> {
         self.0.admit_cut().await?;
@@ -113,7 +154,7 @@ impl Store {
 
 impl Inner {
     /// As [`Inner::admit`], but a full disk is no reason to refuse what makes room.
-    async fn admit_cut(&self) -> Result<(), StoreError> {
+    pub(crate) async fn admit_cut(&self) -> Result<(), StoreError> {
         match self.admit().await {
             Err(StoreError::NoSpace { .. }) => Ok(()),
             other => other,

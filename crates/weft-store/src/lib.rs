@@ -19,6 +19,7 @@
 mod alloc;
 mod apply;
 mod chunk;
+mod clear;
 mod config;
 mod counters;
 mod cut;

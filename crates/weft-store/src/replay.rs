@@ -1,14 +1,16 @@
 //! Reading a log back: which frames stand, and what they make of the state.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::{Bound, ControlFlow};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow, Range};
 
 use bytes::Bytes;
 use weft_kv::OrderedKv;
 use weft_layout::OFFSET_MAX;
 
 use crate::chunk::Chunk;
+use crate::clear::{edges, numbers, within};
 use crate::cut::edge;
+use crate::direct::whole_blocks;
 use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::read::by_chunk;
@@ -162,7 +164,7 @@ pub(crate) struct Piece {
 }
 
 /// Pieces by chunk and block, in the log's order.
-pub(crate) type Overlay = HashMap<(ForkId, u64), BTreeMap<u32, Vec<Piece>>>;
+pub(crate) type Overlay = BTreeMap<(ForkId, u64), BTreeMap<u32, Vec<Piece>>>;
 
 /// Replays frames onto the state that the index holds.
 pub(crate) struct Replay<'a> {
@@ -226,6 +228,9 @@ impl Replay<'_> {
                 self.state.delete(*file, sequence);
             }
             ItemRecord::Synced { .. } => {}
+            ItemRecord::Clear { id, offset, length } => {
+                self.clear(sequence, modified, *id, *offset..*offset + *length)?;
+            }
         }
         Ok(())
     }
@@ -330,7 +335,7 @@ impl Replay<'_> {
         fork.length = OFFSET_MAX;
         if size != 0 {
             let (first, inside) = (length / u64::from(size), (length % u64::from(size)) as u32);
-            for n in stored_chunks(self.index, id, first)? {
+            for n in stored_chunks(self.index, id, first..u64::MAX)? {
                 self.load(id, n)?;
             }
             let keep = inside.div_ceil(BLOCK as u32);
@@ -343,9 +348,61 @@ impl Replay<'_> {
             });
         }
         self.state.cut(id, length, modified, 0);
-        let Some((n, block)) = edge(size, OFFSET_MAX, length) else {
+        if let Some((n, block)) = edge(size, OFFSET_MAX, length) {
+            let at = (length % u64::from(size)) as u32;
+            let end = size.min((block + 1) * BLOCK as u32);
+            self.zero(sequence, id, n, at..end);
+        }
+        Ok(())
+    }
+
+    /// As [`Replay::truncate`], whatever the index has of the range: later records say it again.
+    fn clear(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        id: ForkId,
+        range: Range<u64>,
+    ) -> Result<(), StoreError> {
+        let Some(size) = self.state.forks.get(&id).map(|fork| fork.chunk) else {
             return Ok(());
         };
+        if size == 0 {
+            return Err(StoreError::Corrupt {
+                what: "a clear item of the log",
+                at: format!("sequence {sequence}: the fork has no chunk size"),
+            });
+        }
+        let all = numbers(size, &range);
+        for n in stored_chunks(self.index, id, all.clone())? {
+            self.load(id, n)?;
+        }
+        let placed = self.state.forks[&id].chunks.range(all.clone());
+        let pieces = self.overlay.range((id, all.start)..(id, all.end));
+        let known = placed.map(|(n, _)| *n).chain(pieces.map(|((_, n), _)| *n));
+        let known: BTreeSet<u64> = known.collect();
+        for n in known {
+            let touched = within(size, &range, n);
+            let whole = whole_blocks(&touched, size);
+            if let Some(blocks) = self.overlay.get_mut(&(id, n)) {
+                blocks.retain(|block, _| !whole.contains(block));
+                if blocks.is_empty() {
+                    self.overlay.remove(&(id, n));
+                }
+            }
+            self.state.empty(id, n, whole, 0);
+            for edge in edges(&touched, size) {
+                self.zero(sequence, id, n, edge);
+            }
+        }
+        let length = self.state.forks[&id].length;
+        self.state.touch(id, length, modified);
+        Ok(())
+    }
+
+    /// Bytes of one block, where it holds any, are zeros.
+    fn zero(&mut self, sequence: u64, id: ForkId, n: u64, bytes: Range<u32>) {
+        let block = bytes.start / BLOCK as u32;
         let placed = self.state.forks[&id]
             .chunks
             .get(&n)
@@ -355,16 +412,13 @@ impl Replay<'_> {
             .get(&(id, n))
             .is_some_and(|b| b.contains_key(&block));
         if placed || pieces {
-            let at = (length % u64::from(size)) as u32;
-            let end = size.min((block + 1) * BLOCK as u32);
-            let data = Bytes::from_static(&ZEROS[..(end - at) as usize]);
+            let (at, data) = (bytes.start, Bytes::from_static(&ZEROS[..bytes.len()]));
             let blocks = self.overlay.entry((id, n)).or_default();
             blocks
                 .entry(block)
                 .or_default()
                 .push(Piece { sequence, at, data });
         }
-        Ok(())
     }
 
     fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
@@ -396,15 +450,22 @@ pub(crate) fn each(runs: &RunsRecord) -> impl Iterator<Item = (u32, Place, u32)>
         .map(|((block, place), crc)| (block, place, *crc))
 }
 
-/// Numbers of a fork's chunks in the index from `first` on.
-fn stored_chunks(index: &dyn OrderedKv, id: ForkId, first: u64) -> Result<Vec<u64>, StoreError> {
-    let (low, high) = (ChunkRecord::key(id, first), ChunkRecord::key(id, u64::MAX));
+/// Those of some of a fork's chunks that are in the index.
+fn stored_chunks(
+    index: &dyn OrderedKv,
+    id: ForkId,
+    wanted: Range<u64>,
+) -> Result<Vec<u64>, StoreError> {
+    let (low, high) = (
+        ChunkRecord::key(id, wanted.start),
+        ChunkRecord::key(id, wanted.end),
+    );
     let mut found = Vec::new();
     let mut failed = None;
     index.snapshot()?.scan(
         CHUNKS,
         Bound::Included(&low),
-        Bound::Included(&high),
+        Bound::Excluded(&high),
         &mut |key, _| {
             match ChunkRecord::decode_key(key) {
                 Ok((_, n)) => found.push(n),

@@ -6,6 +6,7 @@
 //! batch touches several and the log needs one order anyway.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 
 use weft_layout::{CellIndex, FileId};
 
@@ -267,31 +268,42 @@ impl State {
             let size = u64::from(fork.chunk);
             let (first, inside) = (length / size, length % size);
             let keep = inside.div_ceil(BLOCK as u64) as u32;
-            let mut touched = Vec::new();
-            for (&n, chunk) in fork.chunks.range_mut(first..) {
+            let touched: Vec<u64> = fork.chunks.range(first..).map(|(n, _)| *n).collect();
+            for n in touched {
                 let from = if n == first { keep } else { 0 };
-                fork.unplaced -= chunk.unplaced(from);
-                let mut freed = 0;
-                chunk.cut(from, |place| {
-                    freed += 1;
-                    self.disk.free_after(sequence, extent(place));
-                });
-                // Recovery counts blocks only after it has replayed the log.
-                fork.blocks = fork.blocks.saturating_sub(freed);
-                touched.push((n, freed > 0));
-                let (cached, dirty, promises) = forget_pages(chunk, from);
-                self.cached -= cached;
-                self.dirty_blocks -= u64::from(dirty);
-                self.disk.unreserve(u64::from(promises));
-                if !chunk.is_dirty() {
-                    self.dirty_chunks.remove(&(id, n));
-                }
-            }
-            for (n, _) in touched.iter().filter(|t| t.1) {
-                self.mark_changed(id, *n);
+                self.empty(id, n, from..u32::MAX, sequence);
             }
         }
         self.touch(id, length, modified);
+    }
+
+    /// Makes holes of blocks of a chunk that is in memory; their places wait for a sync after
+    /// `sequence`.
+    pub(crate) fn empty(&mut self, id: ForkId, n: u64, blocks: Range<u32>, sequence: u64) {
+        let Some(fork) = self.forks.get_mut(&id) else {
+            return;
+        };
+        let Some(chunk) = fork.chunks.get_mut(&n) else {
+            return;
+        };
+        fork.unplaced -= chunk.unplaced(&blocks);
+        let mut freed = 0;
+        chunk.empty(blocks.clone(), |place| {
+            freed += 1;
+            self.disk.free_after(sequence, extent(place));
+        });
+        // Recovery counts blocks only after it has replayed the log.
+        fork.blocks = fork.blocks.saturating_sub(freed);
+        let (cached, dirty, promises) = forget_pages(chunk, &blocks);
+        self.cached -= cached;
+        self.dirty_blocks -= u64::from(dirty);
+        self.disk.unreserve(u64::from(promises));
+        if !chunk.is_dirty() {
+            self.dirty_chunks.remove(&(id, n));
+        }
+        if freed > 0 {
+            self.mark_changed(id, n);
+        }
     }
 
     /// Removes a fork; its blocks wait for a sync after `sequence`, those of chunks that are only
@@ -305,7 +317,7 @@ impl State {
             for place in chunk.places() {
                 self.disk.free_after(sequence, extent(place));
             }
-            let (cached, dirty, promises) = forget_pages(&mut chunk, 0);
+            let (cached, dirty, promises) = forget_pages(&mut chunk, &(0..u32::MAX));
             self.cached -= cached + chunk.cost;
             self.dirty_blocks -= u64::from(dirty);
             self.disk.unreserve(u64::from(promises));
@@ -401,17 +413,17 @@ pub(crate) fn extent(place: Place) -> Extent {
     }
 }
 
-/// Drops a chunk's pages from block `from` on: bytes of memory, dirty blocks and promises that
+/// Drops what a chunk's pages have of some blocks: bytes of memory, dirty blocks and promises that
 /// went with them.
-fn forget_pages(chunk: &mut Chunk, from: u32) -> (u64, u32, u32) {
+fn forget_pages(chunk: &mut Chunk, blocks: &Range<u32>) -> (u64, u32, u32) {
     let (mut cached, mut dirty, mut promises) = (0, 0, 0);
-    for (slot, place) in chunk.pages.iter_mut().enumerate() {
-        let first = slot as u32 * 16;
-        let mask = match from.saturating_sub(first) {
-            0 => u16::MAX,
-            keep if keep >= 16 => continue,
-            keep => u16::MAX << keep,
-        };
+    for (slot, place) in (0_u32..).zip(&mut chunk.pages) {
+        let first = slot * 16;
+        let mask =
+            below(blocks.end.saturating_sub(first)) & !below(blocks.start.saturating_sub(first));
+        if mask == 0 {
+            continue;
+        }
         let Some(page) = place else { continue };
         dirty += (page.dirty & mask).count_ones();
         promises += page.forget(mask);
@@ -421,6 +433,15 @@ fn forget_pages(chunk: &mut Chunk, from: u32) -> (u64, u32, u32) {
         }
     }
     (cached, dirty, promises)
+}
+
+/// The mask of a slot's first `blocks` blocks.
+fn below(blocks: u32) -> u16 {
+    if blocks >= 16 {
+        u16::MAX
+    } else {
+        (1 << blocks) - 1
+    }
 }
 
 /// Puts a page into a slot and counts it.

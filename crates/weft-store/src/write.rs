@@ -92,7 +92,7 @@ pub(crate) async fn whole<T: Send + 'static>(
 }
 
 /// Refuses deleted files and other chunk sizes.
-fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
+pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
     state.check_alive(key.file)?;
     match state.find(key).map(|id| state.forks[&id].chunk) {
         Some(fixed) if fixed != 0 && fixed != chunk => Err(StoreError::ChunkMismatch {

@@ -28,6 +28,10 @@ enum Op {
     /// `(cell, offset, length)` of each piece.
     Write(u64, Vec<(u32, usize, usize)>),
     Truncate(u64, Vec<(u32, usize)>),
+    /// `(cell, offset, length)`
+    Clear(u64, (u32, usize, usize)),
+    /// `(cell, length)`
+    Extend(u64, (u32, usize)),
     Remove(u64, u32),
     Delete(u64),
     Sync,
@@ -63,7 +67,7 @@ fn offset(rng: &mut SmallRng) -> usize {
 fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
     let file = rng.random_range(files);
     match rng.random_range(0..100) {
-        0..62 => {
+        0..54 => {
             let pieces = rng.random_range(1..4);
             Op::Write(
                 file,
@@ -72,7 +76,9 @@ fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
                     .collect(),
             )
         }
-        62..74 => Op::Truncate(file, (0..2).map(|cell| (cell, offset(rng))).collect()),
+        54..64 => Op::Clear(file, (rng.random_range(0..2), offset(rng), length(rng))),
+        64..66 => Op::Extend(file, (rng.random_range(0..2), offset(rng))),
+        66..74 => Op::Truncate(file, (0..2).map(|cell| (cell, offset(rng))).collect()),
         74..76 => Op::Remove(file, rng.random_range(0..2)),
         76 => Op::Delete(file),
         77..88 => Op::Sync,
@@ -101,6 +107,16 @@ impl Model {
                             .resize(*length, 0);
                     }
                 }
+            }
+            Op::Clear(file, (cell, offset, length)) => {
+                if let Some(fork) = self.forks.get_mut(&(*file, *cell)) {
+                    let end = fork.len().min(offset + length);
+                    fork[end.min(*offset)..end].fill(0);
+                }
+            }
+            Op::Extend(file, (cell, length)) if !self.deleted.contains(file) => {
+                let fork = self.forks.entry((*file, *cell)).or_default();
+                fork.resize(fork.len().max(*length), 0);
             }
             Op::Remove(file, cell) => {
                 self.forks.remove(&(*file, *cell));
@@ -133,6 +149,14 @@ async fn perform(store: &Store, n: u64, op: &Op) -> Result<(), StoreError> {
             store
                 .truncate(FileId(*file), lengths.collect(), n + 1, time)
                 .await
+        }
+        Op::Clear(file, (cell, offset, length)) => {
+            let (start, end) = (*offset as u64, (*offset + *length) as u64);
+            store.clear(&[(key(*file, *cell), start..end)], time).await
+        }
+        Op::Extend(file, (cell, length)) => {
+            let key = key(*file, *cell);
+            store.extend(&key, chunk(*file), *length as u64, time).await
         }
         Op::Remove(file, cell) => store.remove_fork(&key(*file, *cell)).await,
         Op::Delete(file) => store.delete_file(FileId(*file)).await,

@@ -128,6 +128,12 @@ pub(crate) enum ItemRecord {
     Delete { file: FileId },
     /// Everything up to this sequence is on stable storage.
     Synced { through: u64 },
+    /// Bytes of a fork are zeros: blocks that lie in them wholly are holes.
+    Clear {
+        id: ForkId,
+        offset: u64,
+        length: u64,
+    },
 }
 
 const FORK: u8 = 1;
@@ -138,6 +144,7 @@ const OPERATION: u8 = 5;
 const REMOVE: u8 = 6;
 const DELETE: u8 = 7;
 const SYNCED: u8 = 8;
+const CLEAR: u8 = 9;
 
 impl ItemRecord {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -186,6 +193,12 @@ impl ItemRecord {
             Self::Synced { through } => {
                 out.put_u8(SYNCED);
                 out.put_u64_le(*through);
+            }
+            Self::Clear { id, offset, length } => {
+                out.put_u8(CLEAR);
+                for field in [id.0, *offset, *length] {
+                    out.put_u64_le(field);
+                }
             }
         }
     }
@@ -259,6 +272,13 @@ impl ItemRecord {
             SYNCED => Self::Synced {
                 through: fields.u64()?,
             },
+            CLEAR => {
+                let (id, offset, length) = (ForkId(fields.u64()?), fields.u64()?, fields.u64()?);
+                if length == 0 || !end_is_legal(offset, length) {
+                    return None;
+                }
+                Self::Clear { id, offset, length }
+            }
             _ => return None,
         })
     }

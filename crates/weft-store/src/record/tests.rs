@@ -84,6 +84,14 @@ fn items() -> Vec<(&'static str, ItemRecord)> {
         ("Remove", ItemRecord::Remove { id }),
         ("Delete", ItemRecord::Delete { file: FileId(7) }),
         ("Synced", ItemRecord::Synced { through: 11 }),
+        (
+            "Clear",
+            ItemRecord::Clear {
+                id,
+                offset: 10,
+                length: 8192,
+            },
+        ),
     ]
 }
 
