@@ -341,6 +341,8 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::DeleteCells
         | Kind::CreateFork
         | Kind::RemoveFork
-        | Kind::DataRuns => false,
+        | Kind::DataRuns
+        | Kind::ClearRange
+        | Kind::CopyRange => false,
     }
 }

@@ -373,3 +373,38 @@ pub struct DataRunsReply {
     #[prost(uint64, optional, tag = "2")]
     pub next: Option<u64>,
 }
+
+/// Make what a request touches on one server zeros; no length changes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ClearRangeRequest {
+    /// What.
+    #[prost(message, required, tag = "1")]
+    pub access: Access,
+}
+
+/// Done, and survives the death of the server's process.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ClearRangeReply {}
+
+/// Copy the bytes of one request's pieces to those of another on the same server, both in view order. What is a hole
+/// there is one here; cells grow to the ends of their pieces.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CopyRangeRequest {
+    /// Where the bytes come from.
+    #[prost(message, required, tag = "1")]
+    pub from: Access,
+    /// Where they go to: pieces of as many bytes together.
+    #[prost(message, required, tag = "2")]
+    pub to: Access,
+    /// The chunk size of the file they go to.
+    #[prost(uint32, tag = "3")]
+    pub chunk: u32,
+}
+
+/// The bytes survive the death of the server's process.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CopyRangeReply {
+    /// Bytes of the pieces, holes included.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}

@@ -8,9 +8,10 @@ use weft_proto::coord::{
     LockReply, LockRequest, SyncNamespaceReply, SyncNamespaceRequest, TestLockReply,
     TestLockRequest, WatchReply, WatchRequest,
 };
+use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineReply, StoreInlineRequest};
 use weft_proto::io::{
-    Access, CellRun, CellStatusReply, CellStatusRequest, Contiguous, CreateForkReply,
-    CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
+    Access, CellRun, CellStatusReply, CellStatusRequest, ClearRangeReply, ClearRangeRequest,
+    Contiguous, CopyRangeReply, CopyRangeRequest, CreateForkReply, CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
     DeleteCellsRequest, ForkPlace, ForkState, Grid, Partition, Pattern, PatternKind, ReadReply,
     ReadRequest, RemoveForkReply, RemoveForkRequest, Subfile, SyncReply, SyncRequest,
     TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
@@ -179,6 +180,7 @@ fn attributes() -> Attributes {
         device: 0x801,
         layout: Some(layout()),
         parent: 1,
+        inline: true,
     }
 }
 
@@ -196,8 +198,8 @@ fn stat() -> StatReply {
     }
 }
 
-const STAT: &str = "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
-             0168057081107a110806108080041880801022030301022801800101";
+const STAT: &str = "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a110806108080041880801022030301022801800101880101";
 const UNLINKED: &str = "084d1001";
 
 fn unlinked() -> UnlinkReply {
@@ -218,7 +220,9 @@ fn check(kind: Kind) -> Kind {
         | Kind::DeleteCells
         | Kind::CreateFork
         | Kind::RemoveFork
-        | Kind::DataRuns => io(kind),
+        | Kind::DataRuns
+        | Kind::ClearRange
+        | Kind::CopyRange => io(kind),
         Kind::Attach
         | Kind::Report
         | Kind::Stat
@@ -244,7 +248,9 @@ fn check(kind: Kind) -> Kind {
         | Kind::TestLock
         | Kind::Watch
         | Kind::Append
-        | Kind::SyncNamespace => rest(kind),
+        | Kind::SyncNamespace
+        | Kind::StoreInline
+        | Kind::Spill => rest(kind),
     }
 }
 
@@ -396,6 +402,29 @@ fn io(kind: Kind) -> Kind {
             &RemoveForkReply {},
             "",
         ),
+        Kind::ClearRange => call(
+            &ClearRangeRequest {
+                access: access(ViewKind::Cell(5)),
+            },
+            "0a29084d120808061080800418041a021805220d0a0b0880808080802010c0843d28023204646174613809",
+            &ClearRangeReply {},
+            "",
+        ),
+        Kind::CopyRange => call(
+            &CopyRangeRequest {
+                from: access(ViewKind::Cell(5)),
+                to: Access {
+                    file: 78,
+                    ..access(ViewKind::Cell(4))
+                },
+                chunk: 262_144,
+            },
+            "0a29084d120808061080800418041a021805220d0a0b0880808080802010c0843d2802320464\
+             61746138091229084e120808061080800418041a021804220d0a0b0880808080802010c084\
+             3d2802320464617461380918808010",
+            &CopyRangeReply { bytes: 1_000_000 },
+            "08c0843d",
+        ),
         _ => call(
             &DataRunsRequest {
                 file: 77,
@@ -432,17 +461,20 @@ fn names(kind: Kind) -> Kind {
                     mode: 0o644,
                     exclusive: true,
                     layout: Some(wish()),
+                    umask: 0o22,
                 }),
+                inline: true,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff1801180120012a1408a40310011a0d0806\
-             1000188020220203012803",
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801180120012a1608a40310011a0d0806\
+             100018802022020301280320123001",
             &AttachReply {
                 attributes: attributes(),
                 epoch: 9,
                 created: true,
+                inline: Some(Bytes::from_static(b"in")),
             },
-            "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
-             0168057081107a11080610808004188080102203030102280180010110091801",
+            "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a110806108080041880801022030301022801800101880101100918012202696e",
         ),
         Kind::Report => call(
             &ReportRequest {
@@ -452,8 +484,9 @@ fn names(kind: Kind) -> Kind {
                 detach: true,
                 write: true,
                 end: Some(0),
+                kill_priv: true,
             },
-            "084d100018ffffffffffffffffff01200128013000",
+            "084d100018ffffffffffffffffff012001280130003801",
             &ReportReply { size_wanted: true },
             "0801",
         ),
@@ -479,9 +512,10 @@ fn names(kind: Kind) -> Kind {
                     nanos: 5,
                 }),
                 layout: Some(wish()),
+                kill_priv: true,
             },
             "0a0b08e80710641a04041be807120a08011204612f62ff1801180020012802320208013a02100542\
-             0d08061000188020220203012803",
+             0d080610001880202202030128034801",
             &stat(),
             STAT,
         ),
@@ -501,8 +535,9 @@ fn names(kind: Kind) -> Kind {
                 who,
                 target,
                 mode: 0o755,
+                umask: 0o22,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed03",
+            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed032012",
             &stat(),
             STAT,
         ),
@@ -523,8 +558,9 @@ fn names(kind: Kind) -> Kind {
                 kind: FileKind::CharDevice as i32,
                 mode: 0o600,
                 device: 0x0103,
+                umask: 0o22,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff18011807208003288302",
+            "0a0b08e80710641a04041be807120a08011204612f62ff180118072080032883023012",
             &stat(),
             STAT,
         ),
@@ -594,8 +630,8 @@ fn rest(kind: Kind) -> Kind {
                     ..Attributes::default()
                 },
             },
-            "0a470a016e1242084d100118ed1320e80728643002388080808020400148015002580360fcffffff\
-             ffffffffff0168057081107a11080610808004188080102203030102280180010110011a020801",
+            "0a4a0a016e1245084d100118ed1320e80728643002388080808020400148015002580360fcffffff\
+             ffffffffff0168057081107a11080610808004188080102203030102280180010188010110011a020801",
         ),
         Kind::ReadLink => call(
             &ReadLinkRequest { who, target },
@@ -723,6 +759,25 @@ fn rest(kind: Kind) -> Kind {
             "08808080808020",
         ),
         Kind::SyncNamespace => call(&SyncNamespaceRequest {}, "", &SyncNamespaceReply {}, ""),
+        Kind::StoreInline => call(
+            &StoreInlineRequest {
+                file: 77,
+                data: Bytes::from_static(b"in"),
+                modified: -1,
+                detach: true,
+                kill_priv: true,
+                set: Some(SetAttributesRequest {
+                    mode: Some(0o644),
+                    ..SetAttributesRequest::default()
+                }),
+            },
+            "084d1202696e18ffffffffffffffffff012001280132070a00120018a403",
+            &StoreInlineReply {
+                attributes: attributes(),
+            },
+            STAT,
+        ),
+        Kind::Spill => call(&SpillRequest { file: 77 }, "084d", &SpillReply {}, ""),
         _ => call(
             &ReassertRequest {
                 reading: vec![77, 77],
@@ -751,7 +806,7 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=40).chain(64..=89).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=42).chain(64..=91).collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);
