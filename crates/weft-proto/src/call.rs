@@ -1,6 +1,6 @@
 //! The table of calls: number, request and reply of each.
 
-use crate::{coord, inline, io, meta, session};
+use crate::{coord, io, meta, session};
 
 /// A request type: its kind on the wire and the type of its reply.
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
@@ -133,8 +133,4 @@ calls! {
     Append = 88: coord::AppendRequest => coord::AppendReply;
     /// Make everything acknowledged so far by the metadata service survive power loss.
     SyncNamespace = 89: coord::SyncNamespaceRequest => coord::SyncNamespaceReply;
-    /// Replace the bytes of a small file that lie with its metadata.
-    StoreInline = 90: inline::StoreInlineRequest => inline::StoreInlineReply;
-    /// Move the bytes of a small file to its cells.
-    Spill = 91: inline::SpillRequest => inline::SpillReply;
 }

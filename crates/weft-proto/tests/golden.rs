@@ -8,13 +8,13 @@ use weft_proto::coord::{
     LockReply, LockRequest, SyncNamespaceReply, SyncNamespaceRequest, TestLockReply,
     TestLockRequest, WatchReply, WatchRequest,
 };
-use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineReply, StoreInlineRequest};
 use weft_proto::io::{
     Access, CellRun, CellStatusReply, CellStatusRequest, ClearRangeReply, ClearRangeRequest,
-    Contiguous, CopyRangeReply, CopyRangeRequest, CreateForkReply, CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
-    DeleteCellsRequest, ForkPlace, ForkState, Grid, Partition, Pattern, PatternKind, ReadReply,
-    ReadRequest, RemoveForkReply, RemoveForkRequest, Subfile, SyncReply, SyncRequest,
-    TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
+    Contiguous, CopyRangeReply, CopyRangeRequest, CreateForkReply, CreateForkRequest, DataRun,
+    DataRunsReply, DataRunsRequest, DeleteCellsReply, DeleteCellsRequest, ForkPlace, ForkState,
+    Grid, Partition, Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply,
+    RemoveForkRequest, Subfile, SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest,
+    View, ViewKind, WriteReply, WriteRequest,
 };
 use weft_proto::meta::{
     AttachReply, AttachRequest, Attributes, Create, Credentials, Entry, FileKind, GetXattrReply,
@@ -180,7 +180,6 @@ fn attributes() -> Attributes {
         device: 0x801,
         layout: Some(layout()),
         parent: 1,
-        inline: true,
     }
 }
 
@@ -198,8 +197,8 @@ fn stat() -> StatReply {
     }
 }
 
-const STAT: &str = "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
-             0168057081107a110806108080041880801022030301022801800101880101";
+const STAT: &str = "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a110806108080041880801022030301022801800101";
 const UNLINKED: &str = "084d1001";
 
 fn unlinked() -> UnlinkReply {
@@ -248,9 +247,7 @@ fn check(kind: Kind) -> Kind {
         | Kind::TestLock
         | Kind::Watch
         | Kind::Append
-        | Kind::SyncNamespace
-        | Kind::StoreInline
-        | Kind::Spill => rest(kind),
+        | Kind::SyncNamespace => rest(kind),
     }
 }
 
@@ -461,20 +458,17 @@ fn names(kind: Kind) -> Kind {
                     mode: 0o644,
                     exclusive: true,
                     layout: Some(wish()),
-                    umask: 0o22,
                 }),
-                inline: true,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff1801180120012a1608a40310011a0d0806\
-             100018802022020301280320123001",
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801180120012a1408a40310011a0d0806\
+             1000188020220203012803",
             &AttachReply {
                 attributes: attributes(),
                 epoch: 9,
                 created: true,
-                inline: Some(Bytes::from_static(b"in")),
             },
-            "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
-             0168057081107a110806108080041880801022030301022801800101880101100918012202696e",
+            "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a11080610808004188080102203030102280180010110091801",
         ),
         Kind::Report => call(
             &ReportRequest {
@@ -484,9 +478,8 @@ fn names(kind: Kind) -> Kind {
                 detach: true,
                 write: true,
                 end: Some(0),
-                kill_priv: true,
             },
-            "084d100018ffffffffffffffffff012001280130003801",
+            "084d100018ffffffffffffffffff01200128013000",
             &ReportReply { size_wanted: true },
             "0801",
         ),
@@ -512,10 +505,9 @@ fn names(kind: Kind) -> Kind {
                     nanos: 5,
                 }),
                 layout: Some(wish()),
-                kill_priv: true,
             },
             "0a0b08e80710641a04041be807120a08011204612f62ff1801180020012802320208013a02100542\
-             0d080610001880202202030128034801",
+             0d08061000188020220203012803",
             &stat(),
             STAT,
         ),
@@ -535,9 +527,8 @@ fn names(kind: Kind) -> Kind {
                 who,
                 target,
                 mode: 0o755,
-                umask: 0o22,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed032012",
+            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed03",
             &stat(),
             STAT,
         ),
@@ -558,9 +549,8 @@ fn names(kind: Kind) -> Kind {
                 kind: FileKind::CharDevice as i32,
                 mode: 0o600,
                 device: 0x0103,
-                umask: 0o22,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff180118072080032883023012",
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011807208003288302",
             &stat(),
             STAT,
         ),
@@ -630,8 +620,8 @@ fn rest(kind: Kind) -> Kind {
                     ..Attributes::default()
                 },
             },
-            "0a4a0a016e1245084d100118ed1320e80728643002388080808020400148015002580360fcffffff\
-             ffffffffff0168057081107a11080610808004188080102203030102280180010188010110011a020801",
+            "0a470a016e1242084d100118ed1320e80728643002388080808020400148015002580360fcffffff\
+             ffffffffff0168057081107a11080610808004188080102203030102280180010110011a020801",
         ),
         Kind::ReadLink => call(
             &ReadLinkRequest { who, target },
@@ -759,25 +749,6 @@ fn rest(kind: Kind) -> Kind {
             "08808080808020",
         ),
         Kind::SyncNamespace => call(&SyncNamespaceRequest {}, "", &SyncNamespaceReply {}, ""),
-        Kind::StoreInline => call(
-            &StoreInlineRequest {
-                file: 77,
-                data: Bytes::from_static(b"in"),
-                modified: -1,
-                detach: true,
-                kill_priv: true,
-                set: Some(SetAttributesRequest {
-                    mode: Some(0o644),
-                    ..SetAttributesRequest::default()
-                }),
-            },
-            "084d1202696e18ffffffffffffffffff012001280132070a00120018a403",
-            &StoreInlineReply {
-                attributes: attributes(),
-            },
-            STAT,
-        ),
-        Kind::Spill => call(&SpillRequest { file: 77 }, "084d", &SpillReply {}, ""),
         _ => call(
             &ReassertRequest {
                 reading: vec![77, 77],
@@ -806,7 +777,7 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=42).chain(64..=91).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=42).chain(64..=89).collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);
