@@ -24,6 +24,7 @@
 //!
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
 
+mod append;
 mod attach;
 mod data_ranges;
 mod error;

@@ -11,6 +11,7 @@ use weft_kv::{Reader, Transaction, scan_prefix};
 use weft_proto::meta::FileKind;
 
 use crate::MetaError;
+use crate::changes::{Change, entry_change};
 use crate::keys::{self, COUNTERS_KEY, ENTRIES, INODES, INTENTS, ORPHANS, VOLUME, XATTRS};
 use crate::namespace::Namespace;
 use crate::open_files::OpenFiles;
@@ -27,6 +28,8 @@ pub(crate) struct Edit<'t, 'n> {
     open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
     inodes: Vec<Node>,
     counters: Option<CountersRecord>,
+    /// What watchers will be told, if it is committed.
+    changes: Vec<Change>,
 }
 
 impl<'t, 'n> Edit<'t, 'n> {
@@ -41,6 +44,7 @@ impl<'t, 'n> Edit<'t, 'n> {
             open,
             inodes: Vec::new(),
             counters: None,
+            changes: Vec::new(),
         }
     }
 
@@ -56,11 +60,22 @@ impl<'t, 'n> Edit<'t, 'n> {
     }
 
     pub(crate) fn put(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
+        self.note(space, key);
         self.txn.put(space, key, &record.encode_to_vec());
     }
 
     pub(crate) fn delete(&mut self, space: weft_kv::Space, key: &[u8]) {
+        self.note(space, key);
         self.txn.delete(space, key);
+    }
+
+    /// Every change of an entry and of an inode passes here, whatever operation makes it.
+    fn note(&mut self, space: weft_kv::Space, key: &[u8]) {
+        if space == ENTRIES {
+            self.changes.extend(entry_change(key));
+        } else if space == INODES {
+            self.changes.extend(keys::number(key).map(Change::File));
+        }
     }
 
     pub(crate) fn counters(&mut self) -> Result<&mut CountersRecord, MetaError> {
@@ -178,13 +193,14 @@ impl<'t, 'n> Edit<'t, 'n> {
         Ok(())
     }
 
-    /// Writes what was changed in memory.
-    pub(crate) fn finish(mut self) {
+    /// Writes what was changed in memory. Answers what changes with the commit.
+    pub(crate) fn finish(mut self) -> Vec<Change> {
         for Node { id, inode } in std::mem::take(&mut self.inodes) {
             self.put(INODES, &id.to_be_bytes(), &inode);
         }
         if let Some(counters) = self.counters.take() {
             self.put(VOLUME, COUNTERS_KEY, &counters);
         }
+        self.changes
     }
 }

@@ -16,6 +16,8 @@
 //! Deliberately absent: I/O, timers, threads, the network, syncing (except for a server's changed
 //! address).
 
+mod appends;
+mod changes;
 mod edit;
 mod error;
 mod intents;
@@ -30,6 +32,8 @@ pub mod record;
 mod servers;
 mod sessions;
 
+pub use appends::Append;
+pub use changes::{ChangeLog, News};
 pub use error::MetaError;
 pub use intents::Intent;
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};

@@ -11,6 +11,7 @@ use weft_proto::Kind;
 use weft_proto::meta::{FileKind, ROOT};
 
 use crate::MetaError;
+use crate::changes::ChangeLog;
 use crate::edit::Edit;
 use crate::keys::{self, CLEAN_KEY, COUNTERS_KEY, INODES, SERVERS, VOLUME, VOLUME_KEY};
 use crate::open_files::OpenFiles;
@@ -51,14 +52,31 @@ pub struct Counts {
 }
 
 /// The namespace of one volume. All methods may be called from any thread and block for as long as
-/// the engine does.
+/// the engine does. Cheap to clone; clones are the same namespace.
+#[derive(Clone)]
 pub struct Namespace {
+    inner: Arc<Inner>,
+    /// The client that what is done through this handle is published as a change by; 0: nobody.
+    origin: u64,
+}
+
+impl std::ops::Deref for Namespace {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+/// What all handles share.
+pub struct Inner {
     pub(crate) kv: Arc<dyn OrderedKv>,
     pub(crate) open_files: Mutex<OpenFiles>,
     pub(crate) servers: RwLock<ServerTable>,
     /// No intent below this number is left: keeps scans off the graves of carried-through ones.
     pub(crate) oldest_intent: AtomicU64,
     recovering: AtomicBool,
+    changes: ChangeLog,
     /// Files from this id on were made in this life of the service.
     first_id: u64,
     volume: VolumeRecord,
@@ -169,15 +187,34 @@ impl Namespace {
             })?;
         }
         kv.sync()?;
-        Ok(Namespace {
+        let inner = Inner {
             kv,
+            changes: ChangeLog::default(),
             open_files: Mutex::default(),
             servers: RwLock::new(servers),
             oldest_intent: AtomicU64::new(0),
             recovering: AtomicBool::new(!clean),
             first_id: counters.next_id,
             volume,
+        };
+        Ok(Namespace {
+            inner: Arc::new(inner),
+            origin: 0,
         })
+    }
+
+    /// The same namespace, for what this client does: watchers of the same client are not told of it.
+    #[must_use]
+    pub fn by(&self, client: u64) -> Namespace {
+        Namespace {
+            inner: self.inner.clone(),
+            origin: client,
+        }
+    }
+
+    /// The last changes.
+    pub fn changes(&self) -> &ChangeLog {
+        &self.changes
     }
 
     /// Notes, if so, that nobody has anything open: the next life of the service need not wait for
@@ -269,12 +306,15 @@ impl Namespace {
         open: &mut Option<MutexGuard<'n, OpenFiles>>,
         mut work: impl FnMut(&mut Edit<'_, 'n>) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        transact_with(&*self.kv, |txn| {
+        let mut changes = Vec::new();
+        let value = transact_with(&*self.kv, |txn| {
             let mut edit = Edit::new(self, txn, open);
             let value = work(&mut edit)?;
-            edit.finish();
-            Ok(value)
-        })
+            changes = edit.finish();
+            Ok::<T, MetaError>(value)
+        })?;
+        self.changes.publish(self.origin, changes);
+        Ok(value)
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::appends::{Appender, end_of};
+
 /// Attachments of one client to one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
@@ -22,6 +24,12 @@ struct OpenFile {
     /// The size may be another than before for a reason that the present writer does not know: there was a second
     /// writer, or a truncate.
     shared: bool,
+    /// One past the last byte that was dealt out to appends since the last truncate.
+    dealt: u64,
+    /// This client alone has written since the end of the file was learnt.
+    sole: Option<u64>,
+    /// Counts comings of writers, and truncates.
+    turn: u64,
 }
 
 /// What is known when an attachment ends.
@@ -46,6 +54,7 @@ pub(crate) struct Ended {
 pub(crate) struct OpenFiles {
     files: HashMap<u64, OpenFile>,
     clients: HashMap<u64, BTreeSet<u64>>,
+    turn: u64,
 }
 
 impl OpenFiles {
@@ -69,13 +78,20 @@ impl OpenFiles {
 
     /// `exact`: whether the size was exact until now; counts only for the first writer.
     pub(crate) fn attach_writer(&mut self, client: u64, file: u64, exact: bool) {
+        let turn = self.next_turn();
         let open = self.files.entry(file).or_default();
         if open.writers == 0 {
             open.exact_before = exact;
             open.wrote = false;
             open.shared = false;
+            open.dealt = 0;
+            open.sole = exact.then_some(client);
         } else {
             open.shared = true;
+        }
+        open.turn = turn;
+        if open.sole != Some(client) {
+            open.sole = None;
         }
         open.writers += 1;
         open.holders.entry(client).or_default().writing += 1;
@@ -84,9 +100,44 @@ impl OpenFiles {
 
     /// The file's size is about to change while it is open.
     pub(crate) fn truncated(&mut self, file: u64) {
+        let turn = self.next_turn();
         if let Some(open) = self.files.get_mut(&file) {
             open.shared = true;
+            open.dealt = 0;
+            open.sole = None;
+            open.turn = turn;
         }
+    }
+
+    /// No two turns are the same, also not of a file that was closed in between.
+    fn next_turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    /// What is known for an append by this client; nothing where it is no writer.
+    pub(crate) fn appender(&self, client: u64, file: u64) -> Option<Appender> {
+        let open = self.files.get(&file)?;
+        let counts = open.holders.get(&client)?;
+        (counts.writing > 0).then_some(Appender {
+            end_known: open.sole == Some(client),
+            size_counts: open.exact_before && !open.shared,
+            turn: open.turn,
+        })
+    }
+
+    /// Deals out `length` bytes at or beyond `end`, which is that of the file as far as it was learnt now; nothing
+    /// where a file cannot be so long.
+    pub(crate) fn deal(&mut self, client: u64, file: u64, end: u64, length: u64) -> Option<u64> {
+        let open = self.files.get_mut(&file)?;
+        let offset = open.dealt.max(end);
+        open.dealt = end_of(offset, length)?;
+        let alone = open
+            .holders
+            .iter()
+            .all(|(holder, counts)| *holder == client || counts.writing == 0);
+        open.sole = alone.then_some(client);
+        Some(offset)
     }
 
     pub(crate) fn wrote(&mut self, file: u64) {
@@ -171,6 +222,20 @@ impl OpenFiles {
             .get(&file)
             .and_then(|open| open.holders.get(&client));
         counts.is_some_and(|counts| counts.writing > 0)
+    }
+
+    /// What was dealt out to appends of the files of a client, which reassertion must not lose.
+    pub(crate) fn dealt_of(&self, client: u64) -> Vec<(u64, u64)> {
+        let files = self.of_client(client).into_iter();
+        let dealt = |file| Some((file, self.files.get(&file)?.dealt));
+        files.filter_map(dealt).filter(|d| d.1 > 0).collect()
+    }
+
+    /// Nothing below this is dealt out for the file while it is open.
+    pub(crate) fn keep_dealt(&mut self, file: u64, dealt: u64) {
+        if let Some(open) = self.files.get_mut(&file) {
+            open.dealt = open.dealt.max(dealt);
+        }
     }
 
     /// Forgets a client; what it was writing counts as written.

@@ -42,6 +42,7 @@ impl Namespace {
                 Ok(gone)
             },
             |open, gone| {
+                let dealt = open.dealt_of(client);
                 open.forget_client(client);
                 let is_there = |id: &&u64| gone.binary_search(id).is_err();
                 for id in request.reading.iter().filter(is_there) {
@@ -50,6 +51,9 @@ impl Namespace {
                 for id in request.writing.iter().filter(is_there) {
                     open.attach_writer(client, *id, false);
                     open.wrote(*id);
+                }
+                for (id, dealt) in dealt {
+                    open.keep_dealt(id, dealt);
                 }
             },
         )?;

@@ -187,6 +187,13 @@ impl Reply {
         self.flow.cancelled()
     }
 
+    /// Completes when nobody waits for the answer any more. Not for a reply that carries payload: this holds up its
+    /// frames.
+    pub async fn gone(&self) {
+        // Never so much: the semaphore only closes, which is what a cancelled call's does.
+        let _ = self.flow.room.acquire_many(u32::MAX).await;
+    }
+
     async fn send(
         &mut self,
         kind: Kind,

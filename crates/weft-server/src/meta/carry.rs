@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use weft_layout::{Layout, ServerId};
+use weft_layout::{CellIndex, Layout, ServerId};
 use weft_meta::{Intent, Namespace};
 use weft_net::{BufferPool, Counters, Env, Identity, Link};
-use weft_proto::io::{DeleteCellsRequest, Grid, TruncateCellsRequest};
+use weft_proto::io::{
+    CellStatusRequest, DeleteCellsRequest, ForkPlace, Grid, TruncateCellsRequest,
+};
 use weft_proto::meta::ServerMapReply;
 
 /// Intents looked at together.
@@ -150,6 +152,46 @@ impl Carrier {
             .truncate_done(*number, now)
             .map_err(|e| e.to_string())?;
         Ok(())
+    }
+
+    /// The size of a file, asked of its servers: one request to each, or a few.
+    pub(super) async fn size(&self, file: u64, layout: &Layout) -> Result<u64, String> {
+        let used = layout.servers().len().min(layout.cells() as usize);
+        let asks = layout.servers()[..used]
+            .iter()
+            .map(|server| self.size_on(file, layout, *server));
+        let sizes = join_all(asks).await;
+        sizes
+            .into_iter()
+            .try_fold(0, |max, size| Ok(size?.max(max)))
+    }
+
+    async fn size_on(&self, file: u64, layout: &Layout, server: ServerId) -> Result<u64, String> {
+        let (grid, mut size, mut after) = (layout.grid(), 0, None);
+        loop {
+            let request = CellStatusRequest {
+                file,
+                after,
+                fork: "data".to_owned(),
+            };
+            let asked = async {
+                let connection = self.link(server)?.connection().await;
+                let (connection, _) = connection.map_err(|e| e.to_string())?;
+                connection.call(&request).await.map_err(|e| e.to_string())
+            };
+            let page = asked.await;
+            let page = page.map_err(|e| format!("size on server {server}: {e}"))?;
+            for fork in page.forks.iter().filter(|f| f.cell < grid.cells()) {
+                size = grid.file_size(CellIndex(fork.cell), fork.length).max(size);
+            }
+            after = page.forks.last().map(|f| ForkPlace {
+                cell: f.cell,
+                fork: f.fork.clone(),
+            });
+            if !page.more || after.is_none() {
+                return Ok(size);
+            }
+        }
     }
 
     async fn truncate_cells(

@@ -1,5 +1,6 @@
 //! The metadata service's role: one transaction per call, made durable together with those of other callers.
 
+mod append;
 mod carry;
 mod sessions;
 
@@ -37,6 +38,8 @@ pub struct MetaService {
     carrier: Carrier,
     /// One at a time carries, so that what is owed for a file keeps its order.
     carrying: tokio::sync::Mutex<()>,
+    /// The grace after the start is over: clients of an earlier life have told what they hold.
+    recovered: watch::Sender<bool>,
     /// There are new intents.
     owed: Notify,
     /// Something was acknowledged that does not survive power loss yet.
@@ -85,6 +88,7 @@ impl MetaService {
             sessions: Sessions::default(),
             carrier,
             carrying: tokio::sync::Mutex::default(),
+            recovered: watch::Sender::new(false),
             owed: Notify::new(),
             unsynced: Notify::new(),
         }))
@@ -146,6 +150,7 @@ impl MetaService {
             if !orphans_reaped && started.elapsed() >= grace {
                 // Whoever survived this service has asserted what it has open by now.
                 orphans_reaped = logged("reap orphans", &self.namespace.reap_orphans());
+                self.recovered.send_replace(true);
             }
             for client in self.sessions.ended(grace) {
                 logged("end a session", &self.namespace.session_ended(client));
@@ -240,6 +245,7 @@ impl MetaService {
                 self.answer(call, |r| n.heartbeat(now, r)).await;
             }
             Kind::Truncate => self.truncate(call).await,
+            Kind::Append => self.append(call).await,
             _ => unsupported(call, "the metadata service"),
         }
     }

@@ -1,0 +1,114 @@
+//! Where to append: the service deals out offsets, so that no two appends overlap, whoever writes them.
+//!
+//! What was dealt out is kept in memory beside the attachments and goes with the last one. Where the end of a file
+//! lies is known without asking as long as one client alone has it attached for writing: it is what was dealt
+//! out, what that client knows, or the size from before. Otherwise the caller asks the servers, and comes back.
+//!
+//! Invariant: an offset that is dealt out is at or beyond the end of every one dealt out since the last truncate.
+
+use weft_layout::{Layout, OFFSET_MAX};
+use weft_proto::coord::AppendRequest;
+use weft_proto::meta;
+
+use crate::{MetaError, Namespace, keys};
+
+/// The answer to an append, or what is missing for it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Append {
+    /// The offset.
+    At(u64),
+    /// Ask the file's servers for its size, then call [`Namespace::append_after`].
+    Ask {
+        /// Where its cells are.
+        layout: Layout,
+        /// What the answer is good for.
+        turn: u64,
+    },
+    /// A truncate must be carried through first.
+    Truncating,
+}
+
+/// What the attachments of a file say about an append by one of its writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Appender {
+    /// What was dealt out, and what this client wrote, is all that can lie beyond the size from before.
+    pub(crate) end_known: bool,
+    /// The stored size is that from before.
+    pub(crate) size_counts: bool,
+    /// Changes when another client comes to write, and with a truncate.
+    pub(crate) turn: u64,
+}
+
+impl Namespace {
+    /// Deals out an offset if no server must be asked for it. Cost: one read.
+    ///
+    /// # Errors
+    /// [`MetaError::Stale`], [`MetaError::TooLarge`], or [`MetaError::Invalid`] where the client has not attached the
+    /// file for writing.
+    pub fn append(&self, client: u64, request: &AppendRequest) -> Result<Append, MetaError> {
+        let id = request.file;
+        let mut open = self.open_files.lock();
+        let appender = open.appender(client, id).ok_or_else(|| detached(id))?;
+        let inode = self.read(|reader| keys::inode(reader, id))?;
+        let inode = inode.ok_or(MetaError::Stale { id })?;
+        if inode.truncate != 0 {
+            return Ok(Append::Truncating);
+        }
+        if !appender.end_known || self.may_be_held(id) {
+            let corrupt = |reason: String| MetaError::Corrupt {
+                what: "inode",
+                id,
+                reason,
+            };
+            let layout = inode.layout.as_ref().map(meta::Layout::from);
+            let layout = layout.ok_or_else(|| corrupt("a regular file without a layout".into()))?;
+            let layout = Layout::try_from(&layout).map_err(|e| corrupt(e.to_string()))?;
+            let turn = appender.turn;
+            return Ok(Append::Ask { layout, turn });
+        }
+        let before = if appender.size_counts { inode.size } else { 0 };
+        let offset = open.deal(client, id, before.max(request.known_end), request.length);
+        checked(request, offset).map(Append::At)
+    }
+
+    /// Deals out an offset when the servers said what the file's size is; nothing where that may no longer be so:
+    /// begin again.
+    ///
+    /// # Errors
+    /// As [`Namespace::append`].
+    pub fn append_after(
+        &self,
+        client: u64,
+        request: &AppendRequest,
+        size: u64,
+        turn: u64,
+    ) -> Result<Option<u64>, MetaError> {
+        let id = request.file;
+        let mut open = self.open_files.lock();
+        let appender = open.appender(client, id).ok_or_else(|| detached(id))?;
+        if appender.turn != turn {
+            return Ok(None);
+        }
+        let offset = open.deal(client, id, size.max(request.known_end), request.length);
+        checked(request, offset).map(Some)
+    }
+}
+
+fn detached(id: u64) -> MetaError {
+    MetaError::Invalid {
+        path: format!("file {id}"),
+        reason: "only a client that has it attached for writing can append to it",
+    }
+}
+
+fn checked(request: &AppendRequest, offset: Option<u64>) -> Result<u64, MetaError> {
+    offset.ok_or_else(|| MetaError::TooLarge {
+        path: format!("file {}", request.file),
+        size: request.known_end.saturating_add(request.length),
+    })
+}
+
+/// The end of an append, if it is one that a file can have.
+pub(crate) fn end_of(offset: u64, length: u64) -> Option<u64> {
+    offset.checked_add(length).filter(|end| *end <= OFFSET_MAX)
+}

@@ -1,0 +1,78 @@
+//! Append: deals out an offset, and asks the file's servers for its size where that is not known here.
+
+use tokio::time::Instant;
+use weft_meta::Append;
+use weft_net::{Reply, Served};
+use weft_proto::coord::{AppendReply, AppendRequest};
+use weft_proto::{Code, Failure, Kind};
+
+use super::MetaService;
+use crate::failure;
+use crate::metrics::Stage;
+
+/// Writers that come, and truncates, between asking for a size and using it.
+const TRIES: usize = 16;
+
+impl MetaService {
+    pub(super) async fn append(&self, call: Served) {
+        let started = Instant::now();
+        let request = match call.request::<AppendRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        // A client that has not come back yet may be about to write what an earlier life dealt out to it.
+        if !self.nobody_may_hold(request.file, &call.reply).await {
+            return;
+        }
+        match self.offset(call.peer.client, &request).await {
+            Ok(offset) => call.reply.done(&AppendReply { offset }),
+            Err(failure) => call.reply.fail(&failure),
+        }
+        self.metrics
+            .stage(Kind::Append, Stage::Total, started.elapsed());
+    }
+
+    /// Waits until no client of an earlier life can hold anything of a file that it has not told; false when the
+    /// caller went away meanwhile.
+    pub(super) async fn nobody_may_hold(&self, file: u64, reply: &Reply) -> bool {
+        if !self.namespace.may_be_held(file) {
+            return true;
+        }
+        let mut recovered = self.recovered.subscribe();
+        tokio::select! {
+            biased;
+            () = reply.gone() => false,
+            told = recovered.wait_for(|recovered| *recovered) => told.is_ok(),
+        }
+    }
+
+    async fn offset(&self, client: u64, request: &AppendRequest) -> Result<u64, Failure> {
+        let unavailable = |reason: String| {
+            let what = format!("append to file {}: {reason}; try again", request.file);
+            Failure::new(Code::Unavailable, what)
+        };
+        for _ in 0..TRIES {
+            let append = self.namespace.append(client, request);
+            match append.map_err(|e| failure::of_meta(&e))? {
+                Append::At(offset) => return Ok(offset),
+                Append::Truncating => self.carry_all().await.map_err(unavailable)?,
+                Append::Ask { layout, turn } => {
+                    self.learn_servers();
+                    let size = self.carrier.size(request.file, &layout).await;
+                    let size = size.map_err(unavailable)?;
+                    let offset = self.namespace.append_after(client, request, size, turn);
+                    if let Some(offset) = offset.map_err(|e| failure::of_meta(&e))? {
+                        return Ok(offset);
+                    }
+                }
+            }
+        }
+        Err(Failure::new(
+            Code::Busy,
+            format!(
+                "append to file {}: its size changes too often",
+                request.file
+            ),
+        ))
+    }
+}
