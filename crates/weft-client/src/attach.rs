@@ -14,6 +14,7 @@ pub struct Access {
     write: bool,
     create: Option<Create>,
     nofollow: bool,
+    inline: bool,
 }
 
 /// What a creator asks of a layout; what is absent comes from the directory or the volume.
@@ -63,7 +64,7 @@ impl Access {
         self.create = Some(Create {
             mode,
             exclusive: false,
-            layout: None,
+            ..Create::default()
         });
         self
     }
@@ -74,7 +75,7 @@ impl Access {
         self.create = Some(Create {
             mode,
             exclusive: true,
-            layout: None,
+            ..Create::default()
         });
         self
     }
@@ -85,6 +86,23 @@ impl Access {
         if let Some(create) = &mut self.create {
             create.layout = Some(layout.into());
         }
+        self
+    }
+
+    /// Bits that the mode of a new file loses, unless its directory's default ACL decides.
+    #[must_use]
+    pub fn umask(mut self, umask: u32) -> Access {
+        if let Some(create) = &mut self.create {
+            create.umask = umask;
+        }
+        self
+    }
+
+    /// The caller can work with a file whose bytes lie with its metadata: see [`File::inline_data`]. Without it, such a
+    /// file's bytes are moved to its cells by the attach, and a new one has them there from the start.
+    #[must_use]
+    pub fn inline(mut self) -> Access {
+        self.inline = true;
         self
     }
 
@@ -127,6 +145,7 @@ impl Volume {
             read: access.read,
             write,
             create: access.create,
+            inline: access.inline,
         };
         let what = format!("attach {path}");
         let reply = self.meta(&what, &request, repeat).await?;

@@ -60,6 +60,12 @@ pub enum Error {
         /// What it is.
         kind: &'static str,
     },
+    /// The file's bytes lie with its metadata: it has no cells to look at yet.
+    #[error("{path}: its bytes lie with its metadata; move them to its cells first (File::spill), or attach it without inline")]
+    Inline {
+        /// The file.
+        path: String,
+    },
     /// The folder, configuration or key of a volume cannot be used.
     #[error("{0}")]
     Configuration(String),
@@ -74,9 +80,11 @@ impl Error {
             Error::MayHaveHappened { .. } => Code::Unavailable,
             Error::Protocol { .. } => Code::Internal,
             Error::Map(MapError::PastLimit { .. }) => Code::TooLarge,
-            Error::View(_) | Error::NoData { .. } | Error::Configuration(_) | Error::Map(_) => {
-                Code::Invalid
-            }
+            Error::View(_)
+            | Error::NoData { .. }
+            | Error::Inline { .. }
+            | Error::Configuration(_)
+            | Error::Map(_) => Code::Invalid,
         }
     }
 

@@ -1,8 +1,9 @@
 //! An attached file.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use bytes::Bytes;
 use futures_util::future::try_join_all;
 use weft_layout::{CellIndex, Layout, Map, ServerId, View};
 use weft_net::CallError;
@@ -31,6 +32,8 @@ pub(crate) struct Attachment {
     pub(crate) layout: Layout,
     pub(crate) id: u64,
     reply: AttachReply,
+    /// All bytes, while they lie with the metadata.
+    pub(crate) inline: Mutex<Option<Bytes>>,
     write: bool,
     /// This process attached it, so this process detaches it.
     own: bool,
@@ -49,16 +52,18 @@ impl File {
         volume: Volume,
         path: String,
         layout: Layout,
-        reply: AttachReply,
+        mut reply: AttachReply,
         write: bool,
         own: bool,
     ) -> File {
+        let inline = Mutex::new(reply.inline.take());
         File(Arc::new(Attachment {
             volume,
             path,
             layout,
             id: reply.attributes.id,
             reply,
+            inline,
             write,
             own,
             detached: AtomicBool::new(false),
@@ -87,6 +92,11 @@ impl File {
         &self.0.reply.attributes
     }
 
+    /// Whether it is attached for writing.
+    pub fn writable(&self) -> bool {
+        self.0.write
+    }
+
     /// Whether this attach created the file.
     pub fn created(&self) -> bool {
         self.0.reply.created
@@ -95,7 +105,11 @@ impl File {
     /// What another process needs to [`Volume::adopt`] this attachment without a request of its own.
     pub fn hand_over(&self) -> Vec<u8> {
         let mut out = vec![u8::from(self.0.write)];
-        out.extend(self.0.reply.encode_to_vec());
+        let reply = AttachReply {
+            inline: self.inline_data(),
+            ..self.0.reply.clone()
+        };
+        out.extend(reply.encode_to_vec());
         out
     }
 
@@ -105,7 +119,11 @@ impl File {
     }
 
     /// Opens a view onto the forks of this name. Local: no message.
+    ///
+    /// # Errors
+    /// [`Error::Inline`] while the file's bytes lie with its metadata ([`File::inline_data`]).
     pub fn view_of_fork(&self, view: View, fork: &str) -> Result<OpenView, Error> {
+        self.needs_cells()?;
         Ok(OpenView::new(
             self.clone(),
             Map::new(self.0.layout.grid(), view)?,
@@ -134,9 +152,12 @@ impl File {
         a.volume.exact(&what, reply.attributes).await
     }
 
-    /// The file's size now, asked of its servers: one request to each.
+    /// The file's size now, asked of its servers: one request to each; of an inline file one request to the service.
     pub async fn size(&self) -> Result<u64, Error> {
         let a = &self.0;
+        if self.inline_data().is_some() {
+            return Ok(self.stat().await?.size);
+        }
         let what = format!("size of {}", a.path);
         let forks = a.volume.fork_states(&what, a.id, &a.layout, "data").await?;
         Ok(size_of(&a.layout, &forks))
@@ -151,6 +172,7 @@ impl File {
 
     /// Creates an empty fork in a cell; it is no error if it is there.
     pub async fn create_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        self.needs_cells()?;
         let a = &self.0;
         let request = CreateForkRequest {
             file: a.id,
@@ -169,6 +191,7 @@ impl File {
 
     /// Removes a fork of a cell with its bytes.
     pub async fn remove_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        self.needs_cells()?;
         let a = &self.0;
         let request = RemoveForkRequest {
             file: a.id,
@@ -200,13 +223,18 @@ impl File {
             attached: a.write,
         };
         let what = format!("truncate {} to {size} bytes", a.path);
-        a.volume.meta(&what, &request, Repeat::Safe).await?;
+        let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
+        self.cut_inline(&reply.attributes);
         Ok(())
     }
 
-    /// Makes everything written so far, by anybody, survive power loss: one request to each server.
+    /// Makes everything written so far, by anybody, survive power loss: one request to each server; of an inline file
+    /// one to the service.
     pub async fn sync(&self) -> Result<(), Error> {
         let a = &self.0;
+        if self.inline_data().is_some() {
+            return a.volume.sync_namespace().await;
+        }
         let what = format!("sync {}", a.path);
         let used = a.layout.servers().len().min(a.layout.cells() as usize);
         let request = SyncRequest { file: a.id };
@@ -235,6 +263,7 @@ impl File {
             detach: true,
             write: a.write,
             end: None,
+            kill_priv: false,
         };
         if request.modified.is_some() {
             let end = a.end.load(Ordering::Acquire);
@@ -267,6 +296,12 @@ impl File {
         self.note_write(None);
     }
 
+    /// Notes that bytes up to canonical offset `end` were written for this attachment through another one of this
+    /// process, so that [`File::close`] reports size and time.
+    pub fn note_written_to(&self, end: u64) {
+        self.note_write(Some(end));
+    }
+
     /// Notes a write through this attachment; `end` is one past its last canonical byte, where that is known.
     pub(crate) fn note_write(&self, end: Option<u64>) {
         let now = self.0.volume.shared.env.clock.now();
@@ -274,6 +309,15 @@ impl File {
         self.0
             .end
             .fetch_max(end.unwrap_or(END_UNKNOWN), Ordering::AcqRel);
+    }
+}
+
+impl Attachment {
+    /// The attachment ended with another call than [`File::close`].
+    pub(crate) fn note_closed(&self) {
+        if self.own && !self.detached.swap(true, Ordering::AcqRel) {
+            self.volume.shared.note_detached(self.id, self.write);
+        }
     }
 }
 
@@ -289,6 +333,7 @@ impl Drop for Attachment {
                 detach: true,
                 write: self.write,
                 end: None,
+                kill_priv: false,
             };
             let volume = self.volume.clone();
             // Outside a runtime there is nobody to send it: the service notices when the connection ends.

@@ -48,8 +48,41 @@ pub struct Changes {
     pub modified: Option<Time>,
     /// The layout that a directory gives to new files.
     pub layout: Option<NewLayout>,
+    /// Take the set-id bits away, as a write by somebody who is not privileged does.
+    pub kill_priv: bool,
     /// Change a symbolic link itself.
     pub no_follow: bool,
+}
+
+impl From<&Changes> for SetAttributesRequest {
+    /// Without the caller and the file.
+    fn from(changes: &Changes) -> SetAttributesRequest {
+        SetAttributesRequest {
+            mode: changes.mode,
+            uid: changes.uid,
+            gid: changes.gid,
+            accessed: changes.accessed.map(Into::into),
+            modified: changes.modified.map(Into::into),
+            layout: changes.layout.as_ref().map(Into::into),
+            kill_priv: changes.kill_priv,
+            ..SetAttributesRequest::default()
+        }
+    }
+}
+
+/// Permission bits of something new. A number is the bits as they shall be: `0o644.into()`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewMode {
+    /// The bits asked for.
+    pub bits: u32,
+    /// Bits taken away from them, unless the default ACL of the directory decides.
+    pub umask: u32,
+}
+
+impl From<u32> for NewMode {
+    fn from(bits: u32) -> NewMode {
+        NewMode { bits, umask: 0 }
+    }
 }
 
 /// Whether an extended attribute that is to be set must be there already.
@@ -98,6 +131,11 @@ impl Listing {
         Ok(reply.entries)
     }
 
+    /// Whether a further page may have entries.
+    pub fn has_more(&self) -> bool {
+        !self.done
+    }
+
     /// All entries that are left.
     pub async fn all(mut self) -> Result<Vec<Listed>, Error> {
         let mut entries = Vec::new();
@@ -131,13 +169,14 @@ impl Volume {
     pub async fn make_directory(
         &self,
         path: impl Into<Place>,
-        mode: u32,
+        mode: impl Into<NewMode>,
     ) -> Result<Attributes, Error> {
-        let path = path.into();
+        let (path, mode) = (path.into(), mode.into());
         let request = MakeDirectoryRequest {
             who: (*self.who).clone(),
             target: path.target(false)?,
-            mode,
+            mode: mode.bits,
+            umask: mode.umask,
         };
         self.changed(format!("make directory {}", path), &request)
             .await
@@ -164,15 +203,16 @@ impl Volume {
         &self,
         path: impl Into<Place>,
         kind: FileKind,
-        mode: u32,
+        mode: impl Into<NewMode>,
         device: u64,
     ) -> Result<Attributes, Error> {
-        let path = path.into();
+        let (path, mode) = (path.into(), mode.into());
         let request = MakeNodeRequest {
             who: (*self.who).clone(),
             target: path.target(false)?,
             kind: kind as i32,
-            mode,
+            mode: mode.bits,
+            umask: mode.umask,
             device,
         };
         self.changed(format!("make node {}", path), &request).await
@@ -275,12 +315,7 @@ impl Volume {
         let request = SetAttributesRequest {
             who: (*self.who).clone(),
             target: path.target(!changes.no_follow)?,
-            mode: changes.mode,
-            uid: changes.uid,
-            gid: changes.gid,
-            accessed: changes.accessed.map(Into::into),
-            modified: changes.modified.map(Into::into),
-            layout: changes.layout.as_ref().map(Into::into),
+            ..changes.into()
         };
         self.changed(format!("change attributes of {}", path), &request)
             .await

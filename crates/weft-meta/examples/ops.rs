@@ -98,6 +98,7 @@ fn fresh(kv: &Arc<dyn OrderedKv>) -> Namespace {
             who: root(),
             target: target(directory),
             mode: 0o755,
+            umask: 0,
         };
         meta.make_directory(1, &request).expect("a new directory");
     }
@@ -117,7 +118,9 @@ fn bench(name: &str, kv: &Arc<dyn OrderedKv>, count: u64) {
             mode: 0o644,
             exclusive: true,
             layout: None,
+            umask: 0,
         }),
+        inline: false,
     };
     let mut ids = Vec::with_capacity(count as usize);
     timed("create (attach for writing)", count, |number| {
@@ -132,6 +135,7 @@ fn bench(name: &str, kv: &Arc<dyn OrderedKv>, count: u64) {
             detach: true,
             write: true,
             end: None,
+            kill_priv: false,
         };
         meta.report(1, &request).expect("a report");
     });

@@ -352,6 +352,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::Rename
         | Kind::SetXattr
         | Kind::RemoveXattr
+        | Kind::StoreInline
         | Kind::Reassert => true,
         Kind::Attach
         | Kind::Report
@@ -367,6 +368,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::Watch
         | Kind::Append
         | Kind::SyncNamespace
+        | Kind::Spill
         | Kind::Hello
         | Kind::Proof
         | Kind::Ping

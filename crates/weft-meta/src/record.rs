@@ -110,6 +110,50 @@ pub struct InodeRecord {
     /// Somebody wrote while a truncate was owed: its end does not tell the size.
     #[prost(bool, tag = "21")]
     pub truncate_raced: bool,
+    /// Regular files: the bytes lie in an [`InlineRecord`] (none there: there are none), and the cells count for nothing.
+    #[prost(bool, tag = "22")]
+    pub inline: bool,
+    /// The access ACL, if the mode does not say all of it.
+    #[prost(message, optional, tag = "23")]
+    pub acl: Option<AclRecord>,
+    /// Directories: the ACL that what is made in them begins with.
+    #[prost(message, optional, tag = "24")]
+    pub default_acl: Option<AclRecord>,
+}
+
+/// The bytes of a small file; its length is the inode's size.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct InlineRecord {
+    /// All of them.
+    #[prost(bytes = "vec", tag = "1")]
+    pub data: Vec<u8>,
+    /// They are being written to the cells, which may hold some of them: nothing else may happen to them first.
+    #[prost(bool, tag = "2")]
+    pub spilling: bool,
+}
+
+/// An access control list. In an access ACL the owner's, the others' and the mask's permissions are the inode's mode
+/// and stay 0 here.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AclRecord {
+    /// Permissions of the owner.
+    #[prost(uint32, tag = "1")]
+    pub owner: u32,
+    /// Permissions of the owning group.
+    #[prost(uint32, tag = "2")]
+    pub group: u32,
+    /// Permissions of everybody else.
+    #[prost(uint32, tag = "3")]
+    pub other: u32,
+    /// What the groups and the named users have at most.
+    #[prost(uint32, optional, tag = "4")]
+    pub mask: Option<u32>,
+    /// Named users: id and permissions by turns.
+    #[prost(uint32, repeated, tag = "5")]
+    pub users: Vec<u32>,
+    /// Named groups: id and permissions by turns.
+    #[prost(uint32, repeated, tag = "6")]
+    pub groups: Vec<u32>,
 }
 
 /// A name in a directory.

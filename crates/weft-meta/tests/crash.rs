@@ -143,6 +143,7 @@ fn mkdir(path: &'static str) -> Step {
             who: who(0),
             target: at(path),
             mode: 0o755,
+            umask: 0,
         };
         meta.make_directory(10, &request)
     })
@@ -172,6 +173,7 @@ fn detach(client: u64, path: &'static str, write: bool) -> Step {
             detach: true,
             write,
             end: None,
+            kill_priv: false,
         };
         meta.report(client, &request)
     })

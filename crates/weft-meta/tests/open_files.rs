@@ -56,6 +56,7 @@ fn report(
         detach,
         write: true,
         end: None,
+        kill_priv: false,
     };
     v.meta.report(client, &request).unwrap();
 }
@@ -128,6 +129,7 @@ fn a_reader_changes_nothing(v: &mut Volume) {
         detach: true,
         write: false,
         end: None,
+        kill_priv: false,
     };
     v.meta.report(1, &request).unwrap();
     assert_eq!(v.stat(0, "f").unwrap(), before);
@@ -486,6 +488,7 @@ fn ends(v: &Volume, client: u64, file: u64, end: u64) -> bool {
         detach: true,
         write: true,
         end: Some(end),
+        kill_priv: false,
     };
     v.meta.report(client, &request).unwrap().size_wanted
 }

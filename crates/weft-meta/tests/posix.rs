@@ -468,6 +468,7 @@ fn nodes_and_devices(v: &mut Volume) {
             kind: kind.into(),
             mode: 0o644,
             device: 259,
+            umask: 0,
         };
         let now = v.tick();
         v.meta

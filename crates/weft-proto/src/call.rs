@@ -1,6 +1,6 @@
 //! The table of calls: number, request and reply of each.
 
-use crate::{coord, io, meta, session};
+use crate::{coord, inline, io, meta, session, upkeep};
 
 /// A request type: its kind on the wire and the type of its reply.
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
@@ -80,6 +80,10 @@ calls! {
     ClearRange = 41: io::ClearRangeRequest => io::ClearRangeReply;
     /// Copy between files within one server.
     CopyRange = 42: io::CopyRangeRequest => io::CopyRangeReply;
+    /// Start or stop the scrub of a server.
+    Scrub = 43: upkeep::ScrubRequest => upkeep::ScrubStatusReply;
+    /// How far the scrub of a server is and what it found.
+    ScrubStatus = 44: upkeep::ScrubStatusRequest => upkeep::ScrubStatusReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;
@@ -133,4 +137,8 @@ calls! {
     Append = 88: coord::AppendRequest => coord::AppendReply;
     /// Make everything acknowledged so far by the metadata service survive power loss.
     SyncNamespace = 89: coord::SyncNamespaceRequest => coord::SyncNamespaceReply;
+    /// Replace the bytes of a small file that lie with its metadata.
+    StoreInline = 90: inline::StoreInlineRequest => inline::StoreInlineReply;
+    /// Move the bytes of a small file to its cells.
+    Spill = 91: inline::SpillRequest => inline::SpillReply;
 }

@@ -2,11 +2,14 @@
 
 use thiserror::Error;
 use weft_layout::{
-    CellIndex, Grid, Layout, LayoutError, LayoutSpec, Map, Order, Partition, Request, ServerId,
-    Storage, Subfile, View, ViewError, ViewOffset,
+    CellIndex, Grid, Layout, LayoutError, LayoutSpec, Map, Order, Partition, PatternError, Request,
+    ServerId, Storage, Subfile, View, ViewError, ViewOffset,
 };
 
+use crate::limits::LIST_MAX;
 use crate::{io, meta};
+
+mod shaped;
 
 /// Why a message is not a legal layout, view or request.
 #[derive(Debug, Error)]
@@ -17,6 +20,17 @@ pub enum ConvertError {
     /// The view's parameters are not legal on this grid.
     #[error(transparent)]
     View(#[from] ViewError),
+    /// The request's pattern is not legal.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// A list is longer than one message may carry, or its columns are not equally long.
+    #[error(
+        "a list of {runs} runs is too long or its columns differ: at most {LIST_MAX} runs in a message"
+    )]
+    List {
+        /// Its runs.
+        runs: usize,
+    },
     /// A kind that this build does not know.
     #[error("unknown kind of {what}; the peer may be of a newer version")]
     Unknown {
@@ -98,20 +112,26 @@ impl TryFrom<&io::View> for View {
 }
 
 impl io::Pattern {
-    /// The wire form of a request.
+    /// The wire form of a request. `join`: see [`Request::to_parts`].
     ///
     /// # Errors
     /// [`ConvertError::Unknown`] for a kind of request that this version of the protocol cannot carry.
-    pub fn from_request(request: &Request) -> Result<Self, ConvertError> {
-        match request {
-            Request::Contiguous { offset, length } => Ok(io::Pattern {
-                kind: Some(io::PatternKind::Contiguous(io::Contiguous {
-                    offset: offset.0,
-                    length: *length,
-                })),
+    pub fn from_request(request: &Request, join: bool) -> Result<Self, ConvertError> {
+        let kind = match request {
+            Request::Contiguous { offset, length } => io::PatternKind::Contiguous(io::Contiguous {
+                offset: offset.0,
+                length: *length,
             }),
-            _ => Err(ConvertError::Unknown { what: "request" }),
-        }
+            Request::Shaped(_) => {
+                let (offset, parts) = request.to_parts(join);
+                io::PatternKind::Shaped(io::Shaped {
+                    offset: offset.0,
+                    parts: parts.iter().map(shaped::to_wire).collect(),
+                })
+            }
+            _ => return Err(ConvertError::Unknown { what: "request" }),
+        };
+        Ok(io::Pattern { kind: Some(kind) })
     }
 }
 
@@ -120,12 +140,17 @@ impl TryFrom<&io::Pattern> for Request {
     fn try_from(pattern: &io::Pattern) -> Result<Self, ConvertError> {
         match pattern
             .kind
+            .as_ref()
             .ok_or(ConvertError::Unknown { what: "request" })?
         {
             io::PatternKind::Contiguous(c) => Ok(Request::Contiguous {
                 offset: ViewOffset(c.offset),
                 length: c.length,
             }),
+            io::PatternKind::Shaped(s) => {
+                let parts = shaped::from_wire(&s.parts)?;
+                Ok(Request::from_parts(ViewOffset(s.offset), &parts)?)
+            }
         }
     }
 }

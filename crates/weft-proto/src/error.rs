@@ -60,6 +60,8 @@ pub enum Code {
     Cancelled = 26,
     /// Across two volumes or into itself.
     CrossDevice = 27,
+    /// The file's bytes are in its cells and no longer with its metadata.
+    Spilled = 28,
 }
 
 /// What a client may do about it.
@@ -95,7 +97,7 @@ pub struct Failure {
 
 impl Code {
     /// Every code, in the order of its number.
-    pub const ALL: [Code; 28] = [
+    pub const ALL: [Code; 29] = [
         Code::Internal,
         Code::Invalid,
         Code::Unauthenticated,
@@ -124,6 +126,7 @@ impl Code {
         Code::Unsupported,
         Code::Cancelled,
         Code::CrossDevice,
+        Code::Spilled,
     ];
 
     /// The closest errno of Linux.
@@ -148,7 +151,7 @@ impl Code {
             Code::NoSpace => 28,
             Code::TooLarge => 27,
             Code::Io | Code::Corrupt | Code::Internal => 5,
-            Code::Busy => 11,
+            Code::Busy | Code::Spilled => 11,
             Code::Unavailable => 112,
             Code::Unsupported => 95,
             Code::Cancelled => 125,

@@ -85,20 +85,90 @@ pub struct Contiguous {
     pub length: u64,
 }
 
-/// Which bytes of a view.
+/// Equal runs at equal distances, column by column: `gaps[i]` tells where the `i`-th begin.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Runs {
+    /// Distance of the first of the runs from the end of the last of those before (the first: from its part's place).
+    #[prost(sint64, repeated, tag = "1")]
+    pub gaps: Vec<i64>,
+    /// Bytes of each of the runs; a single entry holds for all.
+    #[prost(uint64, repeated, tag = "2")]
+    pub lengths: Vec<u64>,
+    /// How many there are; none: one of each.
+    #[prost(uint64, repeated, tag = "3")]
+    pub times: Vec<u64>,
+    /// From one to the next; none: does not matter, as there is one of each.
+    #[prost(sint64, repeated, tag = "4")]
+    pub strides: Vec<i64>,
+}
+
+/// The next part again and again.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct PartRepeat {
+    /// From one to the next.
+    #[prost(sint64, tag = "1")]
+    pub stride: i64,
+    /// How often.
+    #[prost(uint64, tag = "2")]
+    pub times: u64,
+}
+
+/// A part of a request's tree, before those that it is made of.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Part {
+    /// Where it starts, from where the part above it starts.
+    #[prost(sint64, tag = "1")]
+    pub at: i64,
+    /// What it is.
+    #[prost(oneof = "PartKind", tags = "2, 3, 4, 5")]
+    pub kind: Option<PartKind>,
+}
+
+/// The kinds of parts.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum PartKind {
+    /// So many bytes.
+    #[prost(uint64, tag = "2")]
+    Bytes(u64),
+    /// The next part again and again.
+    #[prost(message, tag = "3")]
+    Repeat(PartRepeat),
+    /// The next so many parts one after another.
+    #[prost(uint32, tag = "4")]
+    Sequence(u32),
+    /// Runs of bytes.
+    #[prost(message, tag = "5")]
+    Runs(Runs),
+}
+
+/// Any pattern, its bytes packed in the order of its parts.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Shaped {
+    /// The view byte that the first part's place counts from.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// The tree, each part before those that it is made of; none: touches nothing.
+    #[prost(message, repeated, tag = "2")]
+    pub parts: Vec<Part>,
+}
+
+/// Which bytes of a view.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Pattern {
     /// Which kind of request.
-    #[prost(oneof = "PatternKind", tags = "1")]
+    #[prost(oneof = "PatternKind", tags = "1, 2")]
     pub kind: Option<PatternKind>,
 }
 
 /// The kinds of requests.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Oneof)]
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
 pub enum PatternKind {
     /// A contiguous range.
     #[prost(message, tag = "1")]
     Contiguous(Contiguous),
+    /// Strided, nested, batched, list.
+    #[prost(message, tag = "2")]
+    Shaped(Shaped),
 }
 
 /// Which bytes of which file one call touches on the server that receives it.
@@ -178,6 +248,9 @@ pub struct WriteRequest {
     /// Answer only when the bytes survive power loss.
     #[prost(bool, tag = "4")]
     pub sync: bool,
+    /// The request touches bytes more than once: what comes later in the payload stays.
+    #[prost(bool, tag = "5")]
+    pub ordered: bool,
 }
 
 /// The bytes survive the death of the server's process.

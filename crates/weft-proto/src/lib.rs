@@ -18,10 +18,12 @@ mod convert;
 pub mod coord;
 mod error;
 mod frame;
+pub mod inline;
 pub mod io;
 pub mod limits;
 pub mod meta;
 pub mod session;
+pub mod upkeep;
 
 pub use call::{Call, Kind};
 pub use convert::ConvertError;

@@ -19,6 +19,8 @@ pub const FRAME_COST_MIN: u32 = 512;
 pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
 /// Bytes one call may read or write on one server; clients split what is larger.
 pub const TRANSFER_MAX: u64 = 1 << 30;
+/// Runs of the lists in one request; clients split what is longer.
+pub const LIST_MAX: usize = 65_536;
 /// Bytes of a path from the root or from a directory.
 pub const PATH_MAX: usize = 4096;
 /// Bytes of one name in a directory.
@@ -37,6 +39,12 @@ pub const LOCKS_MAX: usize = 8192;
 pub const LOCK_WAITS_MAX: usize = 128;
 /// Bytes of the names in one answer to a watcher, and of the numbers beside them.
 pub const WATCH_BATCH_MAX: usize = 64 << 10;
+/// Bytes of a file that lie with its metadata.
+pub const INLINE_MAX: usize = 16 << 10;
+/// Entries of an access control list.
+pub const ACL_ENTRIES_MAX: usize = 256;
+/// Findings that a server tells of a pass of its scrub.
+pub const SCRUB_FINDINGS_MAX: usize = 1000;
 /// Supplementary groups of a caller.
 pub const GROUPS_MAX: usize = 65_536 / 4;
 

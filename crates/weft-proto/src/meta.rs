@@ -127,6 +127,9 @@ pub struct Attributes {
     /// The parent directory (directories only).
     #[prost(uint64, tag = "16")]
     pub parent: u64,
+    /// The bytes of this regular file lie with its metadata; its cells are empty.
+    #[prost(bool, tag = "17")]
+    pub inline: bool,
 }
 
 /// What a creator asks for; the service fills in the rest.
@@ -161,6 +164,9 @@ pub struct Create {
     /// Layout of the new file.
     #[prost(message, optional, tag = "3")]
     pub layout: Option<LayoutWish>,
+    /// Bits that `mode` loses, unless the directory's default ACL decides.
+    #[prost(uint32, tag = "4")]
+    pub umask: u32,
 }
 
 /// Attach: the one request before data can be accessed.
@@ -181,6 +187,10 @@ pub struct AttachRequest {
     /// Create it if needed.
     #[prost(message, optional, tag = "5")]
     pub create: Option<Create>,
+    /// The client can work with an inline file; to others every file has its bytes in its cells. A file that is created
+    /// so begins inline.
+    #[prost(bool, tag = "6")]
+    pub inline: bool,
 }
 
 /// All that is needed to access data.
@@ -195,6 +205,9 @@ pub struct AttachReply {
     /// The file was created by this call.
     #[prost(bool, tag = "3")]
     pub created: bool,
+    /// All bytes of an inline file, perhaps none yet. Absent: the file's bytes are in its cells and stay there.
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub inline: Option<Bytes>,
 }
 
 /// What a writer knows of size and time; closes with `detach`.
@@ -219,6 +232,9 @@ pub struct ReportRequest {
     /// nobody else wrote meanwhile.
     #[prost(uint64, optional, tag = "6")]
     pub end: Option<u64>,
+    /// A writer that is not privileged wrote: the file loses its set-id bits.
+    #[prost(bool, tag = "7")]
+    pub kill_priv: bool,
 }
 
 /// Done, unless the size is wanted.
@@ -287,6 +303,9 @@ pub struct SetAttributesRequest {
     /// Layout for new files in a directory.
     #[prost(message, optional, tag = "8")]
     pub layout: Option<LayoutWish>,
+    /// As after a write by somebody who is not privileged: the file loses its set-id bits.
+    #[prost(bool, tag = "9")]
+    pub kill_priv: bool,
 }
 
 /// Set a file's size; carried through to the I/O servers by the service.
@@ -318,6 +337,9 @@ pub struct MakeDirectoryRequest {
     /// Permission bits.
     #[prost(uint32, tag = "3")]
     pub mode: u32,
+    /// Bits that `mode` loses, unless the directory's default ACL decides.
+    #[prost(uint32, tag = "4")]
+    pub umask: u32,
 }
 
 /// Create a symbolic link.
@@ -352,6 +374,9 @@ pub struct MakeNodeRequest {
     /// Device number.
     #[prost(uint64, tag = "5")]
     pub device: u64,
+    /// Bits that `mode` loses, unless the directory's default ACL decides.
+    #[prost(uint32, tag = "6")]
+    pub umask: u32,
 }
 
 /// A hard link.

@@ -114,6 +114,8 @@ fn the_page_states_the_limits_as_they_are() {
         ("LOCKS_MAX", l::LOCKS_MAX as u64),
         ("LOCK_WAITS_MAX", l::LOCK_WAITS_MAX as u64),
         ("WATCH_BATCH_MAX", l::WATCH_BATCH_MAX as u64),
+        ("INLINE_MAX", l::INLINE_MAX as u64),
+        ("ACL_ENTRIES_MAX", l::ACL_ENTRIES_MAX as u64),
         ("GROUPS_MAX", l::GROUPS_MAX as u64),
     ];
     for (name, value) in limits {

@@ -8,6 +8,7 @@ use weft_proto::coord::{
     LockReply, LockRequest, SyncNamespaceReply, SyncNamespaceRequest, TestLockReply,
     TestLockRequest, WatchReply, WatchRequest,
 };
+use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineReply, StoreInlineRequest};
 use weft_proto::io::{
     Access, CellRun, CellStatusReply, CellStatusRequest, ClearRangeReply, ClearRangeRequest,
     Contiguous, CopyRangeReply, CopyRangeRequest, CreateForkReply, CreateForkRequest, DataRun,
@@ -29,6 +30,9 @@ use weft_proto::meta::{
 use weft_proto::prost::Message;
 use weft_proto::session::{
     Cancel, Challenge, Credit, Hello, Never, Nothing, Ping, Pong, Proof, Role, Welcome,
+};
+use weft_proto::upkeep::{
+    ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
 };
 use weft_proto::{Call, Code, Failure, Flags, HEADER_BYTES, Header, Kind, body_from};
 
@@ -180,6 +184,7 @@ fn attributes() -> Attributes {
         device: 0x801,
         layout: Some(layout()),
         parent: 1,
+        inline: true,
     }
 }
 
@@ -197,9 +202,37 @@ fn stat() -> StatReply {
     }
 }
 
-const STAT: &str = "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
-             0168057081107a110806108080041880801022030301022801800101";
+const STAT: &str = "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a110806108080041880801022030301022801800101880101";
 const UNLINKED: &str = "084d1001";
+
+const SCRUB_STATUS: &str = "080110c0843d18ac0220052802\
+             3221084d10051a04646174612004280230033801408080808080204802\
+             5204676f6e65380742026e6f";
+
+fn scrub_status() -> ScrubStatusReply {
+    ScrubStatusReply {
+        state: ScrubState::Running as i32,
+        bytes: 1_000_000,
+        total: 300,
+        chunks: 5,
+        bad: 2,
+        findings: vec![ScrubFinding {
+            file: 77,
+            cell: 5,
+            fork: "data".to_owned(),
+            chunk: 4,
+            first: 2,
+            blocks: 3,
+            disk: 1,
+            place: 1 << 40,
+            fault: ScrubFault::Unreadable as i32,
+            reason: "gone".to_owned(),
+        }],
+        more: 7,
+        trouble: "no".to_owned(),
+    }
+}
 
 fn unlinked() -> UnlinkReply {
     UnlinkReply { file: 77, links: 1 }
@@ -221,7 +254,9 @@ fn check(kind: Kind) -> Kind {
         | Kind::RemoveFork
         | Kind::DataRuns
         | Kind::ClearRange
-        | Kind::CopyRange => io(kind),
+        | Kind::CopyRange
+        | Kind::Scrub
+        | Kind::ScrubStatus => io(kind),
         Kind::Attach
         | Kind::Report
         | Kind::Stat
@@ -247,7 +282,9 @@ fn check(kind: Kind) -> Kind {
         | Kind::TestLock
         | Kind::Watch
         | Kind::Append
-        | Kind::SyncNamespace => rest(kind),
+        | Kind::SyncNamespace
+        | Kind::StoreInline
+        | Kind::Spill => rest(kind),
     }
 }
 
@@ -422,6 +459,17 @@ fn io(kind: Kind) -> Kind {
             &CopyRangeReply { bytes: 1_000_000 },
             "08c0843d",
         ),
+        Kind::Scrub => call(
+            &ScrubRequest {
+                run: true,
+                rate: 1_000_000,
+                anew: true,
+            },
+            "080110c0843d1801",
+            &scrub_status(),
+            SCRUB_STATUS,
+        ),
+        Kind::ScrubStatus => call(&ScrubStatusRequest {}, "", &scrub_status(), SCRUB_STATUS),
         _ => call(
             &DataRunsRequest {
                 file: 77,
@@ -458,17 +506,20 @@ fn names(kind: Kind) -> Kind {
                     mode: 0o644,
                     exclusive: true,
                     layout: Some(wish()),
+                    umask: 0o22,
                 }),
+                inline: true,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff1801180120012a1408a40310011a0d0806\
-             1000188020220203012803",
+            "0a0b08e80710641a04041be807120a08011204612f62ff1801180120012a1608a40310011a0d0806\
+             100018802022020301280320123001",
             &AttachReply {
                 attributes: attributes(),
                 epoch: 9,
                 created: true,
+                inline: Some(Bytes::from_static(b"in")),
             },
-            "0a42084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
-             0168057081107a11080610808004188080102203030102280180010110091801",
+            "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
+             0168057081107a110806108080041880801022030301022801800101880101100918012202696e",
         ),
         Kind::Report => call(
             &ReportRequest {
@@ -478,8 +529,9 @@ fn names(kind: Kind) -> Kind {
                 detach: true,
                 write: true,
                 end: Some(0),
+                kill_priv: true,
             },
-            "084d100018ffffffffffffffffff01200128013000",
+            "084d100018ffffffffffffffffff012001280130003801",
             &ReportReply { size_wanted: true },
             "0801",
         ),
@@ -505,9 +557,10 @@ fn names(kind: Kind) -> Kind {
                     nanos: 5,
                 }),
                 layout: Some(wish()),
+                kill_priv: true,
             },
             "0a0b08e80710641a04041be807120a08011204612f62ff1801180020012802320208013a02100542\
-             0d08061000188020220203012803",
+             0d080610001880202202030128034801",
             &stat(),
             STAT,
         ),
@@ -527,8 +580,9 @@ fn names(kind: Kind) -> Kind {
                 who,
                 target,
                 mode: 0o755,
+                umask: 0o22,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed03",
+            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed032012",
             &stat(),
             STAT,
         ),
@@ -549,8 +603,9 @@ fn names(kind: Kind) -> Kind {
                 kind: FileKind::CharDevice as i32,
                 mode: 0o600,
                 device: 0x0103,
+                umask: 0o22,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff18011807208003288302",
+            "0a0b08e80710641a04041be807120a08011204612f62ff180118072080032883023012",
             &stat(),
             STAT,
         ),
@@ -620,8 +675,8 @@ fn rest(kind: Kind) -> Kind {
                     ..Attributes::default()
                 },
             },
-            "0a470a016e1242084d100118ed1320e80728643002388080808020400148015002580360fcffffff\
-             ffffffffff0168057081107a11080610808004188080102203030102280180010110011a020801",
+            "0a4a0a016e1245084d100118ed1320e80728643002388080808020400148015002580360fcffffff\
+             ffffffffff0168057081107a11080610808004188080102203030102280180010188010110011a020801",
         ),
         Kind::ReadLink => call(
             &ReadLinkRequest { who, target },
@@ -749,6 +804,25 @@ fn rest(kind: Kind) -> Kind {
             "08808080808020",
         ),
         Kind::SyncNamespace => call(&SyncNamespaceRequest {}, "", &SyncNamespaceReply {}, ""),
+        Kind::StoreInline => call(
+            &StoreInlineRequest {
+                file: 77,
+                data: Bytes::from_static(b"in"),
+                modified: -1,
+                detach: true,
+                kill_priv: true,
+                set: Some(SetAttributesRequest {
+                    mode: Some(0o644),
+                    ..SetAttributesRequest::default()
+                }),
+            },
+            "084d1202696e18ffffffffffffffffff012001280132070a00120018a403",
+            &StoreInlineReply {
+                attributes: attributes(),
+            },
+            STAT,
+        ),
+        Kind::Spill => call(&SpillRequest { file: 77 }, "084d", &SpillReply {}, ""),
         _ => call(
             &ReassertRequest {
                 reading: vec![77, 77],
@@ -777,7 +851,7 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=42).chain(64..=89).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=42).chain(64..=91).collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);

@@ -56,6 +56,7 @@ impl Namespace {
                     attributes: attributes(&node),
                     epoch,
                     created,
+                    inline: None,
                 };
                 let committed = created || (request.write && exact);
                 Ok((Attached { reply, committed }, exact))
@@ -103,6 +104,7 @@ impl Namespace {
             attributes: attributes(&node),
             epoch: self.epoch(),
             created: false,
+            inline: None,
         };
         Ok(Some(Attached {
             reply,

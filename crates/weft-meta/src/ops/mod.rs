@@ -52,5 +52,6 @@ pub(crate) fn attributes(node: &Node) -> Attributes {
         device: inode.device,
         layout: inode.layout.as_ref().map(Into::into).or(inherited),
         parent: inode.parent,
+        inline: inode.inline,
     }
 }

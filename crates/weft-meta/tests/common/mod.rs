@@ -77,6 +77,7 @@ impl Volume {
             who: who(uid),
             target: at(path),
             mode,
+            umask: 0,
         };
         let now = self.tick();
         Ok(self.meta.make_directory(now, &request)?.attributes)
@@ -104,6 +105,7 @@ impl Volume {
             detach: true,
             write,
             end: None,
+            kill_priv: false,
         };
         self.meta.report(client, &request).unwrap();
     }
@@ -300,7 +302,9 @@ pub fn creating(uid: u32, path: &str, mode: u32, exclusive: bool) -> AttachReque
             mode,
             exclusive,
             layout: None,
+            umask: 0,
         }),
+        inline: false,
     }
 }
 
@@ -311,6 +315,7 @@ pub fn attaching(uid: u32, path: &str, read: bool, write: bool) -> AttachRequest
         read,
         write,
         create: None,
+        inline: false,
     }
 }
 
