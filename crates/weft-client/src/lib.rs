@@ -37,6 +37,7 @@ mod place;
 mod read;
 mod servers;
 mod stat;
+mod upkeep;
 mod view;
 mod volume;
 mod write;
@@ -51,7 +52,11 @@ pub use options::ConnectOptions;
 pub use parts::ReadParts;
 pub use place::Place;
 pub use stat::{Attributes, FileKind};
+pub use upkeep::{
+    ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
+};
 pub use view::OpenView;
 pub use volume::Volume;
 
+pub use weft_layout::ServerId;
 pub use weft_proto::meta::{Credentials, Server, ServerMapReply, ServerState};

@@ -385,6 +385,8 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::RemoveFork
         | Kind::DataRuns
         | Kind::ClearRange
-        | Kind::CopyRange => false,
+        | Kind::CopyRange
+        | Kind::Scrub
+        | Kind::ScrubStatus => false,
     }
 }

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_proto::prost::Message;
 use weft_proto::{
-    Flags, FrameError, HEADER_BYTES, Header, Kind, body_from, io, limits, meta, session,
+    Flags, FrameError, HEADER_BYTES, Header, Kind, body_from, io, limits, meta, session, upkeep,
 };
 
 fn kinds() -> impl Strategy<Value = Kind> {

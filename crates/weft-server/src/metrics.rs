@@ -134,7 +134,7 @@ impl Process {
     }
 }
 
-fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 18] {
+fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 21] {
     let c = store.counters();
     [
         ("weft_store_reads", "Reads asked of the store", c.reads),
@@ -210,6 +210,21 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 18] {
             "weft_store_bad_checksums",
             "Checksums that did not match",
             c.bad_checksums,
+        ),
+        (
+            "weft_store_scrub_chunks",
+            "Chunks that the scrub looked at",
+            c.scrub_chunks,
+        ),
+        (
+            "weft_store_scrub_bytes",
+            "Bytes that the scrub read from the disk",
+            c.scrub_bytes,
+        ),
+        (
+            "weft_store_scrub_bad_blocks",
+            "Blocks that the scrub found bad, in every pass again",
+            c.scrub_bad_blocks,
         ),
     ]
 }

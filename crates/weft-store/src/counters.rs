@@ -57,6 +57,12 @@ counters! {
     stalls,
     /// Checksums that did not match.
     bad_checksums,
+    /// Chunks that passes of the scrub looked at.
+    scrub_chunks,
+    /// Bytes that they read from the disk; not in `disk_read_bytes`.
+    scrub_bytes,
+    /// Blocks that they found bad, in every pass again.
+    scrub_bad_blocks,
 }
 
 impl Counters {

@@ -13,7 +13,7 @@ pub enum StoreError {
     /// Stored bytes do not match their checksum; they were not returned.
     #[error(
         "checksum of a block is wrong: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
-         block {block} of disk {disk}: stored {expected:#010x}, read {found:#010x}"
+         block {at} of the chunk, block {block} of disk {disk}: stored {expected:#010x}, read {found:#010x}"
     )]
     BadChecksum {
         /// The file.
@@ -24,6 +24,8 @@ pub enum StoreError {
         fork: ForkName,
         /// The chunk's number in the fork.
         chunk: u64,
+        /// The block's number in the chunk.
+        at: u32,
         /// The block's number on the disk.
         block: u64,
         /// The disk's number in the server.

@@ -14,7 +14,7 @@
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!
-//! Deliberately absent: checkpoints, several disks, scrub, prefetch. The format has room for them.
+//! Deliberately absent: checkpoints, several disks, prefetch. The format has room for them.
 
 mod alloc;
 mod apply;
@@ -36,6 +36,7 @@ mod record;
 mod recover;
 mod replay;
 mod runs;
+mod scrub;
 pub mod sim;
 mod space;
 mod state;
@@ -54,6 +55,7 @@ pub use key::{
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
 pub use record::INDEX_SPACES;
 pub use runs::DataRuns;
+pub use scrub::{Fault, Finding, ScrubPosition, Scrubbed};
 pub use sim::SimStorage;
 pub use storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
 pub use store::Store;

@@ -238,6 +238,7 @@ impl Inner {
                             cell: fork.key.cell,
                             fork: fork.key.fork.clone(),
                             chunk: part.chunk,
+                            at: block,
                             block: at.block(),
                             disk: at.disk(),
                             expected,

@@ -239,6 +239,7 @@ fn a_wrong_block_is_a_typed_error_and_never_wrong_bytes() {
             cell,
             fork,
             chunk,
+            at,
             block,
             disk,
             expected,
@@ -248,8 +249,8 @@ fn a_wrong_block_is_a_typed_error_and_never_wrong_bytes() {
             panic!("another error: {error}");
         };
         assert_eq!(
-            (file, cell.0, fork.as_str(), chunk, block, disk),
-            (FileId(1), 0, "data", 0, 1, 0)
+            (file, cell.0, fork.as_str(), chunk, at, block, disk),
+            (FileId(1), 0, "data", 0, 1, 1, 0)
         );
         assert_ne!(expected, found);
         // The neighbours are still readable, and a new write heals the block.

@@ -4,6 +4,7 @@ mod cells;
 mod data_runs;
 mod plan;
 mod read;
+mod scrub;
 mod write;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use tokio::sync::Semaphore;
 use weft_layout::{FileId, Map, Request, ServerSlot};
 use weft_net::{Peer, Served, WallClock};
 use weft_proto::io::Access;
+use weft_proto::upkeep::ScrubStatusRequest;
 use weft_proto::{Code, Failure, Kind, limits};
 use weft_store::{ForkName, Store, Timestamp};
 
@@ -31,6 +33,7 @@ pub struct IoService {
     /// The server map's epoch as last heard; requests of an older one are told so.
     epoch: AtomicU64,
     clients: Mutex<HashMap<u64, Client>>,
+    scrubber: Arc<scrub::Scrubber>,
 }
 
 struct Client {
@@ -56,6 +59,7 @@ impl IoService {
             metrics,
             epoch: AtomicU64::new(0),
             clients: Mutex::default(),
+            scrubber: scrub::Scrubber::new(),
         }
     }
 
@@ -98,6 +102,11 @@ impl IoService {
             Kind::CreateFork => answer(call, async |r| self.create_fork(r).await).await,
             Kind::RemoveFork => answer(call, async |r| self.remove_fork(r).await).await,
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
+            Kind::Scrub => answer(call, async |r| Ok(self.scrub(r))).await,
+            Kind::ScrubStatus => {
+                let status = async |_: ScrubStatusRequest| Ok(self.scrub_status());
+                answer(call, status).await;
+            }
             Kind::TruncateCells => {
                 let Some(call) = only_service(call) else {
                     return;

@@ -1,0 +1,111 @@
+//! Messages about a server's own upkeep: the scrub, which reads everything again to see whether it still is what was written.
+
+/// Start the scrub, or let it go on where it was stopped, or stop it.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ScrubRequest {
+    /// Whether it is to run.
+    #[prost(bool, tag = "1")]
+    pub run: bool,
+    /// Bytes a second that it reads at most; 0: as much as leaves the disk to others.
+    #[prost(uint64, tag = "2")]
+    pub rate: u64,
+    /// Begin a new pass even if one was stopped half-way.
+    #[prost(bool, tag = "3")]
+    pub anew: bool,
+}
+
+/// Ask how far the scrub is.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ScrubStatusRequest {}
+
+/// Whether a pass is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum ScrubState {
+    /// There was none since the server was started.
+    Never = 0,
+    /// It runs.
+    Running = 1,
+    /// It was stopped and can go on.
+    Stopped = 2,
+    /// The last one came to its end.
+    Done = 3,
+}
+
+/// What is wrong with blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum ScrubFault {
+    /// A fault of a newer peer.
+    Unknown = 0,
+    /// They do not match their checksums.
+    Checksum = 1,
+    /// The disk does not give them.
+    Unreadable = 2,
+    /// What says where the chunk lies is damaged.
+    Entry = 3,
+}
+
+/// Blocks of a chunk that are bad.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ScrubFinding {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// The cell.
+    #[prost(uint32, tag = "2")]
+    pub cell: u32,
+    /// The fork.
+    #[prost(string, tag = "3")]
+    pub fork: String,
+    /// The chunk's number in the fork.
+    #[prost(uint64, tag = "4")]
+    pub chunk: u64,
+    /// The first bad block of 4 KiB in the chunk.
+    #[prost(uint32, tag = "5")]
+    pub first: u32,
+    /// How many are bad; 0 when the chunk as a whole is.
+    #[prost(uint32, tag = "6")]
+    pub blocks: u32,
+    /// The disk of the server.
+    #[prost(uint32, tag = "7")]
+    pub disk: u32,
+    /// The block of the disk where the first of them lies; the others follow it.
+    #[prost(uint64, tag = "8")]
+    pub place: u64,
+    /// What is wrong.
+    #[prost(enumeration = "ScrubFault", tag = "9")]
+    pub fault: i32,
+    /// What the disk or the index says; empty for a wrong checksum.
+    #[prost(string, tag = "10")]
+    pub reason: String,
+}
+
+/// How far the scrub is and what it found.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ScrubStatusReply {
+    /// Whether a pass is under way.
+    #[prost(enumeration = "ScrubState", tag = "1")]
+    pub state: i32,
+    /// Bytes verified in this pass.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// Bytes there were to verify when it began.
+    #[prost(uint64, tag = "3")]
+    pub total: u64,
+    /// Chunks verified in this pass.
+    #[prost(uint64, tag = "4")]
+    pub chunks: u64,
+    /// Bad blocks found in this pass; a chunk whose place is not known counts as one.
+    #[prost(uint64, tag = "5")]
+    pub bad: u64,
+    /// The first findings of this pass.
+    #[prost(message, repeated, tag = "6")]
+    pub findings: Vec<ScrubFinding>,
+    /// Findings that did not fit.
+    #[prost(uint64, tag = "7")]
+    pub more: u64,
+    /// Why it does not get on; empty: it does.
+    #[prost(string, tag = "8")]
+    pub trouble: String,
+}

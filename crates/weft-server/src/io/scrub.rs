@@ -1,0 +1,251 @@
+//! The scrub of a server: a pass over its store in the background, told to start and stop.
+//!
+//! It reads a mebibyte, then leaves the disk to others: at least for as long as its rate asks, and where calls were served
+//! meanwhile, for several times as long as the reading took. A pass that was stopped keeps its place and its findings
+//! while the process lives.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use weft_proto::limits;
+use weft_proto::upkeep::{ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply};
+use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store};
+
+use super::IoService;
+
+/// Bytes of one part.
+const PART: u64 = 1 << 20;
+/// Bytes a second where no rate is asked for.
+const RATE: u64 = 256 << 20;
+/// Beside other calls the disk is left alone this many times as long as a part took.
+const YIELD: u32 = 4;
+/// After a part that failed as a whole.
+const RETRY: Duration = Duration::from_secs(1);
+/// Bytes of a reason that are told.
+const REASON_MAX: usize = 200;
+
+/// A pass and the task that makes it.
+pub(super) struct Scrubber {
+    pass: Mutex<Pass>,
+    wake: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Pass {
+    state: ScrubState,
+    rate: u64,
+    /// Counts beginnings and stops: a part that was under way then no longer counts.
+    turn: u64,
+    /// What the pass is to see is in the index.
+    begun: bool,
+    at: ScrubPosition,
+    told: ScrubStatusReply,
+}
+
+impl Drop for Scrubber {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Scrubber {
+    pub(super) fn new() -> Arc<Scrubber> {
+        Arc::new(Scrubber {
+            pass: Mutex::new(Pass {
+                state: ScrubState::Never,
+                rate: RATE,
+                turn: 0,
+                begun: false,
+                at: ScrubPosition::default(),
+                told: ScrubStatusReply::default(),
+            }),
+            wake: Arc::default(),
+            task: Mutex::new(None),
+        })
+    }
+
+    fn pass(&self) -> MutexGuard<'_, Pass> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> ScrubStatusReply {
+        let pass = self.pass();
+        ScrubStatusReply {
+            state: pass.state as i32,
+            ..pass.told.clone()
+        }
+    }
+
+    fn ask(self: &Arc<Self>, store: &Store, request: ScrubRequest) {
+        {
+            let mut pass = self.pass();
+            pass.rate = match request.rate {
+                0 => RATE,
+                rate => rate,
+            };
+            match (request.run, pass.state) {
+                (false, ScrubState::Running) => {
+                    pass.state = ScrubState::Stopped;
+                    pass.turn += 1;
+                }
+                (false, _) => {}
+                (true, ScrubState::Stopped | ScrubState::Running) if !request.anew => {
+                    pass.state = ScrubState::Running;
+                }
+                (true, _) => {
+                    pass.begin(store.usage().used);
+                }
+            }
+        }
+        self.wake.notify_one();
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if request.run && task.is_none() {
+            *task = Some(tokio::spawn(run(Arc::downgrade(self), store.clone())));
+        }
+    }
+}
+
+impl Pass {
+    fn begin(&mut self, total: u64) {
+        self.state = ScrubState::Running;
+        self.turn += 1;
+        self.begun = false;
+        self.at = ScrubPosition::default();
+        self.told = ScrubStatusReply {
+            total,
+            ..ScrubStatusReply::default()
+        };
+    }
+
+    fn take(&mut self, part: Scrubbed) {
+        self.told.trouble.clear();
+        self.told.bytes += part.bytes;
+        self.told.chunks += part.chunks;
+        for finding in part.findings {
+            self.told.bad += finding.blocks.len().max(1) as u64;
+            tracing::error!(
+                file = finding.key.file.0, cell = finding.key.cell.0, fork = finding.key.fork.as_str(),
+                chunk = finding.chunk, blocks = ?finding.blocks, disk = finding.disk, place = finding.place,
+                fault = ?finding.fault, "the scrub found bad blocks"
+            );
+            if self.told.findings.len() < limits::SCRUB_FINDINGS_MAX {
+                self.told.findings.push(on_the_wire(finding));
+            } else {
+                self.told.more += 1;
+            }
+        }
+        match part.next {
+            Some(next) => self.at = next,
+            None => self.state = ScrubState::Done,
+        }
+    }
+}
+
+fn on_the_wire(finding: Finding) -> ScrubFinding {
+    let (fault, mut reason) = match finding.fault {
+        Fault::Checksum => (ScrubFault::Checksum, String::new()),
+        Fault::Unreadable { reason } => (ScrubFault::Unreadable, reason),
+        Fault::Entry { reason } => (ScrubFault::Entry, reason),
+    };
+    if let Some((cut, _)) = reason.char_indices().find(|(at, _)| *at >= REASON_MAX) {
+        reason.truncate(cut);
+    }
+    ScrubFinding {
+        file: finding.key.file.0,
+        cell: finding.key.cell.0,
+        fork: finding.key.fork.as_str().to_owned(),
+        chunk: finding.chunk,
+        first: finding.blocks.start,
+        blocks: finding.blocks.len() as u32,
+        disk: u32::from(finding.disk),
+        place: finding.place,
+        fault: fault as i32,
+        reason,
+    }
+}
+
+/// Makes passes while the service lives; between two parts nothing but the store is held.
+async fn run(scrubber: Weak<Scrubber>, store: Store) {
+    loop {
+        let Some(here) = scrubber.upgrade() else {
+            return;
+        };
+        let wake = Arc::clone(&here.wake);
+        let pause = here.step(&store).await;
+        drop(here);
+        match pause {
+            Some(pause) => tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = wake.notified() => {}
+            },
+            None => wake.notified().await,
+        }
+    }
+}
+
+impl Scrubber {
+    /// Makes a part of a pass, if one is wanted; returns how long to leave the disk alone.
+    async fn step(&self, store: &Store) -> Option<Duration> {
+        let (turn, begun, at, rate) = {
+            let pass = self.pass();
+            let running = pass.state == ScrubState::Running;
+            running.then(|| (pass.turn, pass.begun, pass.at.clone(), pass.rate))?
+        };
+        let (started, others) = (Instant::now(), served(store));
+        let done = part(store, begun, &at, rate).await;
+        let took = started.elapsed();
+        let mut pass = self.pass();
+        if pass.turn != turn {
+            return Some(Duration::ZERO);
+        }
+        let done = match done {
+            Ok(done) => done,
+            Err(reason) => {
+                pass.told.trouble = reason;
+                return Some(RETRY);
+            }
+        };
+        let rated = Duration::from_secs_f64(done.bytes as f64 / pass.rate as f64);
+        pass.begun = true;
+        pass.take(done);
+        let beside = served(store) != others;
+        let left = if beside { took * YIELD } else { Duration::ZERO };
+        Some(rated.saturating_sub(took).max(left))
+    }
+}
+
+async fn part(
+    store: &Store,
+    begun: bool,
+    at: &ScrubPosition,
+    rate: u64,
+) -> Result<Scrubbed, String> {
+    if !begun {
+        store.scrub_begin().await.map_err(|e| e.to_string())?;
+    }
+    let bytes = (rate / 4).min(PART);
+    store.scrub(at, bytes).await.map_err(|e| e.to_string())
+}
+
+/// Grows whenever somebody else had work for the disk.
+fn served(store: &Store) -> u64 {
+    let c = store.counters();
+    c.disk_reads + c.disk_writes + c.writes
+}
+
+impl IoService {
+    pub(super) fn scrub(&self, request: ScrubRequest) -> ScrubStatusReply {
+        self.scrubber.ask(&self.store, request);
+        self.scrubber.status()
+    }
+
+    pub(super) fn scrub_status(&self) -> ScrubStatusReply {
+        self.scrubber.status()
+    }
+}

@@ -1,0 +1,156 @@
+//! The scrub: exactly what was damaged is found, nothing stops it, and it goes on where it stopped.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Machine, key, now, pattern, read, run, write};
+use weft_layout::FileId;
+use weft_store::{Fault, Finding, ScrubPosition, Store, StoreError};
+
+const CHUNK: u32 = 16384;
+
+/// Three files of ten chunks, one after the other on the disk, in the index and out of the cache.
+async fn filled(machine: &Machine) -> Store {
+    let store = machine.open().await.unwrap();
+    for file in 1..4 {
+        let all = vec![write(&key(file, 0), CHUNK, 0, pattern(file, 160 << 10))];
+        store.write(all, now()).await.unwrap();
+    }
+    store.apply().await.unwrap();
+    store.drop_cache();
+    store
+}
+
+/// A whole pass in parts; also how many parts.
+async fn pass(store: &Store, part: u64) -> (Vec<Finding>, u64, u64) {
+    store.scrub_begin().await.unwrap();
+    let (mut findings, mut bytes, mut parts) = (Vec::new(), 0, 0);
+    let mut at = Some(ScrubPosition::default());
+    while let Some(from) = at {
+        let done = store.scrub(&from, part).await.unwrap();
+        findings.extend(done.findings);
+        (bytes, parts) = (bytes + done.bytes, parts + 1);
+        at = done.next;
+    }
+    (findings, bytes, parts)
+}
+
+/// What a block of the disk belongs to, as the typed error of a read says it.
+async fn said(store: &Store, file: u64) -> Vec<(u64, u32, u64)> {
+    let mut said = Vec::new();
+    for block in 0..40 {
+        match read(store, &key(file, 0), block * 4096, 4096).await {
+            Ok(_) => {}
+            Err(StoreError::BadChecksum {
+                chunk, at, block, ..
+            }) => said.push((chunk, at, block)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    said
+}
+
+#[test]
+fn exactly_the_damaged_blocks_are_found_and_reads_name_the_same() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = filled(&machine).await;
+        assert_eq!(pass(&store, 1 << 20).await, (vec![], 3 * (160 << 10), 1));
+        // Blocks 3, 4 (two chunks), 50, 51 (one chunk), and one that nothing refers to.
+        assert!(machine.disk.damage("data", |bytes| {
+            for block in [3, 4, 50, 51, 130] {
+                bytes[block * 4096 + 77] ^= 4;
+            }
+        }));
+        store.drop_cache();
+        for part in [1, 4096, 40_000, 1 << 20] {
+            let (findings, bytes, parts) = pass(&store, part).await;
+            assert_eq!(bytes, 3 * (160 << 10));
+            assert!(parts > 1 || part == 1 << 20);
+            assert!(findings.iter().all(|f| f.fault == Fault::Checksum));
+            let found: Vec<_> = findings
+                .iter()
+                .map(|f| (f.key.file.0, f.chunk, f.blocks.clone(), f.place))
+                .collect();
+            assert_eq!(found, [(1, 0, 3..4, 3), (1, 1, 0..1, 4), (2, 2, 2..4, 50)]);
+        }
+        assert_eq!(said(&store, 1).await, [(0, 3, 3), (1, 0, 4)]);
+        assert_eq!(said(&store, 2).await, [(2, 2, 50), (2, 3, 51)]);
+        assert_eq!(said(&store, 3).await, []);
+        assert_eq!(store.counters().scrub_bad_blocks, 4 * 4);
+        // Written anew, they are good again; a deleted file has nothing bad.
+        let all = vec![write(&key(1, 0), CHUNK, 0, pattern(9, 160 << 10))];
+        store.write(all, now()).await.unwrap();
+        store.delete_file(FileId(2)).await.unwrap();
+        assert_eq!(pass(&store, 1 << 20).await.0, []);
+    });
+}
+
+#[test]
+fn what_the_disk_does_not_give_is_a_finding_and_its_neighbours_are_not() {
+    run(async {
+        let machine = Machine::new(2);
+        let store = filled(&machine).await;
+        // The last chunk has blocks 116..120: its read fails, two of its blocks can be read.
+        let cut = |bytes: &mut Vec<u8>| bytes.truncate(118 * 4096);
+        assert!(machine.disk.damage("data", cut));
+        let (findings, _, _) = pass(&store, 1 << 20).await;
+        let [finding] = &findings[..] else {
+            panic!("{findings:?}")
+        };
+        assert_eq!((finding.key.file, finding.chunk), (FileId(3), 9));
+        assert_eq!((finding.blocks.clone(), finding.place), (2..4, 118));
+        let Fault::Unreadable { reason } = &finding.fault else {
+            panic!("{finding:?}")
+        };
+        assert!(reason.contains("data"), "{reason}");
+    });
+}
+
+#[test]
+fn a_damaged_entry_is_a_finding_and_the_pass_goes_on() {
+    run(async {
+        let machine = Machine::new(3);
+        let store = filled(&machine).await;
+        assert!(machine.index.damage("chunks", |value| value[9] ^= 1));
+        let (findings, bytes, _) = pass(&store, 4096).await;
+        let [finding] = &findings[..] else {
+            panic!("{findings:?}")
+        };
+        assert_eq!((finding.key.file, finding.chunk), (FileId(1), 0));
+        assert!(matches!(finding.fault, Fault::Entry { .. }), "{finding:?}");
+        assert_eq!(bytes, 3 * (160 << 10) - u64::from(CHUNK));
+    });
+}
+
+#[test]
+fn files_that_change_during_a_pass_are_never_found_bad() {
+    run(async {
+        for seed in 0..20 {
+            let machine = Machine::new(seed);
+            let store = filled(&machine).await;
+            let change = async {
+                for n in 0..40 {
+                    let all = vec![write(
+                        &key(1 + n % 3, 0),
+                        CHUNK,
+                        (n * 7919) % 120_000,
+                        pattern(n, 40_000),
+                    )];
+                    store.write(all, now()).await.unwrap();
+                    match n % 8 {
+                        0 => store.apply().await.unwrap(),
+                        1..4 => store.sync().await.unwrap(),
+                        _ => store.drop_cache(),
+                    }
+                }
+            };
+            let scrub = async {
+                for _ in 0..3 {
+                    assert_eq!(pass(&store, 8192).await.0, [], "seed {seed}");
+                }
+            };
+            tokio::join!(change, scrub);
+        }
+    });
+}
