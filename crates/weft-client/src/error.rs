@@ -1,5 +1,5 @@
 use thiserror::Error;
-use weft_layout::{MapError, ViewError};
+use weft_layout::{MapError, PatternError, ViewError};
 use weft_net::{CallError, ConnectError};
 use weft_proto::{Code, ConvertError, Retry};
 
@@ -52,6 +52,9 @@ pub enum Error {
     /// The request reaches past the largest offset.
     #[error("this request cannot be mapped: {0}")]
     Map(#[from] MapError),
+    /// The request's pattern is not legal.
+    #[error("this request is refused: {0}")]
+    Pattern(#[from] PatternError),
     /// The file is of a kind without data.
     #[error("{path} is a {kind}, which has no cells")]
     NoData {
@@ -80,7 +83,9 @@ impl Error {
             Error::MayHaveHappened { .. } => Code::Unavailable,
             Error::Protocol { .. } => Code::Internal,
             Error::Map(MapError::PastLimit { .. }) => Code::TooLarge,
-            Error::View(_)
+            Error::Pattern(PatternError::OutOfRange { .. }) => Code::TooLarge,
+            Error::Pattern(_)
+            | Error::View(_)
             | Error::NoData { .. }
             | Error::Inline { .. }
             | Error::Configuration(_)

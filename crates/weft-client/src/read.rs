@@ -1,6 +1,7 @@
 //! Fan-out of a read: one request per server, each answered by one stream, dealt into the caller's memory by one owner.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -12,6 +13,20 @@ use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
+
+/// Where the bytes of a read go.
+pub(crate) trait Memory: Send {
+    /// Places `bytes[range]` at memory position `at`.
+    fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>);
+}
+
+/// What a read tells beside its bytes.
+pub(crate) struct Moved {
+    /// Bytes moved.
+    pub(crate) bytes: u64,
+    /// The lengths of the touched cells that have bytes.
+    pub(crate) lengths: HashMap<CellIndex, u64>,
+}
 
 /// What arrives from one server, in order.
 enum Arrived {
@@ -69,17 +84,16 @@ impl Scatter {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], buffer: &mut [u8]) -> Result<(), String> {
-        while !bytes.is_empty() {
+    fn take(&mut self, bytes: &Bytes, memory: &mut impl Memory) -> Result<(), String> {
+        let mut done = 0;
+        while done < bytes.len() {
             let Some(mut piece) = self.next_piece() else {
                 return Err("the server sent more bytes than the request's pieces hold".to_owned());
             };
-            let taken = (piece.length as usize).min(bytes.len());
-            let (now, later) = bytes.split_at(taken);
-            let at = piece.memory as usize;
-            buffer[at..at + taken].copy_from_slice(now);
+            let taken = (piece.length as usize).min(bytes.len() - done);
+            memory.put(piece.memory as usize, bytes, done..done + taken);
             self.moved += taken as u64;
-            bytes = later;
+            done += taken;
             if (taken as u64) < piece.length {
                 piece.offset.0 += taken as u64;
                 piece.memory += taken as u64;
@@ -118,20 +132,20 @@ fn lengths(runs: &[CellRun], cells: u32) -> Result<HashMap<CellIndex, u64>, Stri
 type ServerStream<'a> = Pin<Box<dyn Stream<Item = (usize, Result<Arrived, Error>)> + Send + 'a>>;
 
 impl OpenView {
-    /// Reads what `request` touches into `buffer`.
+    /// Reads what `request` touches into `memory`.
     pub(crate) async fn read_request(
         &self,
         request: &Request,
-        buffer: &mut [u8],
-    ) -> Result<u64, Error> {
-        let pattern = OpenView::pattern(request)?;
+        mut memory: impl Memory,
+    ) -> Result<Moved, Error> {
+        let pattern = self.pattern(request)?;
         let slots = self.map.slots(request)?;
         let mut scatters = Vec::with_capacity(slots.len());
         let mut streams: Vec<ServerStream<'_>> = Vec::with_capacity(slots.len());
         for (i, slot) in slots.iter().enumerate() {
             scatters.push(Scatter::new(self.map.pieces(request, *slot)?));
             streams.push(Box::pin(
-                self.server_stream(pattern, *slot)
+                self.server_stream(&pattern, *slot)
                     .map(move |item| (i, item)),
             ));
         }
@@ -140,17 +154,18 @@ impl OpenView {
         while let Some((i, arrived)) = arriving.next().await {
             let done = match arrived? {
                 Arrived::Head(head) => scatters[i].begin(&head, cells),
-                Arrived::Bytes(bytes) => scatters[i].take(&bytes, buffer),
+                Arrived::Bytes(bytes) => scatters[i].take(&bytes, &mut memory),
             };
             done.map_err(|reason| self.broken(slots[i], reason))?;
         }
-        let mut moved = 0;
-        for (scatter, slot) in scatters.iter_mut().zip(&slots) {
-            moved += scatter
+        let (mut bytes, mut lengths) = (0, HashMap::new());
+        for (mut scatter, slot) in scatters.into_iter().zip(&slots) {
+            bytes += scatter
                 .finish()
                 .map_err(|reason| self.broken(*slot, reason))?;
+            lengths.extend(scatter.lengths);
         }
-        Ok(moved)
+        Ok(Moved { bytes, lengths })
     }
 
     fn broken(&self, slot: ServerSlot, reason: String) -> Error {
@@ -162,11 +177,11 @@ impl OpenView {
     }
 
     /// One server's answer; begins anew, once, when the server was lost in between.
-    fn server_stream(
-        &self,
-        pattern: Pattern,
+    fn server_stream<'a>(
+        &'a self,
+        pattern: &'a Pattern,
         slot: ServerSlot,
-    ) -> impl Stream<Item = Result<Arrived, Error>> + Send + '_ {
+    ) -> impl Stream<Item = Result<Arrived, Error>> + Send + 'a {
         enum State {
             Ask {
                 tries: u32,
@@ -218,7 +233,7 @@ impl OpenView {
 
     async fn ask(
         &self,
-        pattern: Pattern,
+        pattern: &Pattern,
         slot: ServerSlot,
     ) -> Result<(ReadReply, Incoming<ReadRequest>), CallError> {
         let server = self.file.0.layout.servers()[slot.0 as usize];

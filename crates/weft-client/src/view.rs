@@ -6,6 +6,8 @@ use bytes::Bytes;
 use weft_layout::{Map, Request, ServerSlot, View, ViewOffset};
 use weft_proto::io::{Access, Grid, Pattern, View as WireView};
 
+use crate::span::{Source, Target};
+use crate::write::Durability;
 use crate::{Error, File};
 
 /// An open view. Several views of one file may be open at once; each has its own pointer.
@@ -56,7 +58,10 @@ impl OpenView {
             offset,
             length: buffer.len() as u64,
         };
-        self.read_request(&request, buffer).await
+        Ok(self
+            .read_request(&request, Target::Packed(buffer))
+            .await?
+            .bytes)
     }
 
     /// Writes `data` at view bytes `offset..`; one request to each server that holds pieces. Ghosts swallow their
@@ -70,12 +75,28 @@ impl OpenView {
     /// # Cancellation
     /// Dropped, any part of the bytes may have been written.
     pub async fn write_at(&self, offset: ViewOffset, data: Bytes) -> Result<u64, Error> {
-        self.write_request(offset, data, false).await
+        self.write_contiguous(offset, Source::Packed(data), Durability::Process)
+            .await
     }
 
     /// As [`OpenView::write_at`], and on return the bytes survive power loss; still one request to each server.
     pub async fn write_at_synced(&self, offset: ViewOffset, data: Bytes) -> Result<u64, Error> {
-        self.write_request(offset, data, true).await
+        self.write_contiguous(offset, Source::Packed(data), Durability::Power)
+            .await
+    }
+
+    pub(crate) async fn write_contiguous(
+        &self,
+        offset: ViewOffset,
+        source: Source,
+        durability: Durability,
+    ) -> Result<u64, Error> {
+        let request = Request::Contiguous {
+            offset,
+            length: source.len(),
+        };
+        self.write_request(&request, source, durability, false)
+            .await
     }
 
     /// Reads at the view's pointer and advances it by the buffer's length, at the start of the operation.
@@ -119,20 +140,21 @@ impl OpenView {
             .unwrap_or(0))
     }
 
-    pub(crate) fn access(&self, pattern: Pattern, slot: ServerSlot) -> Access {
+    pub(crate) fn access(&self, pattern: &Pattern, slot: ServerSlot) -> Access {
         Access {
             file: self.file.0.id,
             grid: Grid::from(self.map.grid()),
             view: WireView::from(self.map.view()),
-            pattern,
+            pattern: pattern.clone(),
             slot: slot.0,
             fork: self.fork.clone(),
             epoch: self.file.0.volume.shared.servers.epoch(),
         }
     }
 
-    pub(crate) fn pattern(request: &Request) -> Result<Pattern, Error> {
-        Pattern::from_request(request).map_err(|e| Error::of_convert("send a request", &e))
+    pub(crate) fn pattern(&self, request: &Request) -> Result<Pattern, Error> {
+        Pattern::from_request(request, !self.map.rearranges())
+            .map_err(|e| Error::of_convert("send a request", &e))
     }
 
     pub(crate) fn what(&self, doing: &str) -> String {

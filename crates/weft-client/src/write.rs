@@ -3,10 +3,11 @@
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
-use weft_layout::{Pieces, Request, ServerSlot, View, ViewOffset};
+use weft_layout::{Piece, Pieces, Request, ServerSlot, View};
 use weft_net::CallError;
 use weft_proto::io::{Pattern, WriteRequest};
 
+use crate::span::Source;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -17,29 +18,49 @@ const FRAME_SLICES: usize = 128;
 /// Pieces from this size on travel as slices of the caller's memory.
 const SLICE_MIN: usize = 4 << 10;
 
-/// Cuts one server's pieces from the caller's memory, a frame at a time.
-struct Gather {
-    pieces: Pieces,
-    data: Bytes,
-    rest: Bytes,
+/// What written bytes survive when the call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The death of any server's process.
+    Process,
+    /// Power loss.
+    Power,
 }
 
-impl Gather {
+/// What is the same for all servers of a write.
+struct Write<'a> {
+    pattern: Pattern,
+    request: &'a Request,
+    source: Source,
+    durability: Durability,
+    ordered: bool,
+}
+
+/// Cuts one server's pieces from the caller's memory, a frame at a time.
+struct Gather<'a> {
+    pieces: Pieces,
+    source: &'a Source,
+    /// What is left of the piece begun.
+    rest: Option<Piece>,
+}
+
+impl Gather<'_> {
     /// The next frame's payload; empty at the end.
     fn frame(&mut self) -> Vec<Bytes> {
         let mut parts: Vec<Bytes> = Vec::new();
         let mut small = BytesMut::new();
         let mut room = FRAME_BYTES;
         while room > 0 {
-            if self.rest.is_empty() {
-                let Some(piece) = self.pieces.next() else {
-                    break;
-                };
-                let at = piece.memory as usize;
-                self.rest = self.data.slice(at..at + piece.length as usize);
-            }
-            let taken = self.rest.split_to(self.rest.len().min(room));
+            let Some(mut piece) = self.rest.take().or_else(|| self.pieces.next()) else {
+                break;
+            };
+            let taken = self
+                .source
+                .slice(piece.memory, piece.length.min(room as u64));
             room -= taken.len();
+            piece.memory += taken.len() as u64;
+            piece.length -= taken.len() as u64;
+            self.rest = (piece.length > 0).then_some(piece);
             if taken.len() >= SLICE_MIN && parts.len() < FRAME_SLICES {
                 if !small.is_empty() {
                     parts.push(small.split().freeze());
@@ -56,57 +77,52 @@ impl Gather {
     }
 
     fn finished(&self) -> bool {
-        self.rest.is_empty() && self.pieces.clone().next().is_none()
+        self.rest.is_none() && self.pieces.clone().next().is_none()
     }
 }
 
 impl OpenView {
+    /// Writes what `request` touches. `ordered`: it touches bytes more than once, and the later stay.
     pub(crate) async fn write_request(
         &self,
-        offset: ViewOffset,
-        data: Bytes,
-        sync: bool,
+        request: &Request,
+        source: Source,
+        durability: Durability,
+        ordered: bool,
     ) -> Result<u64, Error> {
-        let request = Request::Contiguous {
-            offset,
-            length: data.len() as u64,
+        let write = Write {
+            pattern: self.pattern(request)?,
+            request,
+            source,
+            durability,
+            ordered,
         };
-        let pattern = OpenView::pattern(&request)?;
-        let slots = self.map.slots(&request)?;
-        let writes = slots
-            .iter()
-            .map(|slot| self.write_slot(pattern, &request, *slot, &data, sync));
+        let slots = self.map.slots(request)?;
+        let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
         let moved = try_join_all(writes).await;
         // Even a failed write may have moved the end of the file.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
-        self.file
-            .note_write(canonical.then(|| offset.0 + data.len() as u64));
+        self.file.note_write(canonical.then(|| request.end()));
         Ok(moved?.into_iter().sum())
     }
 
-    async fn write_slot(
-        &self,
-        pattern: Pattern,
-        request: &Request,
-        slot: ServerSlot,
-        data: &Bytes,
-        sync: bool,
-    ) -> Result<u64, Error> {
+    async fn write_slot(&self, write: &Write<'_>, slot: ServerSlot) -> Result<u64, Error> {
         let server = self.file.0.layout.servers()[slot.0 as usize];
-        let pieces = self.map.pieces(request, slot)?;
+        let pieces = self.map.pieces(write.request, slot)?;
         let bytes = pieces.clone().map(|p| p.length).sum();
         let mut tries = 0;
         loop {
             let call = WriteRequest {
-                access: self.access(pattern, slot),
+                access: self.access(&write.pattern, slot),
                 chunk: self.file.0.layout.chunk(),
                 bytes,
-                sync,
+                sync: write.durability == Durability::Power,
+                ordered: write.ordered,
             };
             let gather = Gather {
                 pieces: pieces.clone(),
-                data: data.clone(),
-                rest: Bytes::new(),
+                source: &write.source,
+                rest: None,
             };
             match self.send(&call, gather, server).await {
                 Ok(moved) => return Ok(moved),
@@ -124,7 +140,7 @@ impl OpenView {
     async fn send(
         &self,
         call: &WriteRequest,
-        mut gather: Gather,
+        mut gather: Gather<'_>,
         server: weft_layout::ServerId,
     ) -> Result<u64, CallError> {
         let connection = self.file.0.volume.server_connection(server).await?;

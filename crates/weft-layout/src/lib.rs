@@ -62,11 +62,17 @@ mod groups;
 mod layout;
 mod map;
 mod modular;
+mod nest;
+mod normal;
+mod overlap;
 mod own;
+mod parts;
+mod pattern;
 mod pieces;
 mod quantity;
 mod request;
 mod shape;
+pub mod size;
 mod view;
 
 pub use grid::Grid;
@@ -75,9 +81,11 @@ pub use layout::{
     LayoutSpec, SERVERS_MAX, Storage,
 };
 pub use map::{Map, MapError, Place};
+pub use parts::{Part, PartKind, Runs};
+pub use pattern::{DEPTH_MAX, Every, PARTS_MAX, Pattern, PatternError};
 pub use pieces::Pieces;
 pub use quantity::{
     CellIndex, CellOffset, FileId, FileOffset, OFFSET_MAX, ServerId, ServerSlot, ViewOffset,
 };
-pub use request::{Piece, Request};
+pub use request::{Piece, Request, Shaped};
 pub use view::{Order, Partition, Subfile, View, ViewError};

@@ -89,6 +89,12 @@ impl Map {
         &self.view
     }
 
+    /// Whether each run of a request is rearranged in itself, so that to join runs changes where bytes lie:
+    /// so in [`Order::Column`](crate::Order::Column).
+    pub fn rearranges(&self) -> bool {
+        matches!(self.shape, Shape::ByColumn(_))
+    }
+
     /// Where a view byte lives. With [`Order::Column`](crate::Order::Column): in the default order,
     /// as the rearranged one exists only within an access.
     ///
@@ -144,11 +150,12 @@ impl Map {
                 servers: self.grid.servers(),
             });
         }
-        match *request {
+        match request {
             Request::Contiguous { offset, length } => {
-                let span = Span::new(offset, length)?;
+                let span = Span::new(*offset, *length)?;
                 Pieces::contiguous(&self.grid, &self.shape, span, slot)
             }
+            Request::Shaped(shaped) => Pieces::shaped(&self.grid, &self.shape, &shaped.0, slot),
         }
     }
 

@@ -1,10 +1,14 @@
 //! Requests: which bytes of a view one call touches.
 //!
-//! A request travels in this compact form; each server works out its own pieces. Memory positions
-//! belong to the pieces, not to the request, so that a request with a memory layout of its own
-//! changes nothing for those who consume pieces.
+//! A request travels in this compact form; each server works out its own pieces. The bytes of a request
+//! are numbered in the caller's order, and pieces say which numbers they hold: as if the caller's buffer
+//! held exactly these bytes. Where they really lie in memory is the client's business
+//! ([`Memory`](crate::Request)), so file and memory may be laid out independently of one another.
 
-use crate::{CellIndex, CellOffset, MapError, OFFSET_MAX, ViewOffset};
+use std::sync::Arc;
+
+use crate::nest::{Nest, Tree};
+use crate::{CellIndex, CellOffset, MapError, OFFSET_MAX, Pattern, PatternError, ViewOffset};
 
 /// Which bytes of a view one call touches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,13 +21,61 @@ pub enum Request {
         /// How many; 0 touches nothing.
         length: u64,
     },
+    /// A pattern at a place, checked.
+    Shaped(Shaped),
 }
 
+/// A checked pattern at a place of a view; made by [`Request::new`] and [`Request::sorted`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shaped(pub(crate) Arc<Nest>);
+
 impl Request {
-    /// Bytes of the caller's buffer that the request spans, those of ghosts and holes included.
+    /// A pattern that starts at `offset`, its bytes moved in the order in which it names them.
+    ///
+    /// # Errors
+    /// A [`PatternError`] with what is not legal.
+    pub fn new(offset: ViewOffset, pattern: &Pattern) -> Result<Request, PatternError> {
+        let tree = Tree::of(pattern)?;
+        Self::of_tree(offset, tree.as_ref(), pattern.length()?)
+    }
+
+    /// As [`Request::new`], moved in ascending order of the view as far as the pattern's loops can be turned
+    /// and exchanged, and with runs joined that meet if `join` ([`Map::rearranges`](crate::Map::rearranges)
+    /// tells when not). The same bytes have the same ranks: only the order in which they travel differs.
+    ///
+    /// # Errors
+    /// A [`PatternError`] with what is not legal.
+    pub fn sorted(
+        offset: ViewOffset,
+        pattern: &Pattern,
+        join: bool,
+    ) -> Result<Request, PatternError> {
+        let tree = Tree::of(pattern)?.map(|tree| tree.sorted(join));
+        Self::of_tree(offset, tree.as_ref(), pattern.length()?)
+    }
+
+    fn of_tree(
+        offset: ViewOffset,
+        tree: Option<&Tree>,
+        bytes: u64,
+    ) -> Result<Request, PatternError> {
+        let nest = Nest::new(offset.0, tree, bytes)?;
+        Ok(Request::Shaped(Shaped(Arc::new(nest))))
+    }
+
+    /// One past the last byte of the view that the request touches; where it starts if it touches none.
+    pub fn end(&self) -> u64 {
+        match self {
+            Request::Contiguous { offset, length } => offset.0.saturating_add(*length),
+            Request::Shaped(shaped) => shaped.0.end,
+        }
+    }
+
+    /// Bytes that the request numbers, those of ghosts and holes included.
     pub fn memory(&self) -> u64 {
         match self {
             Request::Contiguous { length, .. } => *length,
+            Request::Shaped(shaped) => shaped.0.bytes,
         }
     }
 }
@@ -37,7 +89,8 @@ pub struct Piece {
     pub offset: CellOffset,
     /// Bytes of the run, at least 1.
     pub length: u64,
-    /// Position of the run's first byte in the caller's buffer.
+    /// Number of the run's first byte among the bytes of the request, in the caller's order: its position in a
+    /// buffer that holds exactly these.
     pub memory: u64,
 }
 

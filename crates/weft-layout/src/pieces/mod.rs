@@ -8,9 +8,12 @@
 mod by_column;
 mod groups;
 mod rows;
+mod strips;
 
 use std::iter::FusedIterator;
+use std::sync::Arc;
 
+use crate::nest::Nest;
 use crate::own::OwnColumns;
 use crate::request::Span;
 use crate::shape::Shape;
@@ -18,6 +21,7 @@ use crate::{CellIndex, CellOffset, Grid, MapError, OFFSET_MAX, Piece, ServerSlot
 use by_column::ByColumnPieces;
 use groups::GroupPieces;
 use rows::RowPieces;
+use strips::StripPieces;
 
 /// The pieces of a request on one server, by ascending memory position; made by
 /// [`Map::pieces`](crate::Map::pieces).
@@ -31,9 +35,27 @@ enum Kind {
     Rows(RowPieces),
     ByColumn(ByColumnPieces),
     Groups(GroupPieces),
+    Strips(Box<StripPieces>),
 }
 
 impl Pieces {
+    /// The pieces of a nest of strips.
+    pub(crate) fn shaped(
+        grid: &Grid,
+        shape: &Shape,
+        nest: &Arc<Nest>,
+        slot: ServerSlot,
+    ) -> Result<Self, MapError> {
+        let hull = Span {
+            start: nest.first,
+            end: nest.end,
+        };
+        // Whatever is legal for all bytes between the first and the last is legal for each run.
+        Self::contiguous(grid, shape, hull, slot)?;
+        let pieces = StripPieces::new(*grid, *shape, nest, slot);
+        Ok(Self(Kind::Strips(Box::new(pieces))))
+    }
+
     /// The pieces of a contiguous range of view bytes.
     pub(crate) fn contiguous(
         grid: &Grid,
@@ -103,6 +125,7 @@ impl Iterator for Pieces {
             Kind::Rows(pieces) => pieces.next(),
             Kind::ByColumn(pieces) => pieces.next(),
             Kind::Groups(pieces) => pieces.next(),
+            Kind::Strips(pieces) => pieces.next(),
         }
     }
 
@@ -116,6 +139,7 @@ impl Iterator for Pieces {
             Kind::Rows(pieces) => pieces.fold(init, f),
             Kind::ByColumn(pieces) => pieces.fold(init, f),
             Kind::Groups(pieces) => pieces.fold(init, f),
+            Kind::Strips(pieces) => pieces.fold(init, f),
         }
     }
 }

@@ -1,0 +1,106 @@
+//! Where the bytes of a call lie in the caller's memory, by their number among the bytes of the request.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::read::Memory;
+
+/// Bytes to write.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// All in a row.
+    Packed(Bytes),
+    /// In several buffers.
+    Parts(Arc<Parts>),
+}
+
+/// Several buffers, one after another.
+pub(crate) struct Parts {
+    starts: Vec<u64>,
+    parts: Vec<Bytes>,
+}
+
+impl Source {
+    /// Several buffers, one after another.
+    pub(crate) fn parts(parts: impl IntoIterator<Item = Bytes>) -> Source {
+        let parts: Vec<Bytes> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+        let starts = starts(parts.iter().map(Bytes::len));
+        Source::Parts(Arc::new(Parts { starts, parts }))
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Source::Packed(bytes) => bytes.len() as u64,
+            Source::Parts(all) => {
+                let last = all.starts.last().copied().unwrap_or(0);
+                last + all.parts.last().map_or(0, |part| part.len() as u64)
+            }
+        }
+    }
+
+    /// The bytes from `number` on, at most `length` and as many as lie in a row.
+    pub(crate) fn slice(&self, number: u64, length: u64) -> Bytes {
+        match self {
+            Source::Packed(bytes) => bytes.slice(number as usize..(number + length) as usize),
+            Source::Parts(all) => {
+                let i = find(&all.starts, number);
+                let (part, at) = (&all.parts[i], (number - all.starts[i]) as usize);
+                part.slice(at..part.len().min(at.saturating_add(length as usize)))
+            }
+        }
+    }
+}
+
+/// Memory to read into.
+pub(crate) enum Target<'a> {
+    /// All in a row.
+    Packed(&'a mut [u8]),
+    /// In several buffers, and where each starts.
+    Parts(Vec<u64>, Vec<&'a mut [u8]>),
+}
+
+impl<'a> Target<'a> {
+    /// Several buffers, one after another.
+    pub(crate) fn parts(parts: impl IntoIterator<Item = &'a mut [u8]>) -> Target<'a> {
+        let parts: Vec<&mut [u8]> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+        Target::Parts(starts(parts.iter().map(|p| p.len())), parts)
+    }
+}
+
+impl Memory for Target<'_> {
+    fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
+        let mut bytes = &bytes[range];
+        match self {
+            Target::Packed(memory) => memory[at..at + bytes.len()].copy_from_slice(bytes),
+            Target::Parts(starts, parts) => {
+                let mut i = find(starts, at as u64);
+                let mut from = at - starts[i] as usize;
+                while !bytes.is_empty() {
+                    let room = &mut parts[i][from..];
+                    let (now, later) = bytes.split_at(room.len().min(bytes.len()));
+                    room[..now.len()].copy_from_slice(now);
+                    (bytes, i, from) = (later, i + 1, 0);
+                }
+            }
+        }
+    }
+}
+
+fn starts(lengths: impl Iterator<Item = usize>) -> Vec<u64> {
+    let mut end = 0;
+    lengths
+        .map(|length| {
+            let start = end;
+            end += length as u64;
+            start
+        })
+        .collect()
+}
+
+/// The part that holds this byte; parts are not empty.
+fn find(starts: &[u64], number: u64) -> usize {
+    starts.partition_point(|start| *start <= number) - 1
+}

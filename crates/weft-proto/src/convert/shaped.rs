@@ -1,0 +1,105 @@
+//! Between the parts of a request and their wire form.
+
+use weft_layout::{Part, PartKind, Runs};
+
+use super::ConvertError;
+use crate::io;
+use crate::limits::LIST_MAX;
+
+pub(super) fn to_wire(part: &Part) -> io::Part {
+    let kind = match &part.kind {
+        PartKind::Runs(runs) => match runs.as_slice() {
+            [run] if run.at == 0 && run.times == 1 => io::PartKind::Bytes(run.length),
+            runs => io::PartKind::Runs(columns(runs)),
+        },
+        PartKind::Repeat { stride, times } => io::PartKind::Repeat(io::PartRepeat {
+            stride: *stride,
+            times: *times,
+        }),
+        PartKind::Sequence(members) => io::PartKind::Sequence(*members),
+    };
+    io::Part {
+        at: part.at,
+        kind: Some(kind),
+    }
+}
+
+fn columns(runs: &[Runs]) -> io::Runs {
+    let mut columns = io::Runs::default();
+    let mut end = 0i64;
+    for run in runs {
+        columns.gaps.push(run.at.wrapping_sub(end));
+        columns.lengths.push(run.length);
+        columns.times.push(run.times);
+        columns.strides.push(run.stride);
+        end = end_of(run);
+    }
+    if columns.lengths.windows(2).all(|pair| pair[0] == pair[1]) {
+        columns.lengths.truncate(1);
+    }
+    if columns.times.iter().all(|times| *times == 1) {
+        columns.times.clear();
+        columns.strides.clear();
+    }
+    columns
+}
+
+/// One past the last of these runs. Wraps, and the distance from it wraps back.
+fn end_of(run: &Runs) -> i64 {
+    let steps = run.stride.wrapping_mul(run.times.wrapping_sub(1) as i64);
+    run.at.wrapping_add(steps).wrapping_add(run.length as i64)
+}
+
+pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<Part>, ConvertError> {
+    let mut room = LIST_MAX;
+    parts
+        .iter()
+        .map(|part| {
+            let kind = match part.kind.as_ref() {
+                None => {
+                    return Err(ConvertError::Unknown {
+                        what: "part of a request",
+                    });
+                }
+                Some(io::PartKind::Bytes(length)) => PartKind::Runs(vec![Runs {
+                    at: 0,
+                    length: *length,
+                    stride: 0,
+                    times: 1,
+                }]),
+                Some(io::PartKind::Repeat(repeat)) => PartKind::Repeat {
+                    stride: repeat.stride,
+                    times: repeat.times,
+                },
+                Some(io::PartKind::Sequence(members)) => PartKind::Sequence(*members),
+                Some(io::PartKind::Runs(columns)) => PartKind::Runs(rows(columns, &mut room)?),
+            };
+            Ok(Part { at: part.at, kind })
+        })
+        .collect()
+}
+
+/// The runs of a list; `room` is how many the request may still have.
+fn rows(columns: &io::Runs, room: &mut usize) -> Result<Vec<Runs>, ConvertError> {
+    let runs = columns.gaps.len();
+    let fits = |column: usize, least: usize| column == runs || column == least;
+    let same = columns.times.len() == columns.strides.len();
+    let lengths = runs == 0 || fits(columns.lengths.len(), 1);
+    if runs > *room || !same || !fits(columns.times.len(), 0) || !lengths {
+        return Err(ConvertError::List { runs });
+    }
+    *room -= runs;
+    let mut end = 0i64;
+    let rows = (0..runs).map(|i| {
+        let all = columns.lengths[0];
+        let run = Runs {
+            at: end.wrapping_add(columns.gaps[i]),
+            length: columns.lengths.get(i).copied().unwrap_or(all),
+            stride: columns.strides.get(i).copied().unwrap_or(0),
+            times: columns.times.get(i).copied().unwrap_or(1),
+        };
+        end = end_of(&run);
+        run
+    });
+    Ok(rows.collect())
+}
