@@ -248,6 +248,7 @@ impl SendQueue {
             tokio::time::sleep(linger).await;
         };
         tokio::select! {
+            biased;
             result = self.write_all(&mut stream) => {
                 if let Err(error) = result {
                     self.close(&error.to_string());

@@ -288,6 +288,7 @@ impl Heartbeat {
         let mut silent = false;
         loop {
             let beat = tokio::select! {
+                biased;
                 () = &mut stop => return,
                 beat = self.beat() => beat,
             };
@@ -303,6 +304,7 @@ impl Heartbeat {
                 Err(_) => {}
             }
             tokio::select! {
+                biased;
                 () = &mut stop => return,
                 () = tokio::time::sleep(HEARTBEAT) => {}
             }

@@ -8,12 +8,12 @@ use weft_client::{ConnectOptions, Credentials};
 use weft_kv::MemKv;
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
-use weft_net::{Bounds, Identity, VolumeKey};
+use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig};
 use weft_store::{SimStorage, StoreConfig};
 
-use crate::net::env;
+use crate::net::{Heard, SimNetwork, env};
 
 const KEY: VolumeKey = VolumeKey([7; 32]);
 const VOLUME: [u8; 16] = [9; 16];
@@ -28,14 +28,18 @@ pub enum Fault {
     PowerLoss,
 }
 
-/// The disks of a volume's nodes.
+/// What the nodes of a volume run on.
 pub struct Cluster {
     seed: u64,
+    heard: Heard,
     namespace: Arc<MemKv>,
-    servers: Vec<Arc<Disk>>,
+    /// Of the metadata service.
+    network: SimNetwork,
+    servers: Vec<Arc<Machine>>,
 }
 
-struct Disk {
+struct Machine {
+    network: SimNetwork,
     storage: SimStorage,
     index: Arc<MemKv>,
     /// Rises with each loss of power.
@@ -64,8 +68,10 @@ impl Cluster {
         };
         Namespace::format(namespace.as_ref(), &settings).expect("a new namespace is formatted");
         weft_kv::OrderedKv::sync(namespace.as_ref()).expect("an engine in memory syncs");
+        let heard = Heard::default();
         let servers = (0..servers as u64).map(|i| {
-            Arc::new(Disk {
+            Arc::new(Machine {
+                network: SimNetwork::new(heard.clone()),
                 storage: SimStorage::new(seed ^ (i + 1) << 32),
                 index: Arc::new(MemKv::new()),
                 boot: AtomicU64::new(0),
@@ -74,8 +80,15 @@ impl Cluster {
         Cluster {
             seed,
             namespace,
+            network: SimNetwork::new(heard.clone()),
             servers: servers.collect(),
+            heard,
         }
+    }
+
+    /// What arrived at the hosts so far, and when.
+    pub fn heard(&self) -> &Heard {
+        &self.heard
     }
 
     /// How many I/O servers there are.
@@ -87,28 +100,29 @@ impl Cluster {
     pub fn start(&self, sim: &mut Sim<'_>) {
         let lives = Arc::new(AtomicU64::new(self.seed));
         let namespace = self.namespace.clone();
+        let network = self.network.clone();
         let life = lives.clone();
         sim.host("meta", move || {
             let kv = namespace.clone();
-            let seed = life.fetch_add(1, Ordering::Relaxed);
+            let env = life_env(&life, &network);
             async move {
                 let meta = MetaRole {
                     kv,
                     blocking: Blocking::Inline,
                 };
-                serve(seed, "meta", None, Some(meta)).await
+                serve(env, "meta", None, Some(meta)).await
             }
         });
-        for (i, disk) in self.servers.iter().enumerate() {
-            let disk = disk.clone();
+        for (i, machine) in self.servers.iter().enumerate() {
+            let machine = machine.clone();
             let life = lives.clone();
             sim.host(host(i), move || {
-                let disk = disk.clone();
-                let seed = life.fetch_add(1, Ordering::Relaxed);
+                let machine = machine.clone();
+                let env = life_env(&life, &machine.network);
                 async move {
-                    let boot = format!("boot {}", disk.boot.load(Ordering::Relaxed));
-                    let storage = Arc::new(disk.storage.clone());
-                    let mut store = StoreConfig::new(storage, disk.index.clone(), boot);
+                    let boot = format!("boot {}", machine.boot.load(Ordering::Relaxed));
+                    let storage = Arc::new(machine.storage.clone());
+                    let mut store = StoreConfig::new(storage, machine.index.clone(), boot);
                     store.cache_bytes = 8 << 20;
                     store.dirty_bytes = 1 << 20;
                     store.log_bytes = 4 << 20;
@@ -121,7 +135,7 @@ impl Cluster {
                         meta_address: format!("meta:{PORT}"),
                         metrics_address: String::new(),
                     };
-                    serve(seed, &host(i), Some(io), None).await
+                    serve(env, &host(i), Some(io), None).await
                 }
             });
         }
@@ -132,24 +146,24 @@ impl Cluster {
         let mut options = ConnectOptions::new(format!("meta:{PORT}"), KEY);
         options.volume = VOLUME;
         options.who = Credentials::default();
-        options.env = env(self.seed ^ 0xc11e);
+        options.env = env(self.seed ^ 0xc11e, SimNetwork::new(self.heard.clone()));
         options
     }
 
     /// Ends a server's process or its machine's power.
     pub fn strike_server(&self, sim: &mut Sim<'_>, server: usize, fault: Fault, seed: u64) {
-        sim.crash(host(server));
-        let disk = &self.servers[server];
-        disk.storage.crash(fault == Fault::PowerLoss, seed);
+        let machine = &self.servers[server];
+        machine.network.crash(sim, &host(server));
+        machine.storage.crash(fault == Fault::PowerLoss, seed);
         if fault == Fault::PowerLoss {
-            disk.index.crash_power_loss();
-            disk.boot.fetch_add(1, Ordering::Relaxed);
+            machine.index.crash_power_loss();
+            machine.boot.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Ends the metadata service's process or its machine's power.
     pub fn strike_meta(&self, sim: &mut Sim<'_>, fault: Fault) {
-        sim.crash("meta");
+        self.network.crash(sim, "meta");
         if fault == Fault::PowerLoss {
             self.namespace.crash_power_loss();
         }
@@ -176,8 +190,14 @@ impl Cluster {
     }
 }
 
+/// The surroundings of a process that starts; `lives` counts all of them.
+fn life_env(lives: &AtomicU64, network: &SimNetwork) -> Env {
+    let life = lives.fetch_add(1, Ordering::Relaxed);
+    env(life.wrapping_mul(0x9e37_79b9_7f4a_7c15), network.clone())
+}
+
 async fn serve(
-    seed: u64,
+    env: Env,
     name: &str,
     io: Option<IoRole>,
     meta: Option<MetaRole>,
@@ -195,6 +215,6 @@ async fn serve(
         meta,
         bounds: Bounds::default(),
     };
-    let _node = Node::start(env(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)), config).await?;
+    let _node = Node::start(env, config).await?;
     std::future::pending().await
 }

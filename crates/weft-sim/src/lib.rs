@@ -17,6 +17,6 @@ mod oracle;
 mod scenario;
 
 pub use cluster::{Cluster, Fault};
-pub use net::{SimEntropy, SimNetwork, SimWallClock, env};
+pub use net::{Heard, SimEntropy, SimNetwork, SimWallClock, env};
 pub use oracle::Oracle;
 pub use scenario::{Outcome, Plan, run};

@@ -41,6 +41,8 @@ pub struct Outcome {
     pub failed: usize,
     /// A digest of everything the client saw: the same seed gives the same.
     pub digest: u64,
+    /// A digest of all that went over the network, and when: it tells runs apart that the client sees alike.
+    pub network: u64,
     /// The first thing that nothing explains.
     pub wrong: Option<String>,
 }
@@ -107,7 +109,11 @@ pub fn run(plan: Plan) -> Outcome {
         }
         faults.step(&mut sim, &cluster, &state);
     }
-    lock(&state).outcome.clone()
+    let outcome = lock(&state).outcome.clone();
+    Outcome {
+        network: cluster.heard().digest(),
+        ..outcome
+    }
 }
 
 /// Places faults between steps of the simulation.

@@ -159,6 +159,7 @@ impl OpenCall {
                 more
             };
             tokio::select! {
+                biased;
                 () = self.credited.notified() => {}
                 permit = connection.window.acquire_many(more as u32), if more <= connection.window_total => {
                     let mut permit = permit.map_err(|_| self.connection.lost_error())?;

@@ -7,7 +7,7 @@
 mod call;
 mod keep_alive;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,7 +56,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Calls {
-    open: HashMap<u64, Waiting>,
+    /// In order: when the connection ends, they learn it in the order they began.
+    open: BTreeMap<u64, Waiting>,
     lost: Option<String>,
 }
 

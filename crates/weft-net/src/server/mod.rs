@@ -78,6 +78,7 @@ pub async fn serve(
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
+            biased;
             () = &mut stop => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept() => accepted,

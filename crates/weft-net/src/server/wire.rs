@@ -4,7 +4,7 @@
 //! bounded by the calls a client may have in flight, even if it never reads; and a client that has seen the
 //! last frame finds the place free.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,8 @@ pub(super) struct Wire {
 
 #[derive(Default)]
 struct Table {
-    open: HashMap<u64, Open>,
+    /// In order: when the connection ends, they learn it in the order they began.
+    open: BTreeMap<u64, Open>,
     /// Sum of the shared parts of the open calls' windows.
     shared: u64,
     /// Sum of the open calls' bodies.
