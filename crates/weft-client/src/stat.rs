@@ -50,14 +50,25 @@ impl Volume {
         self.stat_target(&path.into(), false).await
     }
 
+    /// Attributes as the metadata service knows them, symbolic links not followed: one request. Where the size is not
+    /// exact, [`Volume::exact`] completes them.
+    pub async fn known_attributes(&self, place: impl Into<Place>) -> Result<Attributes, Error> {
+        self.known(&place.into(), false).await
+    }
+
     async fn stat_target(&self, place: &Place, follow: bool) -> Result<Attributes, Error> {
+        let attributes = self.known(place, follow).await?;
+        self.exact(&format!("stat {place}"), attributes).await
+    }
+
+    async fn known(&self, place: &Place, follow: bool) -> Result<Attributes, Error> {
         let request = StatRequest {
             who: (*self.who).clone(),
             target: place.target(follow)?,
         };
         let what = format!("stat {place}");
         let reply: meta::StatReply = self.meta(&what, &request, Repeat::Safe).await?;
-        self.exact(&what, reply.attributes).await
+        Ok(reply.attributes)
     }
 
     /// Completes attributes whose size is not exact by asking the file's servers.

@@ -7,3 +7,6 @@
 //! - `data/`, the data cache: write-behind and read-ahead over an attached file; knows nothing of names.
 
 pub mod data;
+pub mod fs;
+pub mod fuse;
+mod layout_text;

@@ -1,0 +1,248 @@
+//! Attributes: read, change; and how full the volume is.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use tokio::time::Instant;
+use weft_client::{Changes, Credentials, FileKind, Place, ServerState, Time};
+
+use super::{Attr, Caller, Entry, FileSystem, FsError};
+
+/// Attributes to change; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct Changed {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size.
+    pub size: Option<u64>,
+    /// Last access.
+    pub accessed: Option<Time>,
+    /// Last modification.
+    pub modified: Option<Time>,
+    /// The set-id bits go, because the size changes.
+    pub kill_set_id: bool,
+}
+
+/// How full a volume is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in all.
+    pub capacity: u64,
+    /// Bytes left.
+    pub available: u64,
+    /// Files and directories.
+    pub files: u64,
+}
+
+/// How long the answer is used again: programs ask in bursts.
+const SPACE_VALID: Duration = Duration::from_millis(500);
+
+/// What the volume last said of its space.
+#[derive(Debug, Default)]
+pub(super) struct SpaceCache(Mutex<Option<(Instant, Space)>>);
+
+/// Root, for what the kernel has decided already.
+pub(super) fn root() -> Credentials {
+    Credentials::default()
+}
+
+impl FileSystem {
+    /// Attributes of a node that the kernel knows.
+    pub async fn attributes(&self, id: u64) -> Result<Entry, FsError> {
+        let attributes = self
+            .call(|| self.volume.known_attributes(Place::of(id)))
+            .await?;
+        let attr = self.complete(attributes).await?;
+        Ok(self.told(attr))
+    }
+
+    fn told(&self, attr: Attr) -> Entry {
+        self.nodes.told(&attr);
+        Entry {
+            attr,
+            attr_valid: self.options.attributes_valid,
+            entry_valid: self.options.names_valid,
+        }
+    }
+
+    /// Changes attributes; `handle` is the open file by which it is asked, if any.
+    pub async fn change(
+        &self,
+        caller: Caller,
+        id: u64,
+        handle: Option<u64>,
+        change: &Changed,
+    ) -> Result<Entry, FsError> {
+        if let Some(size) = change.size {
+            self.resize(caller, id, handle, size).await?;
+        }
+        if change.accessed.is_some() || change.modified.is_some() {
+            // A write that reaches the servers later would set the time again.
+            self.flush_all(id).await?;
+        }
+        let changes = Changes {
+            mode: change.mode,
+            uid: change.uid,
+            gid: change.gid,
+            accessed: change.accessed,
+            modified: change.modified,
+            layout: None,
+            kill_priv: change.kill_set_id,
+            no_follow: true,
+        };
+        let asks = changes.mode.is_some()
+            || changes.uid.is_some()
+            || changes.gid.is_some()
+            || changes.accessed.is_some()
+            || changes.modified.is_some()
+            || (changes.kill_priv && change.size.is_none());
+        if !asks {
+            return self.attributes(id).await;
+        }
+        let volume = self.on(caller);
+        let attributes = self
+            .call(|| volume.set_attributes(Place::of(id), &changes))
+            .await?;
+        if change.modified.is_some() {
+            self.files.time_set(id);
+        }
+        let attr = self.complete(attributes).await?;
+        Ok(self.told(attr))
+    }
+
+    async fn resize(
+        &self,
+        caller: Caller,
+        id: u64,
+        handle: Option<u64>,
+        size: u64,
+    ) -> Result<(), FsError> {
+        match handle {
+            Some(handle) => self.handles.get(handle)?.truncate(size).await?,
+            None => {
+                self.flush_all(id).await?;
+                let volume = self.on(caller);
+                self.call(|| volume.truncate(Place::of(id), size)).await?;
+                // Whoever has it open here must know, too.
+                if let Some(open) = self.files.writer(id) {
+                    open.data().truncate(size).await?;
+                }
+            }
+        }
+        self.files.wrote(id);
+        Ok(())
+    }
+
+    /// After a write by somebody who must not keep them: the set-id bits go, as POSIX wants it.
+    pub(super) async fn drop_set_id(&self, id: u64) -> Result<(), FsError> {
+        let changes = Changes {
+            kill_priv: true,
+            no_follow: true,
+            ..Changes::default()
+        };
+        let volume = self.volume.on_behalf_of(root());
+        let attributes = self
+            .call(|| volume.set_attributes(Place::of(id), &changes))
+            .await?;
+        let attr = self.complete(attributes).await?;
+        self.nodes.told(&attr);
+        self.attributes_changed(id);
+        Ok(())
+    }
+
+    /// Whether the caller may do what the bits of `mask` say (4 read, 2 write, 1 execute).
+    pub async fn access(&self, caller: Caller, id: u64, mask: u32) -> Result<(), FsError> {
+        let who = self.callers.credentials(caller);
+        let attr = self.attributes(id).await?.attr;
+        if mask & 2 != 0 && self.options.read_only {
+            return Err(FsError::wrong(
+                "the volume is mounted read-only",
+                Errno::ROFS,
+            ));
+        }
+        if may(&who, &attr, mask & 7) {
+            Ok(())
+        } else {
+            Err(FsError::wrong(
+                "the permission bits do not allow it",
+                Errno::ACCESS,
+            ))
+        }
+    }
+
+    /// How full the volume is.
+    pub async fn space(&self) -> Result<Space, FsError> {
+        if let Some((when, space)) = *self.space.0.lock()
+            && when.elapsed() < SPACE_VALID
+        {
+            return Ok(space);
+        }
+        let map = self.call(|| self.volume.server_map()).await?;
+        let mut space = Space {
+            files: map.files,
+            ..Space::default()
+        };
+        for server in map
+            .servers
+            .iter()
+            .filter(|s| s.state == ServerState::Up as i32)
+        {
+            space.capacity = space.capacity.saturating_add(server.usage.capacity);
+            space.available = space.available.saturating_add(server.usage.available);
+        }
+        *self.space.0.lock() = Some((Instant::now(), space));
+        Ok(space)
+    }
+}
+
+fn may(who: &Credentials, attr: &Attr, mask: u32) -> bool {
+    if who.uid == 0 {
+        let executable = attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
+        return mask & 1 == 0 || executable;
+    }
+    let bits = if who.uid == attr.uid {
+        attr.mode >> 6
+    } else if who.gid == attr.gid || who.groups.contains(&attr.gid) {
+        attr.mode >> 3
+    } else {
+        attr.mode
+    };
+    bits & mask == mask
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_client::Attributes;
+
+    use super::*;
+
+    #[test]
+    fn exactly_one_class_of_bits_counts() {
+        let attr = Attr::from(&Attributes {
+            kind: FileKind::Regular as i32,
+            mode: 0o074,
+            uid: 5,
+            gid: 6,
+            ..Attributes::default()
+        });
+        let who = |uid, gid, groups: &[u32]| Credentials {
+            uid,
+            gid,
+            groups: groups.to_vec(),
+        };
+        assert!(
+            !may(&who(5, 6, &[]), &attr, 4),
+            "the owner has none, whatever the group has"
+        );
+        assert!(may(&who(7, 6, &[]), &attr, 7));
+        assert!(may(&who(7, 1, &[6]), &attr, 7));
+        assert!(may(&who(7, 1, &[]), &attr, 4));
+        assert!(!may(&who(7, 1, &[]), &attr, 2));
+        assert!(may(&who(0, 0, &[]), &attr, 7));
+    }
+}

@@ -1,0 +1,221 @@
+//! The file system: what programs ask for, turned into calls to the volume and to the data cache.
+//!
+//! Files are known by their id, which is their inode number; a name is resolved in its directory, a path never.
+//! Nothing here knows the kernel's interface, so that other doors and tests without a kernel use the same code.
+//!
+//! Invariants:
+//! 1. No function holds a lock over a call to the volume, so that any number of requests are under way at once.
+//! 2. A call that nobody has carried out, because a service is away, is repeated for [`Options::patience`], counted from
+//!    when the volume was last well; then every call fails at once until it is well again.
+//! 3. What a file's attributes say covers what this mount has written and not yet sent.
+//! 4. A file opened after somebody else closed it shows what was written (close-to-open): [`FileSystem::open`] compares
+//!    it with what the kernel was told and with the pages that it has.
+
+mod attr;
+mod attributes;
+mod caller;
+mod directory;
+mod error;
+mod handles;
+mod health;
+mod names;
+mod nodes;
+mod open;
+mod space;
+mod xattr;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use weft_client::{Attributes, Error as VolumeError, FileKind, Volume};
+
+use crate::data::DataCache;
+
+pub use attr::{Attr, Entry};
+pub use attributes::{Changed, Space};
+pub use caller::Caller;
+pub use directory::{Listed, Page};
+pub use error::FsError;
+pub use open::{Opened, WriteHow};
+pub use xattr::{PROCESS_XATTR, SetMode};
+
+use caller::Callers;
+use directory::OpenDirectory;
+use handles::Table;
+use health::Health;
+use nodes::Nodes;
+use open::{Files, Handle};
+
+/// How a volume is to behave under a path.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Nothing is cached, here or in the kernel, and a write has reached the servers when it returns.
+    pub strict: bool,
+    /// How long the kernel may believe attributes.
+    pub attributes_valid: Duration,
+    /// How long the kernel may believe names.
+    pub names_valid: Duration,
+    /// Names survive power loss when an operation returns; else when they are synced, and within a second.
+    pub durable: bool,
+    /// How long a call waits for a service that is away.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            read_only: false,
+            strict: false,
+            attributes_valid: Duration::from_secs(1),
+            names_valid: Duration::from_secs(1),
+            durable: false,
+            patience: Duration::from_secs(8),
+        }
+    }
+}
+
+/// Who holds copies of what the file system told, and must hear when it is no longer true. Calls do not wait.
+pub trait Holder: Send + Sync {
+    /// Attributes of a file are no longer true, and with `data` neither are its bytes.
+    fn file_changed(&self, id: u64, data: bool);
+    /// A name in a directory is no longer true.
+    fn name_changed(&self, directory: u64, name: &[u8]);
+}
+
+/// A volume as a file system.
+pub struct FileSystem {
+    volume: Volume,
+    options: Options,
+    cache: Arc<DataCache>,
+    callers: Callers,
+    nodes: Nodes,
+    files: Files,
+    handles: Table<Handle>,
+    directories: Table<OpenDirectory>,
+    health: Health,
+    holder: OnceLock<Arc<dyn Holder>>,
+    space: attributes::SpaceCache,
+    acl: xattr::AclSupport,
+}
+
+impl FileSystem {
+    /// The volume's file system. Sends nothing.
+    pub fn new(volume: Volume, cache: Arc<DataCache>, options: Options) -> FileSystem {
+        FileSystem {
+            volume,
+            cache,
+            callers: Callers::default(),
+            nodes: Nodes::default(),
+            files: Files::default(),
+            handles: Table::default(),
+            directories: Table::default(),
+            health: Health::new(options.patience),
+            options,
+            holder: OnceLock::new(),
+            space: attributes::SpaceCache::default(),
+            acl: xattr::AclSupport::default(),
+        }
+    }
+
+    /// Who is told of changes; set once, before the first request.
+    pub fn set_holder(&self, holder: Arc<dyn Holder>) {
+        // A second holder would be a second door on one file system, which nobody builds.
+        assert!(
+            self.holder.set(holder).is_ok(),
+            "a file system has one holder"
+        );
+    }
+
+    /// How it behaves.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Files and names that somebody else has changed: what was told about them, and read of them, is dropped.
+    ///
+    /// The one place where such news arrives.
+    pub fn changed<'a>(
+        &self,
+        files: impl IntoIterator<Item = u64>,
+        names: impl IntoIterator<Item = (u64, &'a [u8])>,
+    ) {
+        let Some(holder) = self.holder.get() else {
+            return;
+        };
+        for id in files {
+            self.nodes.settled(id, None);
+            holder.file_changed(id, true);
+        }
+        for (directory, name) in names {
+            holder.name_changed(directory, name);
+        }
+    }
+
+    /// Ends the file system: what was written goes to the servers, and attachments end.
+    pub async fn shutdown(&self) {
+        for handle in self.handles.drain() {
+            self.close(handle).await;
+        }
+    }
+
+    /// The volume on behalf of a caller.
+    fn on(&self, caller: Caller) -> Volume {
+        self.volume.on_behalf_of(self.callers.credentials(caller))
+    }
+
+    /// Makes a call, and makes it again while nobody carries it out; see [`Options::patience`].
+    async fn call<T, F>(&self, call: impl Fn() -> F) -> Result<T, FsError>
+    where
+        F: Future<Output = Result<T, VolumeError>>,
+    {
+        let mut pause = Duration::from_millis(5);
+        loop {
+            match call().await {
+                Ok(answer) => {
+                    self.health.well();
+                    return Ok(answer);
+                }
+                Err(e) if error::may_do_better(&e) && self.health.worth_waiting() => {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(Duration::from_millis(500));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Attributes with what this mount has written, and asked of the servers where somebody else may be writing.
+    async fn complete(&self, attributes: Attributes) -> Result<Attr, FsError> {
+        let attributes = if attributes.size_exact {
+            attributes
+        } else {
+            let what = "attributes of an open file";
+            self.call(|| self.volume.exact(what, attributes.clone()))
+                .await?
+        };
+        let mut attr = Attr::from(&attributes);
+        if attr.kind == FileKind::Regular {
+            self.files.cover(&mut attr);
+        }
+        Ok(attr)
+    }
+
+    /// What the kernel is told of a node that it asked for by name.
+    fn entry(&self, attr: Attr) -> Entry {
+        self.nodes.looked_up(&attr);
+        Entry {
+            attr,
+            attr_valid: self.options.attributes_valid,
+            entry_valid: self.options.names_valid,
+        }
+    }
+
+    /// The attributes of a node are not what the kernel was told.
+    fn attributes_changed(&self, id: u64) {
+        if let Some(holder) = self.holder.get() {
+            holder.file_changed(id, false);
+        }
+    }
+}

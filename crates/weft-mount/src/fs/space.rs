@@ -1,0 +1,106 @@
+//! Where a file has data, room made in advance, and copies from file to file.
+
+use rustix::io::Errno;
+use weft_layout::FileOffset;
+
+use super::{FileSystem, FsError};
+
+/// Bytes that a copy moves at a time.
+const COPY: usize = 4 << 20;
+/// The most that one copy does before it says how far it is; the kernel asks again for the rest.
+const COPY_MAX: u64 = 256 << 20;
+/// The servers' blocks: shorter holes are not told.
+const HOLE: u64 = 4096;
+
+impl FileSystem {
+    /// Makes room; `mode` as of fallocate(2).
+    ///
+    /// Room is not set aside: what is made is the file's size.
+    pub async fn allocate(
+        &self,
+        handle: u64,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> Result<(), FsError> {
+        if mode & !libc::FALLOC_FL_KEEP_SIZE != 0 {
+            return Err(FsError::wrong("only room can be made", Errno::OPNOTSUPP));
+        }
+        let end = offset
+            .checked_add(length)
+            .filter(|end| *end <= weft_layout::OFFSET_MAX)
+            .ok_or(FsError::wrong(
+                "it ends past the largest offset",
+                Errno::FBIG,
+            ))?;
+        if self.space().await?.available < length {
+            return Err(FsError::wrong(
+                "the volume has not so much room",
+                Errno::NOSPC,
+            ));
+        }
+        if mode & libc::FALLOC_FL_KEEP_SIZE != 0 {
+            return Ok(());
+        }
+        let handle = self.handles.get(handle)?;
+        if handle.data().size().await? < end {
+            handle.truncate(end).await?;
+            self.files.wrote(handle.id);
+        }
+        Ok(())
+    }
+
+    /// Where the next data (`whence` `SEEK_DATA`) or the next hole (`SEEK_HOLE`) begins.
+    pub async fn seek(&self, handle: u64, offset: u64, whence: i32) -> Result<u64, FsError> {
+        let nothing = FsError::wrong("nothing is there", Errno::NXIO);
+        let handle = self.handles.get(handle)?;
+        self.flush_all(handle.id).await?;
+        let size = handle.data().size().await?;
+        if offset >= size {
+            return Err(nothing);
+        }
+        let mut ranges = handle.file.data_ranges(FileOffset(offset), HOLE);
+        let mut end = offset;
+        loop {
+            let range = ranges.next().await?;
+            match (whence, range) {
+                (libc::SEEK_DATA, None) => return Err(nothing),
+                (libc::SEEK_DATA, Some(range)) if range.start >= size => return Err(nothing),
+                (libc::SEEK_DATA, Some(range)) => return Ok(range.start.max(offset)),
+                (libc::SEEK_HOLE, Some(range)) if range.start <= end && end < size => {
+                    end = end.max(range.end)
+                }
+                (libc::SEEK_HOLE, _) => return Ok(end.min(size)),
+                _ => return Err(FsError::wrong("no such seek", Errno::INVAL)),
+            }
+        }
+    }
+
+    /// Copies bytes from one open file to another; returns how many.
+    pub async fn copy(
+        &self,
+        (from, from_offset): (u64, u64),
+        (to, to_offset): (u64, u64),
+        length: u64,
+    ) -> Result<u64, FsError> {
+        let (from, to) = (self.handles.get(from)?, self.handles.get(to)?);
+        let length = length.min(COPY_MAX);
+        if from.id == to.id && from_offset < to_offset + length && to_offset < from_offset + length
+        {
+            return Err(FsError::wrong("the ranges overlap", Errno::INVAL));
+        }
+        let mut done = 0;
+        while done < length {
+            let part = usize::try_from(length - done).map_or(COPY, |rest| rest.min(COPY));
+            let data = from.data().read(from_offset + done, part).await?;
+            if data.is_empty() {
+                break;
+            }
+            let count = data.len() as u64;
+            to.data().write(to_offset + done, data).await?;
+            done += count;
+        }
+        self.files.wrote(to.id);
+        Ok(done)
+    }
+}

@@ -1,0 +1,145 @@
+//! Extended attributes, the layout among them: `user.weft.layout` is text that people can read and write.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use weft_client::{Changes, FileKind, Place, XattrMode};
+use weft_proto::Code;
+use weft_proto::meta::ROOT;
+
+use super::{Caller, FileSystem, FsError};
+use crate::layout_text;
+
+/// The layout of a file, or what a directory gives to new files, as text.
+const LAYOUT: &[u8] = b"user.weft.layout";
+/// On the root directory: the number of the process behind the mount, so that who unmounts can wait for it.
+pub const PROCESS_XATTR: &str = "user.weft.process";
+/// Access control lists.
+const ACL: &[u8] = b"system.posix_acl_";
+
+/// Whether an attribute that is to be set must be there already.
+pub use weft_client::XattrMode as SetMode;
+
+/// Whether the service has access control lists; the kernel asks for them before most permission checks.
+#[derive(Debug, Default)]
+pub(super) struct AclSupport {
+    missing: AtomicBool,
+}
+
+fn no_acl() -> FsError {
+    FsError::wrong(
+        "the service keeps no access control lists",
+        Errno::OPNOTSUPP,
+    )
+}
+
+impl FileSystem {
+    /// The value of an attribute.
+    pub async fn get_xattr(&self, caller: Caller, id: u64, name: &[u8]) -> Result<Bytes, FsError> {
+        if name == LAYOUT {
+            return self.layout(id).await;
+        }
+        if name == PROCESS_XATTR.as_bytes() && id == ROOT {
+            return Ok(std::process::id().to_string().into());
+        }
+        let acl = name.starts_with(ACL);
+        if acl && self.acl.missing.load(Ordering::Relaxed) {
+            return Err(no_acl());
+        }
+        let volume = self.on(caller);
+        let value = self.call(|| volume.get_xattr(Place::of(id), name)).await;
+        if let Err(FsError::Volume(error)) = &value
+            && acl
+            && error.code() == Code::Unsupported
+        {
+            self.acl.missing.store(true, Ordering::Relaxed);
+        }
+        value
+    }
+
+    /// Sets an attribute.
+    pub async fn set_xattr(
+        &self,
+        caller: Caller,
+        id: u64,
+        name: &[u8],
+        value: Bytes,
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
+        if name == LAYOUT {
+            return self.set_layout(caller, id, &value).await;
+        }
+        let volume = self.on(caller);
+        self.call(|| volume.set_xattr_with(Place::of(id), name, value.clone(), mode))
+            .await?;
+        if name.starts_with(ACL) {
+            // The permission bits follow the list.
+            self.attributes_changed(id);
+        }
+        Ok(())
+    }
+
+    /// The names of all attributes, each with a zero behind it.
+    pub async fn list_xattr(&self, caller: Caller, id: u64) -> Result<Vec<u8>, FsError> {
+        let volume = self.on(caller);
+        let names = self.call(|| volume.list_xattr(Place::of(id))).await?;
+        let mut out = Vec::new();
+        for name in names {
+            out.extend_from_slice(&name);
+            out.push(0);
+        }
+        Ok(out)
+    }
+
+    /// Removes an attribute.
+    pub async fn remove_xattr(&self, caller: Caller, id: u64, name: &[u8]) -> Result<(), FsError> {
+        let volume = self.on(caller);
+        if name == LAYOUT {
+            // Back to what the volume gives.
+            return self.set_layout(caller, id, b"").await;
+        }
+        self.call(|| volume.remove_xattr(Place::of(id), name))
+            .await?;
+        if name.starts_with(ACL) {
+            self.attributes_changed(id);
+        }
+        Ok(())
+    }
+
+    async fn layout(&self, id: u64) -> Result<Bytes, FsError> {
+        let attributes = self
+            .call(|| self.volume.known_attributes(Place::of(id)))
+            .await?;
+        let layout = attributes.layout.as_ref();
+        let text = layout
+            .map(layout_text::show)
+            .filter(|text| !text.is_empty());
+        text.map(Bytes::from)
+            .ok_or(FsError::wrong("no layout is set", Errno::NODATA))
+    }
+
+    async fn set_layout(&self, caller: Caller, id: u64, text: &[u8]) -> Result<(), FsError> {
+        let layout = layout_text::parse(text).map_err(|why| {
+            tracing::info!(file = id, %why, "a layout was refused");
+            FsError::wrong("this is no layout", Errno::INVAL)
+        })?;
+        let attributes = self
+            .call(|| self.volume.known_attributes(Place::of(id)))
+            .await?;
+        if attributes.kind != FileKind::Directory as i32 {
+            return Err(FsError::wrong(
+                "the layout of a file is fixed when it is made",
+                Errno::NOTDIR,
+            ));
+        }
+        let changes = Changes {
+            layout: Some(layout),
+            ..Changes::default()
+        };
+        let volume = self.on(caller);
+        self.call(|| volume.set_attributes(Place::of(id), &changes))
+            .await?;
+        Ok(())
+    }
+}

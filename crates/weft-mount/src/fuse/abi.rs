@@ -1,0 +1,244 @@
+//! The kernel's side of the door as bytes: `include/uapi/linux/fuse.h`, version 7.31 and later, as far as it is used.
+//!
+//! Fields are named as there, so that the two can be laid side by side.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The protocol's major version.
+pub(super) const MAJOR: u32 = 7;
+/// The newest minor version whose messages are laid out as here.
+pub(super) const MINOR: u32 = 41;
+/// Older kernels send shorter messages: Linux 5.4 is the oldest that is served.
+pub(super) const MINOR_OLDEST: u32 = 31;
+
+/// What a request asks for.
+pub(super) mod opcode {
+    pub(in crate::fuse) const LOOKUP: u32 = 1;
+    pub(in crate::fuse) const FORGET: u32 = 2;
+    pub(in crate::fuse) const GETATTR: u32 = 3;
+    pub(in crate::fuse) const SETATTR: u32 = 4;
+    pub(in crate::fuse) const READLINK: u32 = 5;
+    pub(in crate::fuse) const SYMLINK: u32 = 6;
+    pub(in crate::fuse) const MKNOD: u32 = 8;
+    pub(in crate::fuse) const MKDIR: u32 = 9;
+    pub(in crate::fuse) const UNLINK: u32 = 10;
+    pub(in crate::fuse) const RMDIR: u32 = 11;
+    pub(in crate::fuse) const RENAME: u32 = 12;
+    pub(in crate::fuse) const LINK: u32 = 13;
+    pub(in crate::fuse) const OPEN: u32 = 14;
+    pub(in crate::fuse) const READ: u32 = 15;
+    pub(in crate::fuse) const WRITE: u32 = 16;
+    pub(in crate::fuse) const STATFS: u32 = 17;
+    pub(in crate::fuse) const RELEASE: u32 = 18;
+    pub(in crate::fuse) const FSYNC: u32 = 20;
+    pub(in crate::fuse) const SETXATTR: u32 = 21;
+    pub(in crate::fuse) const GETXATTR: u32 = 22;
+    pub(in crate::fuse) const LISTXATTR: u32 = 23;
+    pub(in crate::fuse) const REMOVEXATTR: u32 = 24;
+    pub(in crate::fuse) const FLUSH: u32 = 25;
+    pub(in crate::fuse) const INIT: u32 = 26;
+    pub(in crate::fuse) const OPENDIR: u32 = 27;
+    pub(in crate::fuse) const READDIR: u32 = 28;
+    pub(in crate::fuse) const RELEASEDIR: u32 = 29;
+    pub(in crate::fuse) const FSYNCDIR: u32 = 30;
+    pub(in crate::fuse) const ACCESS: u32 = 34;
+    pub(in crate::fuse) const CREATE: u32 = 35;
+    pub(in crate::fuse) const INTERRUPT: u32 = 36;
+    pub(in crate::fuse) const DESTROY: u32 = 38;
+    pub(in crate::fuse) const IOCTL: u32 = 39;
+    pub(in crate::fuse) const BATCH_FORGET: u32 = 42;
+    pub(in crate::fuse) const FALLOCATE: u32 = 43;
+    pub(in crate::fuse) const READDIRPLUS: u32 = 44;
+    pub(in crate::fuse) const RENAME2: u32 = 45;
+    pub(in crate::fuse) const LSEEK: u32 = 46;
+    pub(in crate::fuse) const COPY_FILE_RANGE: u32 = 47;
+}
+
+/// What both sides can do; the upper 32 bits travel in `flags2`.
+pub(super) mod init {
+    pub(in crate::fuse) const ASYNC_READ: u64 = 1;
+    pub(in crate::fuse) const ATOMIC_O_TRUNC: u64 = 1 << 3;
+    pub(in crate::fuse) const BIG_WRITES: u64 = 1 << 5;
+    pub(in crate::fuse) const DONT_MASK: u64 = 1 << 6;
+    pub(in crate::fuse) const DO_READDIRPLUS: u64 = 1 << 13;
+    pub(in crate::fuse) const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub(in crate::fuse) const ASYNC_DIO: u64 = 1 << 15;
+    pub(in crate::fuse) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(in crate::fuse) const POSIX_ACL: u64 = 1 << 20;
+    pub(in crate::fuse) const MAX_PAGES: u64 = 1 << 22;
+    pub(in crate::fuse) const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub(in crate::fuse) const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
+    pub(in crate::fuse) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(in crate::fuse) const INIT_EXT: u64 = 1 << 30;
+    pub(in crate::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+}
+
+/// What SETATTR changes.
+pub(super) mod fattr {
+    pub(in crate::fuse) const MODE: u32 = 1;
+    pub(in crate::fuse) const UID: u32 = 1 << 1;
+    pub(in crate::fuse) const GID: u32 = 1 << 2;
+    pub(in crate::fuse) const SIZE: u32 = 1 << 3;
+    pub(in crate::fuse) const ATIME: u32 = 1 << 4;
+    pub(in crate::fuse) const MTIME: u32 = 1 << 5;
+    pub(in crate::fuse) const FH: u32 = 1 << 6;
+    pub(in crate::fuse) const ATIME_NOW: u32 = 1 << 7;
+    pub(in crate::fuse) const MTIME_NOW: u32 = 1 << 8;
+    pub(in crate::fuse) const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// How an opened file is to be treated.
+pub(super) mod fopen {
+    pub(in crate::fuse) const DIRECT_IO: u32 = 1;
+    pub(in crate::fuse) const KEEP_CACHE: u32 = 1 << 1;
+    pub(in crate::fuse) const NOFLUSH: u32 = 1 << 5;
+    pub(in crate::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+}
+
+/// OPEN and CREATE: the set-id bits go if the file is truncated.
+pub(super) const OPEN_KILL_SUIDGID: u32 = 1;
+/// WRITE: the set-id bits go.
+pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// GETATTR: `fh` is set.
+pub(super) const GETATTR_FH: u32 = 1;
+/// FSYNC: data only.
+pub(super) const FSYNC_FDATASYNC: u32 = 1;
+
+/// A notification: attributes, and data from an offset on, are no longer true.
+pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
+/// A notification: a name is no longer true.
+pub(super) const NOTIFY_INVAL_ENTRY: i32 = 3;
+
+macro_rules! incoming {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+        pub(super) struct $name { $(pub(super) $field: $type,)* }
+    )*};
+}
+
+incoming! {
+    /// Begins every request.
+    InHeader {
+        len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
+    }
+    /// Begins every reply and notification.
+    OutHeader { len: u32, error: i32, unique: u64, }
+    /// INIT.
+    InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32, }
+    /// INIT's answer.
+    InitOut {
+        major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16, congestion_threshold: u16,
+        max_write: u32, time_gran: u32, max_pages: u16, map_alignment: u16, flags2: u32, max_stack_depth: u32,
+        request_timeout: u16, unused: [u16; 11],
+    }
+    /// Attributes.
+    Attr {
+        ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32,
+        ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
+    }
+    /// What a name names.
+    EntryOut {
+        nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32, attr_valid_nsec: u32,
+        attr: Attr,
+    }
+    /// GETATTR.
+    GetattrIn { getattr_flags: u32, dummy: u32, fh: u64, }
+    /// Attributes and how long they hold.
+    AttrOut { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr, }
+    /// SETATTR.
+    SetattrIn {
+        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64,
+        atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
+    }
+    /// FORGET.
+    ForgetIn { nlookup: u64, }
+    /// BATCH_FORGET, followed by `count` of [`ForgetOne`].
+    BatchForgetIn { count: u32, dummy: u32, }
+    /// One node that the kernel forgets.
+    ForgetOne { nodeid: u64, nlookup: u64, }
+    /// MKNOD, followed by the name.
+    MknodIn { mode: u32, rdev: u32, umask: u32, padding: u32, }
+    /// MKDIR, followed by the name.
+    MkdirIn { mode: u32, umask: u32, }
+    /// RENAME, followed by both names.
+    RenameIn { newdir: u64, }
+    /// RENAME2, followed by both names.
+    Rename2In { newdir: u64, flags: u32, padding: u32, }
+    /// LINK, followed by the new name.
+    LinkIn { oldnodeid: u64, }
+    /// OPEN and OPENDIR.
+    OpenIn { flags: u32, open_flags: u32, }
+    /// CREATE, followed by the name.
+    CreateIn { flags: u32, mode: u32, umask: u32, open_flags: u32, }
+    /// An opened file.
+    OpenOut { fh: u64, open_flags: u32, backing_id: u32, }
+    /// RELEASE and RELEASEDIR.
+    ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
+    /// FLUSH.
+    FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64, }
+    /// READ, READDIR and READDIRPLUS.
+    ReadIn { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
+    /// WRITE, followed by the data.
+    WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
+    /// WRITE's and COPY_FILE_RANGE's answer.
+    WriteOut { size: u32, padding: u32, }
+    /// STATFS's answer.
+    StatfsOut {
+        blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32, frsize: u32,
+        padding: u32, spare: [u32; 6],
+    }
+    /// FSYNC and FSYNCDIR.
+    FsyncIn { fh: u64, fsync_flags: u32, padding: u32, }
+    /// SETXATTR, followed by name and value.
+    SetxattrIn { size: u32, flags: u32, }
+    /// GETXATTR, followed by the name, and LISTXATTR.
+    GetxattrIn { size: u32, padding: u32, }
+    /// The size of what GETXATTR or LISTXATTR would give.
+    GetxattrOut { size: u32, padding: u32, }
+    /// ACCESS.
+    AccessIn { mask: u32, padding: u32, }
+    /// INTERRUPT.
+    InterruptIn { unique: u64, }
+    /// FALLOCATE.
+    FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, }
+    /// LSEEK.
+    LseekIn { fh: u64, offset: u64, whence: u32, padding: u32, }
+    /// LSEEK's answer.
+    LseekOut { offset: u64, }
+    /// COPY_FILE_RANGE.
+    CopyFileRangeIn {
+        fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64,
+    }
+    /// Before each name that READDIR gives; names are padded to 8 bytes.
+    Dirent { ino: u64, off: u64, namelen: u32, kind: u32, }
+    /// The body of [`NOTIFY_INVAL_INODE`].
+    InvalInodeOut { ino: u64, off: i64, len: i64, }
+    /// The body of [`NOTIFY_INVAL_ENTRY`], followed by the name and a zero.
+    InvalEntryOut { parent: u64, namelen: u32, flags: u32, }
+}
+
+/// Bytes that come before the data of a WRITE.
+pub(super) const WRITE_HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_as_long_as_the_kernels() {
+        assert_eq!(size_of::<InHeader>(), 40);
+        assert_eq!(size_of::<OutHeader>(), 16);
+        assert_eq!(size_of::<InitOut>(), 64);
+        assert_eq!(size_of::<Attr>(), 88);
+        assert_eq!(size_of::<EntryOut>(), 128);
+        assert_eq!(size_of::<AttrOut>(), 104);
+        assert_eq!(size_of::<SetattrIn>(), 88);
+        assert_eq!(size_of::<WriteIn>(), 40);
+        assert_eq!(size_of::<StatfsOut>(), 80);
+        assert_eq!(size_of::<CopyFileRangeIn>(), 56);
+        assert_eq!(size_of::<Dirent>(), 24);
+        assert_eq!(WRITE_HEAD, 80);
+    }
+}

@@ -1,0 +1,180 @@
+//! The first request: both sides say what they can.
+
+use std::io;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::abi::{InitIn, InitOut, MAJOR, MINOR, MINOR_OLDEST, init, opcode};
+use super::attach::MountError;
+use super::buffers::Buffers;
+use super::device::{Device, Incoming, Reader};
+
+/// What was agreed on with the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Negotiated {
+    /// The kernel's minor version.
+    pub minor: u32,
+    /// Bytes of the largest request.
+    pub max_write: u32,
+    /// Bytes that the kernel reads ahead, before that is raised.
+    pub max_readahead: u32,
+    /// The capabilities in use.
+    pub flags: u64,
+}
+
+/// What the mount wants where the kernel has it.
+///
+/// Not `WRITEBACK_CACHE`: with it the kernel believes only itself about a file's size and times, so that what others
+/// append stays invisible. Not `AUTO_INVAL_DATA`: pages are dropped when a file has changed, which is looked at when it is
+/// opened. Locks stay with the kernel as long as the flags for them are not here.
+const WANTED: u64 = init::ASYNC_READ
+    | init::ATOMIC_O_TRUNC
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::POSIX_ACL
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::EXPLICIT_INVAL_DATA
+    | init::HANDLE_KILLPRIV_V2
+    | init::INIT_EXT
+    | init::DIRECT_IO_ALLOW_MMAP;
+
+const PAGE: u32 = 4096;
+/// The most pages of one request that we have memory for; the kernel's own limit is mostly lower.
+const PAGES_MAX: u32 = 1024;
+/// Requests that the kernel may have under way for nobody in particular: read-ahead, and releases.
+const BACKGROUND: u16 = 256;
+
+/// Bytes that a reader's buffer must hold: the data of the largest write, or the longest extended attribute.
+fn buffer_length(pages: u32) -> usize {
+    (pages * PAGE) as usize + 2 * PAGE as usize
+}
+
+/// The largest request the kernel makes; it has a limit of its own, which root may raise.
+pub(super) fn pages_of_kernel() -> u32 {
+    std::fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(256)
+        .clamp(32, PAGES_MAX)
+}
+
+pub(super) fn buffers() -> Buffers {
+    Buffers::new(buffer_length(pages_of_kernel()))
+}
+
+/// Answers the kernel's first request.
+pub(super) fn shake_hands(device: &Device, buffers: &Buffers) -> Result<Negotiated, MountError> {
+    let mut reader = Reader::new(buffers);
+    loop {
+        let gone = || MountError::Device(io::Error::other("the mount ended before it began"));
+        let request = device.receive(&mut reader)?.ok_or_else(gone)?;
+        let unique = request.header.unique;
+        if request.header.opcode != opcode::INIT {
+            device.refuse(unique, libc::EIO);
+            continue;
+        }
+        let (wants, flags2) = read(&request)
+            .ok_or_else(|| MountError::Device(io::Error::other("INIT is too short")))?;
+        if wants.major > MAJOR {
+            // The kernel will say it again in the version that we name.
+            let answer = InitOut {
+                major: MAJOR,
+                minor: MINOR,
+                ..InitOut::default()
+            };
+            device.reply(unique, &[answer.as_bytes()]);
+            continue;
+        }
+        if wants.major < MAJOR || wants.minor < MINOR_OLDEST {
+            device.refuse(unique, libc::EPROTO);
+            return Err(MountError::Version {
+                major: wants.major,
+                minor: wants.minor,
+            });
+        }
+        let offered = u64::from(wants.flags) | u64::from(flags2) << 32;
+        let (answer, negotiated) = answer(&wants, offered, pages_of_kernel());
+        device.reply(unique, &[answer.as_bytes()]);
+        return Ok(negotiated);
+    }
+}
+
+fn read(request: &Incoming) -> Option<(InitIn, u32)> {
+    let (wants, rest) = request.argument::<InitIn>()?;
+    let extended = u64::from(wants.flags) & init::INIT_EXT != 0;
+    let flags2 = u32::read_from_prefix(rest).map_or(0, |(flags, _)| flags);
+    Some((wants, if extended { flags2 } else { 0 }))
+}
+
+fn answer(wants: &InitIn, offered: u64, pages: u32) -> (InitOut, Negotiated) {
+    let flags = WANTED & offered;
+    let pages = if flags & init::MAX_PAGES == 0 {
+        32
+    } else {
+        pages
+    };
+    let answer = InitOut {
+        major: MAJOR,
+        minor: wants.minor.min(MINOR),
+        max_readahead: wants.max_readahead,
+        flags: flags as u32,
+        flags2: (flags >> 32) as u32,
+        max_background: BACKGROUND,
+        congestion_threshold: BACKGROUND / 4 * 3,
+        max_write: pages * PAGE,
+        time_gran: 1,
+        max_pages: pages as u16,
+        ..InitOut::default()
+    };
+    let negotiated = Negotiated {
+        minor: answer.minor,
+        max_write: answer.max_write,
+        max_readahead: answer.max_readahead,
+        flags,
+    };
+    (answer, negotiated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_used_that_the_kernel_does_not_offer() {
+        let wants = InitIn {
+            major: 7,
+            minor: 31,
+            max_readahead: 131_072,
+            flags: (init::ASYNC_READ | init::BIG_WRITES) as u32,
+        };
+        let (answer, negotiated) = answer(&wants, wants.flags.into(), 256);
+        assert_eq!(negotiated.flags, init::ASYNC_READ | init::BIG_WRITES);
+        assert_eq!((answer.minor, answer.max_write), (31, 128 << 10));
+    }
+
+    #[test]
+    fn requests_are_as_large_as_the_kernel_allows() {
+        let wants = InitIn {
+            major: 7,
+            minor: 45,
+            max_readahead: 131_072,
+            flags: u32::MAX,
+        };
+        let (answer, negotiated) = answer(&wants, u64::MAX, 256);
+        assert_eq!(
+            (answer.minor, answer.max_write, answer.max_pages),
+            (MINOR, 1 << 20, 256)
+        );
+        assert_eq!(negotiated.flags, WANTED);
+        assert_eq!(
+            negotiated.flags & (1 << 16),
+            0,
+            "the kernel's writeback cache is not used"
+        );
+    }
+}

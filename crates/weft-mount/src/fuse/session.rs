@@ -1,0 +1,246 @@
+//! A mount and its threads.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
+use super::attach::{MountError, MountFlagsWanted, attach};
+use super::buffers::Buffers;
+use super::device::{Device, Incoming, Reader};
+use super::init::{self, Negotiated};
+use super::notices::Notices;
+use super::operations::{Answer, carry_out};
+use super::requests::Requests;
+use crate::fs::{FileSystem, FsError};
+
+/// How long a request that was interrupted may go on: programs that take signals in passing (timers, children that end)
+/// do not expect that a name is not made because of it, and who was killed waits no longer than this.
+pub(super) const LINGER: Duration = Duration::from_millis(500);
+
+/// What a mount needs.
+pub struct Mount {
+    /// Where.
+    pub path: PathBuf,
+    /// How.
+    pub flags: MountFlagsWanted,
+    /// Threads that take requests from the kernel.
+    pub threads: usize,
+    /// The kernel's read-ahead in KiB; root only.
+    pub read_ahead_kib: u32,
+}
+
+/// A file system under a path. It ends when it is unmounted, by whomever.
+pub struct Running {
+    path: PathBuf,
+    negotiated: Negotiated,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// What all threads and requests share.
+struct Door {
+    fs: Arc<FileSystem>,
+    runtime: Handle,
+    requests: Requests,
+}
+
+impl Mount {
+    /// Mounts; requests are carried out on `runtime`.
+    pub fn start(self, fs: Arc<FileSystem>, runtime: &Handle) -> Result<Running, MountError> {
+        let device = Arc::new(attach(&self.path, &self.flags)?);
+        let buffers = init::buffers();
+        let negotiated = init::shake_hands(&device, &buffers)?;
+        fs.set_holder(Arc::new(Notices::start(device.clone())?));
+        let door = Arc::new(Door {
+            fs,
+            runtime: runtime.clone(),
+            requests: Requests::default(),
+        });
+        let mut threads = Vec::new();
+        for number in 0..self.threads.max(1) {
+            let device = if number == 0 {
+                device.clone()
+            } else {
+                Arc::new(device.further()?)
+            };
+            let (door, buffers) = (door.clone(), buffers.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("weft-fuse-{number}"))
+                .spawn(move || serve(&door, &device, &buffers))?;
+            threads.push(thread);
+        }
+        read_ahead(&self.path, self.read_ahead_kib);
+        tracing::info!(
+            path = %self.path.display(),
+            version = format!("7.{}", negotiated.minor),
+            max_write = negotiated.max_write,
+            flags = format!("{:#x}", negotiated.flags),
+            threads = threads.len(),
+            "mounted"
+        );
+        Ok(Running {
+            path: self.path,
+            negotiated,
+            threads,
+        })
+    }
+}
+
+impl Running {
+    /// Where.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was agreed on with the kernel.
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    /// Waits until it is unmounted.
+    pub fn wait(self) -> io::Result<()> {
+        let mut result = Ok(());
+        for thread in self.threads {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+/// The kernel's own idea of read-ahead is 128 KiB, too little for several servers. Only root may change it.
+fn read_ahead(path: &Path, kib: u32) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let device = super::table::mounted_on(path)
+        .ok()
+        .flatten()
+        .map(|m| m.device);
+    let Some(device) = device else { return };
+    let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&file, kib.to_string()) {
+        tracing::warn!(%file, %error, "the kernel's read-ahead stays small");
+    }
+}
+
+/// One thread's loop.
+fn serve(door: &Arc<Door>, device: &Arc<Device>, buffers: &Buffers) -> io::Result<()> {
+    let mut reader = Reader::new(buffers);
+    while let Some(request) = device.receive(&mut reader)? {
+        match request.header.opcode {
+            opcode::FORGET | opcode::BATCH_FORGET => forget(&door.fs, &request),
+            opcode::INTERRUPT => interrupt(door, device, &request),
+            opcode::DESTROY => device.reply(request.header.unique, &[]),
+            _ => begin(door, device, request),
+        }
+    }
+    Ok(())
+}
+
+/// A forget is not answered.
+fn forget(fs: &FileSystem, request: &Incoming) {
+    if request.header.opcode == opcode::FORGET {
+        if let Some((forget, _)) = request.argument::<ForgetIn>() {
+            fs.forget(request.header.nodeid, forget.nlookup);
+        }
+        return;
+    }
+    let Some((batch, _)) = request.argument::<BatchForgetIn>() else {
+        return;
+    };
+    let rest = &request.body[size_of::<BatchForgetIn>()..];
+    for one in rest
+        .chunks_exact(size_of::<ForgetOne>())
+        .take(batch.count as usize)
+    {
+        if let Ok(one) = <ForgetOne as zerocopy::FromBytes>::read_from_bytes(one) {
+            fs.forget(one.nodeid, one.nlookup);
+        }
+    }
+}
+
+/// An interrupt that comes before its request is known is sent again by the kernel if it is told so.
+fn interrupt(door: &Door, device: &Device, request: &Incoming) {
+    let known = request
+        .argument::<InterruptIn>()
+        .is_some_and(|(interrupt, _)| door.requests.interrupt(interrupt.unique));
+    if !known {
+        device.refuse(request.header.unique, libc::EAGAIN);
+    }
+}
+
+type Outcome = Result<Answer, FsError>;
+type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// Begins a request here. What waits for nobody, such as what is cached, is done at once and spares the way to another
+/// thread; all else goes on as a task.
+fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
+    let unique = request.header.unique;
+    let number = request.header.opcode;
+    let fs = door.fs.clone();
+    let mut task: Task = Box::pin(async move { carry_out(&fs, &request).await });
+    let entered = door.runtime.enter();
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    // The waker that is forgotten here is replaced at the next poll, which follows in any case.
+    if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
+        return answer(device, unique, number, outcome);
+    }
+    drop(entered);
+    let interrupted = door.requests.add(unique);
+    let (door, device) = (door.clone(), device.clone());
+    door.runtime.clone().spawn(async move {
+        let outcome = finish(task, interrupted, number).await;
+        door.requests.remove(unique);
+        match outcome {
+            Some(outcome) => answer(&device, unique, number, outcome),
+            None => device.refuse(unique, libc::EINTR),
+        }
+    });
+}
+
+/// The outcome, or `None` if the request was interrupted and did not end soon.
+async fn finish(
+    mut task: Task,
+    interrupted: oneshot::Receiver<()>,
+    number: u32,
+) -> Option<Outcome> {
+    let lingering = async {
+        // A sender that is gone without a word has been used already, or never will be.
+        if interrupted.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(LINGER).await;
+    };
+    // What is closed must be closed.
+    if matches!(number, opcode::RELEASE | opcode::RELEASEDIR) {
+        return Some(task.await);
+    }
+    tokio::select! {
+        outcome = &mut task => Some(outcome),
+        () = lingering => None,
+    }
+}
+
+fn answer(device: &Device, unique: u64, number: u32, outcome: Outcome) {
+    match outcome {
+        Ok(answer) => device.reply(unique, &[answer.bytes()]),
+        Err(error) => {
+            if error.is_failure() {
+                tracing::warn!(request = number, %error, "a request failed");
+            } else {
+                tracing::debug!(request = number, %error, errno = error.errno(), "a request was refused");
+            }
+            device.refuse(unique, error.errno());
+        }
+    }
+}

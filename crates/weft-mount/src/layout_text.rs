@@ -1,0 +1,124 @@
+//! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB base=0 servers=0,1,2,3`, any part of it when one is asked for.
+
+use std::fmt::Write;
+
+use weft_client::NewLayout;
+use weft_proto::meta::Layout;
+
+/// A layout for people; what is not set is left out.
+pub(crate) fn show(layout: &Layout) -> String {
+    let mut text = String::new();
+    let mut part = |name: &str, value: String| {
+        let gap = if text.is_empty() { "" } else { " " };
+        let _ = write!(text, "{gap}{name}={value}");
+    };
+    if layout.cells != 0 {
+        part("cells", layout.cells.to_string());
+    }
+    if layout.bsu != 0 {
+        part("bsu", size(layout.bsu));
+    }
+    if layout.chunk != 0 {
+        part("chunk", size(layout.chunk.into()));
+    }
+    if let Some(base) = layout.servers.first() {
+        part("base", base.to_string());
+        let servers: Vec<String> = layout.servers.iter().map(u32::to_string).collect();
+        part("servers", servers.join(","));
+    }
+    text
+}
+
+fn size(bytes: u64) -> String {
+    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+        if bytes % unit == 0 {
+            return format!("{}{name}", bytes / unit);
+        }
+    }
+    bytes.to_string()
+}
+
+/// What a creator asks for.
+///
+/// # Errors
+/// What is wrong, in words.
+pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "a layout is text".to_owned())?;
+    let mut layout = NewLayout::default();
+    for word in text.split_ascii_whitespace() {
+        let (name, value) = word
+            .split_once('=')
+            .ok_or_else(|| format!("`{word}` is not NAME=VALUE"))?;
+        let number = |text: &str| {
+            text.parse::<u32>()
+                .map_err(|_| format!("`{word}`: not a number"))
+        };
+        match name {
+            "cells" => layout.cells = Some(number(value)?),
+            "bsu" => layout.bsu = Some(bytes(value)?),
+            "chunk" => {
+                let chunk = u32::try_from(bytes(value)?);
+                layout.chunk = Some(chunk.map_err(|_| format!("`{word}`: too large"))?);
+            }
+            "base" => layout.base = Some(number(value)?),
+            "servers" => layout.servers = value.split(',').map(number).collect::<Result<_, _>>()?,
+            _ => {
+                return Err(format!(
+                    "`{name}`: a layout has cells, bsu, chunk, base and servers"
+                ));
+            }
+        }
+    }
+    // A list says by itself where the first cell lies.
+    if let Some(base) = layout.base
+        && let Some(at) = layout.servers.iter().position(|s| *s == base)
+    {
+        layout.servers.rotate_left(at);
+        layout.base = None;
+    }
+    Ok(layout)
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    weft_layout::size::parse(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_set_again() {
+        let layout = Layout {
+            cells: 4,
+            bsu: 64 << 10,
+            chunk: 1 << 20,
+            servers: vec![2, 3, 0, 1],
+            storage: 0,
+        };
+        let text = show(&layout);
+        assert_eq!(text, "cells=4 bsu=64KiB chunk=1MiB base=2 servers=2,3,0,1");
+        let parsed = parse(text.as_bytes()).unwrap();
+        assert_eq!(
+            (parsed.cells, parsed.bsu, parsed.chunk),
+            (Some(4), Some(64 << 10), Some(1 << 20))
+        );
+        assert_eq!((parsed.servers, parsed.base), (vec![2, 3, 0, 1], None));
+    }
+
+    #[test]
+    fn any_part_is_a_wish_and_nonsense_says_what_is_wrong() {
+        let parsed = parse(b"bsu=4096\n").unwrap();
+        assert_eq!((parsed.bsu, parsed.cells), (Some(4096), None));
+        assert_eq!(parse(b"base=2 servers=1,2,3").unwrap().servers, [2, 3, 1]);
+        assert!(parse(b"").unwrap().servers.is_empty());
+        for (text, word) in [
+            ("cells", "NAME=VALUE"),
+            ("cells=x", "not a number"),
+            ("rows=3", "rows"),
+            ("chunk=8G", "large"),
+        ] {
+            assert!(parse(text.as_bytes()).unwrap_err().contains(word), "{text}");
+        }
+    }
+}
