@@ -88,6 +88,8 @@ impl IoService {
             chunk: request.chunk,
         };
         let now = self.now();
+        // What comes later must stay, so nothing may overtake it.
+        let depth = if request.ordered { 1 } else { DEPTH };
         let mut under_way = FuturesUnordered::new();
         let (mut bytes, mut disk) = (0, Duration::ZERO);
         loop {
@@ -100,7 +102,7 @@ impl IoService {
                     call.payload.release_chunk(len);
                     continue;
                 }
-                arrived = call.payload.next(), if under_way.len() < DEPTH => arrived,
+                arrived = call.payload.next(), if under_way.len() < depth => arrived,
             };
             let Some(data) = arrived else { break };
             let len = data.len();
