@@ -12,7 +12,8 @@ use weft_proto::meta::FileKind;
 
 use crate::MetaError;
 use crate::changes::{Change, entry_change};
-use crate::keys::{self, COUNTERS_KEY, ENTRIES, INODES, INTENTS, ORPHANS, VOLUME, XATTRS};
+use crate::inline::content;
+use crate::keys::{self, COUNTERS_KEY, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, VOLUME, XATTRS};
 use crate::namespace::Namespace;
 use crate::open_files::OpenFiles;
 use crate::path::Node;
@@ -123,6 +124,11 @@ impl<'t, 'n> Edit<'t, 'n> {
         Ok(number)
     }
 
+    /// Somebody has this file open for writing, or may have without having told yet.
+    pub(crate) fn may_be_written(&mut self, id: u64) -> bool {
+        self.namespace.may_be_held(id) || self.open_files().has_writer(id)
+    }
+
     /// Gives a name to a file and counts it in its directory.
     pub(crate) fn enter(&mut self, directory: &Node, name: &[u8], child: (u64, i32), now: i64) {
         let (id, kind) = child;
@@ -182,7 +188,13 @@ impl<'t, 'n> Edit<'t, 'n> {
                 self.delete(XATTRS, &key);
             }
         }
-        if known.is(FileKind::Regular) {
+        // The cells of an inline file are empty, unless somebody is filling them.
+        let mut has_cells = true;
+        if known.inline {
+            has_cells = content(self.reader(), node.id)?.spilling;
+            self.delete(INLINE, &node.id.to_be_bytes());
+        }
+        if known.is(FileKind::Regular) && has_cells {
             let servers = known.layout.map_or_else(Vec::new, |layout| layout.servers);
             self.owe(&IntentRecord {
                 file: node.id,

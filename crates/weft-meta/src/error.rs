@@ -131,6 +131,18 @@ pub enum MetaError {
         /// Its id.
         id: u64,
     },
+    /// The bytes lie with the metadata, and the caller needs them in the cells: spill the file, then repeat.
+    #[error("the bytes of file {id} lie with its metadata and must go to its cells first; try again")]
+    Inline {
+        /// Its id.
+        id: u64,
+    },
+    /// The bytes are in the cells, and the caller takes them for inline.
+    #[error("the bytes of file {id} are in its cells and are written there")]
+    Spilled {
+        /// Its id.
+        id: u64,
+    },
     /// A size past the largest offset.
     #[error("{path}: a file cannot have {size} bytes: at most 2^63 - 1")]
     TooLarge {
@@ -249,6 +261,8 @@ impl MetaError {
             MetaError::AttributeTooLarge { .. } => Code::AttributeTooLarge,
             MetaError::AttributesFull { .. } => Code::NoSpace,
             MetaError::Stale { .. } => Code::Stale,
+            MetaError::Inline { .. } => Code::Busy,
+            MetaError::Spilled { .. } => Code::Spilled,
             MetaError::TooLarge { .. } => Code::TooLarge,
             MetaError::Invalid { .. }
             | MetaError::TooManyGroups { .. }

@@ -14,6 +14,8 @@ pub(crate) const INODES: Space = Space("inodes");
 pub(crate) const ENTRIES: Space = Space("entries");
 /// `id ‖ name` → `XattrRecord`.
 pub(crate) const XATTRS: Space = Space("xattrs");
+/// `id` → `InlineRecord`.
+pub(crate) const INLINE: Space = Space("inline");
 /// `id` → `OrphanRecord`.
 pub(crate) const ORPHANS: Space = Space("orphans");
 /// `number` → [`IntentRecord`].

@@ -259,9 +259,19 @@ impl Namespace {
         })
     }
 
+    /// Whether this client has this file attached.
+    pub fn is_attached(&self, client: u64, file: u64) -> bool {
+        self.open_files.lock().is_holder(client, file)
+    }
+
     /// Whether clients of an earlier life of the service may hold something of a file without having told yet.
     pub fn may_be_held(&self, file: u64) -> bool {
         self.recovering() && file < self.first_id
+    }
+
+    /// The client on whose connection this handle acts.
+    pub(crate) fn origin(&self) -> u64 {
+        self.origin
     }
 
     pub(crate) fn recovering(&self) -> bool {

@@ -70,6 +70,15 @@ impl OpenFiles {
         self.files.get(&file).is_some_and(|open| open.writers > 0)
     }
 
+    /// Somebody other than this client has the file open for writing.
+    pub(crate) fn has_other_writer(&self, client: u64, file: u64) -> bool {
+        let Some(open) = self.files.get(&file) else {
+            return false;
+        };
+        let own = open.holders.get(&client).map_or(0, |counts| counts.writing);
+        open.writers > own
+    }
+
     pub(crate) fn attach_reader(&mut self, client: u64, file: u64) {
         let open = self.files.entry(file).or_default();
         open.holders.entry(client).or_default().reading += 1;
@@ -213,6 +222,12 @@ impl OpenFiles {
     pub(crate) fn only_by(&self, client: u64, file: u64) -> bool {
         let open = self.files.get(&file);
         open.is_some_and(|open| open.holders.len() == 1 && open.holders.contains_key(&client))
+    }
+
+    /// This client has the file open.
+    pub(crate) fn is_holder(&self, client: u64, file: u64) -> bool {
+        let open = self.files.get(&file);
+        open.is_some_and(|open| open.holders.contains_key(&client))
     }
 
     /// This client has the file open for writing.

@@ -107,6 +107,15 @@ pub(crate) fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
+/// The mode after a write by somebody of whom it is only known that he is not privileged.
+pub(crate) fn without_privilege(inode: &InodeRecord) -> u32 {
+    let mut mode = inode.mode & !SETUID;
+    if mode & GROUP_EXEC != 0 {
+        mode &= !SETGID;
+    }
+    mode
+}
+
 /// The mode after a write by somebody who is not root, or a change of owner: nobody may gain rights
 /// by a set-id file that another filled.
 pub(crate) fn without_set_id(who: &Credentials, inode: &InodeRecord) -> u32 {

@@ -33,7 +33,15 @@ impl Namespace {
                         gone.push(*id);
                         continue;
                     };
-                    if inode.size_exact && request.writing.contains(id) {
+                    if !request.writing.contains(id) {
+                        continue;
+                    }
+                    if inode.inline {
+                        // It may have what it has not stored; whoever else writes, too.
+                        if edit.open_files().has_other_writer(client, *id) {
+                            edit.must_spill(&mut Node { id: *id, inode })?;
+                        }
+                    } else if inode.size_exact {
                         edit.change(*id, &inode).size_exact = false;
                     }
                 }

@@ -15,6 +15,17 @@ fn fixed<M: Message + Default + PartialEq>(record: &M, hex: &str) {
     assert!(read == *record);
 }
 
+fn acl() -> AclRecord {
+    AclRecord {
+        owner: 6,
+        group: 4,
+        other: 1,
+        mask: Some(7),
+        users: vec![1000, 6],
+        groups: vec![300, 0],
+    }
+}
+
 fn layout() -> LayoutRecord {
     LayoutRecord {
         cells: 4,
@@ -66,10 +77,13 @@ fn inode_record() {
         xattr_bytes: 9,
         truncate: 10,
         truncate_raced: true,
+        inline: true,
+        acl: Some(acl()),
+        default_acl: Some(AclRecord::default()),
     };
     fixed(
         &record,
-        "080110ed1b18e80720642802308080808080203801400148feffffffffffffffff01500358046005680670077a120804108080041880801022040301ac02280182010088010892010474657874980109a0010aa80101",
+        "080110ed1b18e80720642802308080808080203801400148feffffffffffffffff01500358046005680670077a120804108080041880801022040301ac02280182010088010892010474657874980109a0010aa80101b00101ba011208061004180120072a03e807063203ac0200c20100",
     );
 }
 
@@ -77,6 +91,11 @@ fn inode_record() {
 fn small_records() {
     fixed(&EntryRecord { id: 300, kind: 2 }, "08ac021002");
     fixed(&OrphanRecord { since: 5 }, "0805");
+    let inline = InlineRecord {
+        data: b"in".to_vec(),
+        spilling: true,
+    };
+    fixed(&inline, "0a02696e1001");
     let value = b"v".to_vec();
     fixed(&XattrRecord { value }, "0a0176");
     let address = "host:1".to_owned();

@@ -3,10 +3,16 @@
 //! A file that exists and whose size is not exact already (or that is only read) needs no
 //! transaction: it is found in a snapshot, and looked at once more under the lock of the open files,
 //! so that it cannot be deleted in between. Everything else is one transaction.
+//!
+//! An inline file comes with its bytes, unless the client cannot work with that, or somebody else may be writing it:
+//! then [`MetaError::Inline`] says that it must be spilled first.
 
+use bytes::Bytes;
+use weft_kv::Reader;
 use weft_proto::meta::{AttachReply, AttachRequest, Create, FileKind};
 
 use crate::edit::Edit;
+use crate::inline::content;
 use crate::ops::attributes;
 use crate::ops::create::{new_inode, place, writable};
 use crate::path::{self, End, Node, Slot, walk};
@@ -47,8 +53,15 @@ impl Namespace {
                 // From here to the commit nobody else attaches or detaches.
                 edit.open_files();
                 let (mut node, created) = self.find_or_create(edit, now, request)?;
+                let written = edit.may_be_written(node.id);
                 let exact = node.inode.size_exact;
-                if request.write && exact {
+                let data = self.inline(edit.reader(), &node, request, written)?;
+                let spilled = node.inode.inline && data.is_none();
+                if spilled {
+                    edit.need_cells(&mut node)?;
+                }
+                let changed = request.write && exact && data.is_none();
+                if changed {
                     node.inode.size_exact = false;
                     edit.change(node.id, &node.inode).size_exact = false;
                 }
@@ -56,9 +69,9 @@ impl Namespace {
                     attributes: attributes(&node),
                     epoch,
                     created,
-                    inline: None,
+                    inline: data,
                 };
-                let committed = created || (request.write && exact);
+                let committed = created || spilled || changed;
                 Ok((Attached { reply, committed }, exact))
             },
             |open, (attached, exact)| {
@@ -82,20 +95,26 @@ impl Namespace {
         let found = self.read(|reader| path::resolve(reader, &request.who, &request.target))?;
         check(request, &found)?;
         let mut open = self.open_files.lock();
-        let inode = self.read(|reader| keys::inode(reader, found.id))?;
-        let Some(inode) = inode else {
+        let written = self.may_be_held(found.id) || open.has_writer(found.id);
+        let now = self.read(|reader| {
+            let Some(inode) = keys::inode(reader, found.id)? else {
+                return Ok(None);
+            };
+            let id = found.id;
+            let node = Node { id, inode };
+            let data = self.inline(reader, &node, request, written)?;
+            Ok(Some((node, data)))
+        })?;
+        let Some((node, data)) = now else {
             // Deleted since: whether the path names something else now, the transaction finds out.
             return Ok(None);
         };
-        if request.write && inode.size_exact {
+        let exact = node.inode.size_exact;
+        if data.is_none() && (node.inode.inline || (request.write && exact)) {
             return Ok(None);
         }
-        let node = Node {
-            id: found.id,
-            inode,
-        };
         if request.write {
-            open.attach_writer(client, node.id, false);
+            open.attach_writer(client, node.id, exact);
         } else {
             open.attach_reader(client, node.id);
         }
@@ -104,12 +123,27 @@ impl Namespace {
             attributes: attributes(&node),
             epoch: self.epoch(),
             created: false,
-            inline: None,
+            inline: data,
         };
         Ok(Some(Attached {
             reply,
             committed: false,
         }))
+    }
+
+    /// The bytes of an inline file, if it may stay so with this attachment; `written`: somebody may be writing.
+    fn inline(
+        &self,
+        reader: &dyn Reader,
+        node: &Node,
+        request: &AttachRequest,
+        written: bool,
+    ) -> Result<Option<Bytes>, MetaError> {
+        if !node.inode.inline || !request.inline || (request.write && written) {
+            return Ok(None);
+        }
+        let record = content(reader, node.id)?;
+        Ok((!record.spilling).then(|| record.data.into()))
     }
 
     fn find_or_create(
@@ -158,6 +192,7 @@ impl Namespace {
         let wish = create.layout.as_ref();
         let layout = placement::choose(&self.pool(now), id, wish, inherited, path)?;
         inode.layout = Some(layout);
+        inode.inline = request.inline;
         place(edit, slot, id, inode.clone(), now)?;
         Ok((Node { id, inode }, true))
     }

@@ -36,6 +36,7 @@ impl Namespace {
                 let inherited = slot.directory.inode.wish.as_ref();
                 let layout = placement::choose(&self.pool(now), id, None, inherited, path)?;
                 inode.layout = Some(layout);
+                inode.inline = true;
             }
             place(edit, &slot, id, inode, now)
         })

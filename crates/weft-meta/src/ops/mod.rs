@@ -13,6 +13,7 @@ mod rename;
 mod report;
 mod set_attributes;
 mod stat;
+mod store_inline;
 mod truncate;
 mod unlink;
 mod xattr;

@@ -7,6 +7,7 @@
 use weft_proto::meta::{ReportReply, ReportRequest};
 
 use crate::path::Node;
+use crate::permission::without_privilege;
 use crate::record::InodeRecord;
 use crate::sessions::reap;
 use crate::{MetaError, Namespace, keys};
@@ -24,19 +25,19 @@ impl Namespace {
         if !request.write && self.detach_reader(client, request)? {
             return Ok(ReportReply::default());
         }
-        let (told, modified) = if request.write {
-            (request.size, request.modified)
-        } else {
-            (None, None)
-        };
+        let told_time = request.modified.filter(|_| request.write);
         self.edit_then(
             |edit| {
                 let Some(inode) = keys::inode(edit.reader(), id)? else {
                     return Ok(ReportReply::default());
                 };
+                // Of an inline file the service knows all; nobody can have written to its cells.
+                let in_cells = request.write && !inode.inline;
+                let told = request.size.filter(|_| in_cells);
+                let modified = told_time.filter(|_| in_cells);
                 let ended = edit.open_files().if_detached(client, id, request.write);
                 let ended = ended.filter(|_| request.detach);
-                let follows = match (told, request.end, ended) {
+                let follows = match (told, request.end.filter(|_| in_cells), ended) {
                     (None, Some(end), Some(ended)) if ended.no_writer && !self.recovering() => {
                         if !ended.alone {
                             return Ok(ReportReply { size_wanted: true });
@@ -62,8 +63,11 @@ impl Namespace {
                     note_write(&mut after, modified);
                     after.truncate_raced |= inode.truncate != 0;
                 }
-                if request.write {
+                if in_cells {
                     after.size_exact = exact;
+                }
+                if request.write && request.kill_priv {
+                    after.mode = without_privilege(&after);
                 }
                 if after != inode {
                     *edit.change(id, &inode) = after.clone();
@@ -77,7 +81,7 @@ impl Namespace {
                 Ok(ReportReply::default())
             },
             |open, reply| {
-                if modified.is_some() {
+                if told_time.is_some() {
                     open.wrote(id);
                 }
                 if request.detach && !reply.size_wanted {

@@ -7,7 +7,8 @@ use weft_proto::meta::{Credentials, SetAttributesRequest, StatReply, TimeWish};
 use crate::ops::attributes;
 use crate::path::{Node, resolve};
 use crate::permission::{
-    MODE, SETGID, WRITE, in_group, is_root, may, not_owner, owns, text, without_set_id,
+    MODE, SETGID, WRITE, in_group, is_root, may, need, not_owner, owns, text, without_privilege,
+    without_set_id,
 };
 use crate::record::{InodeRecord, WishRecord};
 use crate::{MetaError, Namespace, placement};
@@ -19,33 +20,53 @@ impl Namespace {
         now: i64,
         request: &SetAttributesRequest,
     ) -> Result<StatReply, MetaError> {
-        let path = &request.target.path;
         self.edit(|edit| {
             let Node { id, inode } = resolve(edit.reader(), &request.who, &request.target)?;
-            let mut after = inode.clone();
-            change_owner(&mut after, request)?;
-            change_mode(&mut after, &inode, request)?;
-            change_times(&mut after, &inode, request, now)?;
-            if let Some(wish) = &request.layout {
-                if !owns(&request.who, &inode) {
-                    return Err(not_owner(&request.who, path, "set another's layout"));
-                }
-                if !inode.is_directory() {
-                    return Err(MetaError::NotDirectory { path: text(path) });
-                }
-                let record = WishRecord::from(wish);
-                // A wish that no file could get is refused here and not at each creation.
-                placement::choose(&self.pool(now), id, None, Some(&record), path)?;
-                after.wish = (record != WishRecord::default()).then_some(record);
-            }
+            let after = apply(self, id, &inode, request, now)?;
             if asks(request) {
-                after.changed = now;
                 *edit.change(id, &inode) = after.clone();
             }
             let attributes = attributes(&Node { id, inode: after });
             Ok(StatReply { attributes })
         })
     }
+}
+
+/// What the request makes of an inode.
+pub(super) fn apply(
+    namespace: &Namespace,
+    id: u64,
+    inode: &InodeRecord,
+    request: &SetAttributesRequest,
+    now: i64,
+) -> Result<InodeRecord, MetaError> {
+    let path = &request.target.path;
+    let mut after = inode.clone();
+    change_owner(&mut after, request)?;
+    change_mode(&mut after, inode, request)?;
+    change_times(&mut after, inode, request, now)?;
+    if request.kill_priv {
+        if !owns(&request.who, inode) {
+            need(&request.who, inode, WRITE, path)?;
+        }
+        after.mode = without_privilege(&after);
+    }
+    if let Some(wish) = &request.layout {
+        if !owns(&request.who, inode) {
+            return Err(not_owner(&request.who, path, "set another's layout"));
+        }
+        if !inode.is_directory() {
+            return Err(MetaError::NotDirectory { path: text(path) });
+        }
+        let record = WishRecord::from(wish);
+        // A wish that no file could get is refused here and not at each creation.
+        placement::choose(&namespace.pool(now), id, None, Some(&record), path)?;
+        after.wish = (record != WishRecord::default()).then_some(record);
+    }
+    if asks(request) {
+        after.changed = now;
+    }
+    Ok(after)
 }
 
 fn asks(request: &SetAttributesRequest) -> bool {
@@ -55,6 +76,7 @@ fn asks(request: &SetAttributesRequest) -> bool {
         || request.accessed.is_some()
         || request.modified.is_some()
         || request.layout.is_some()
+        || request.kill_priv
 }
 
 fn change_owner(after: &mut InodeRecord, request: &SetAttributesRequest) -> Result<(), MetaError> {

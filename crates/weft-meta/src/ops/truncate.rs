@@ -2,8 +2,11 @@
 //! servers and then calls [`Namespace::truncate_done`], which changes size and times.
 
 use weft_layout::OFFSET_MAX;
+use weft_proto::limits::INLINE_MAX;
 use weft_proto::meta::{FileKind, StatReply, TruncateRequest};
 
+use crate::edit::Edit;
+use crate::inline::content;
 use crate::intents::Intent;
 use crate::ops::{attributes, note_write};
 use crate::path::{Node, resolve};
@@ -28,7 +31,9 @@ impl Namespace {
         let path = &request.target.path;
         let size = request.size;
         self.edit(|edit| {
-            let Node { id, inode } = resolve(edit.reader(), who, &request.target)?;
+            let mut node = resolve(edit.reader(), who, &request.target)?;
+            let id = node.id;
+            let inode = node.inode.clone();
             match FileKind::try_from(inode.kind) {
                 Ok(FileKind::Regular) => {}
                 Ok(FileKind::Directory) => {
@@ -55,6 +60,14 @@ impl Namespace {
                 id,
                 reason: "a regular file without a layout".into(),
             })?;
+            if inode.inline {
+                if self.truncate_inline(edit, &mut node, request, now)? {
+                    let attributes = attributes(&node);
+                    return Ok(Truncation::Done(StatReply { attributes }));
+                }
+                edit.need_cells(&mut node)?;
+            }
+            let inode = node.inode;
             let done = inode.size_exact && inode.size == size && inode.truncate == 0;
             let mut after = inode.clone();
             if !is_root(who) {
@@ -82,6 +95,38 @@ impl Namespace {
             *edit.change(id, &inode) = after;
             Ok(Truncation::Owed(Intent::from_record(number, &record)?))
         })
+    }
+
+    /// Sets the size of an inline file; false where it cannot stay inline: too many bytes, or somebody else may hold
+    /// bytes of it that are not stored yet.
+    fn truncate_inline(
+        &self,
+        edit: &mut Edit<'_, '_>,
+        node: &mut Node,
+        request: &TruncateRequest,
+        now: i64,
+    ) -> Result<bool, MetaError> {
+        let id = node.id;
+        // There is one writer at most.
+        let own = request.attached && edit.open_files().is_writer(self.origin(), id);
+        if request.size > INLINE_MAX as u64 || !own && edit.may_be_written(id) {
+            return Ok(false);
+        }
+        let record = content(edit.reader(), id)?;
+        if record.spilling {
+            return Ok(false);
+        }
+        let mut data = record.data;
+        data.resize(request.size as usize, 0);
+        edit.put_content(id, &data);
+        let inode = edit.change(id, &node.inode);
+        inode.size = request.size;
+        if !is_root(&request.who) {
+            inode.mode = without_set_id(&request.who, inode);
+        }
+        note_write(inode, now);
+        node.inode = inode.clone();
+        Ok(true)
     }
 
     /// The newest truncate that is owed for a file, for a caller that must wait for it.
