@@ -101,6 +101,17 @@ impl Error {
         }
     }
 
+    /// A call that this process refuses before it sends anything.
+    pub(crate) fn invalid(what: impl Into<String>, message: impl Into<String>) -> Error {
+        Error::Refused {
+            what: what.into(),
+            code: Code::Invalid,
+            errno: Code::Invalid.errno(),
+            retry: Retry::Never,
+            message: message.into(),
+        }
+    }
+
     pub(crate) fn of_call(what: impl Into<String>, error: CallError) -> Error {
         let what = what.into();
         match error {

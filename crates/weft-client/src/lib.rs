@@ -26,6 +26,8 @@
 
 mod append;
 mod attach;
+mod clear;
+mod copy;
 mod data_ranges;
 mod error;
 mod file;

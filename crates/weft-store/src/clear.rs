@@ -237,25 +237,26 @@ fn needs_promise(chunk: &Chunk, block: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// The bytes of a chunk that a clearing treats as `(whole blocks, parts of blocks)`.
-    fn cut(size: u32, range: Range<u64>) -> (Range<u32>, Vec<Range<u32>>) {
+    /// What a clearing makes of a range of chunk 0: its whole blocks, and the parts of others.
+    fn cut(size: u32, range: Range<u64>) -> (Range<u32>, Vec<(u32, u32)>) {
         let touched = within(size, &range, 0);
-        (
-            whole_blocks(&touched, size),
-            edges(&touched, size).collect(),
-        )
+        let parts = edges(&touched, size).map(|e| (e.start, e.end));
+        (whole_blocks(&touched, size), parts.collect())
     }
 
     #[test]
     fn a_range_is_whole_blocks_and_what_is_left_at_its_ends() {
         assert_eq!(cut(65536, 0..65536), (0..16, vec![]));
-        assert_eq!(cut(65536, 10..20), (1..1, vec![10..20]));
-        assert_eq!(cut(65536, 4000..5000), (1..1, vec![4000..4096, 4096..5000]));
-        assert_eq!(cut(65536, 4000..9000), (1..2, vec![4000..4096, 8192..9000]));
+        assert_eq!(cut(65536, 10..20), (1..1, vec![(10, 20)]));
+        let two = vec![(4000, 4096), (4096, 5000)];
+        assert_eq!(cut(65536, 4000..5000), (1..1, two));
+        let apart = vec![(4000, 4096), (8192, 9000)];
+        assert_eq!(cut(65536, 4000..9000), (1..2, apart));
         assert_eq!(cut(65536, 4096..8192), (1..2, vec![]));
         // The last block of an odd chunk is whole at the chunk's end.
-        assert_eq!(cut(5000, 10..5000), (1..2, vec![10..4096]));
-        assert_eq!(cut(5000, 10..4999), (1..1, vec![10..4096, 4096..4999]));
+        assert_eq!(cut(5000, 10..5000), (1..2, vec![(10, 4096)]));
+        let both = vec![(10, 4096), (4096, 4999)];
+        assert_eq!(cut(5000, 10..4999), (1..1, both));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The I/O server's role: requests become jobs on the store.
 
 mod cells;
+mod clear;
+mod copy;
 mod data_runs;
 mod plan;
 mod read;
@@ -107,6 +109,8 @@ impl IoService {
                 let status = async |_: ScrubStatusRequest| Ok(self.scrub_status());
                 answer(call, status).await;
             }
+            Kind::ClearRange => answer(call, async |r| self.clear_range(r).await).await,
+            Kind::CopyRange => answer(call, async |r| self.copy_range(r).await).await,
             Kind::TruncateCells => {
                 let Some(call) = only_service(call) else {
                     return;
@@ -149,16 +153,22 @@ impl IoService {
     }
 
     fn job(&self, access: &Access) -> Result<Job, Failure> {
-        self.check_epoch(access.epoch)?;
-        let (map, request) = access.checked().map_err(|e| failure::of_convert(&e))?;
-        if request.memory() > limits::TRANSFER_MAX * u64::from(map.grid().servers()) {
+        let job = self.unbounded_job(access)?;
+        let (memory, servers) = (job.request.memory(), job.map.grid().servers());
+        if memory > limits::TRANSFER_MAX * u64::from(servers) {
             let what = format!(
-                "one call moves at most {} bytes per server; {} were asked for",
+                "one call moves at most {} bytes per server; {memory} were asked for",
                 limits::TRANSFER_MAX,
-                request.memory()
             );
             return Err(failure::invalid(what));
         }
+        Ok(job)
+    }
+
+    /// As [`IoService::job`], for what costs nothing that grows with the bytes it touches.
+    fn unbounded_job(&self, access: &Access) -> Result<Job, Failure> {
+        self.check_epoch(access.epoch)?;
+        let (map, request) = access.checked().map_err(|e| failure::of_convert(&e))?;
         let fork = ForkName::new(&access.fork).map_err(|e| failure::invalid(e.to_string()))?;
         Ok(Job {
             map,

@@ -1,0 +1,44 @@
+//! Clearing ranges of a view: zeros that nobody sends and nobody stores.
+
+use futures_util::future::try_join_all;
+use weft_layout::{Request, ServerSlot, ViewOffset};
+use weft_proto::io::{ClearRangeRequest, Pattern};
+
+use crate::volume::Repeat;
+use crate::{Error, OpenView};
+
+impl OpenView {
+    /// Makes view bytes `offset..offset + length` zeros; one request to each server that holds pieces. Blocks of 4 KiB that
+    /// lie in them wholly give their space back. No cell changes its length, so the file keeps its size: to extend it,
+    /// [`crate::File::truncate`].
+    ///
+    /// In canonical order and in one cell it costs the same whatever the length; through other views one call clears at
+    /// most 1 GiB for each server of the file.
+    /// # Durability
+    /// As [`OpenView::write_at`].
+    /// # Errors
+    /// When a server is lost the request is sent once more: that clears again what others wrote there in between.
+    /// # Cancellation
+    /// Dropped, any part of the bytes may have been cleared.
+    pub async fn clear(&self, offset: ViewOffset, length: u64) -> Result<(), Error> {
+        let request = Request::Contiguous { offset, length };
+        let pattern = self.pattern(&request)?;
+        let slots = self.map.slots(&request)?;
+        let clears = slots.iter().map(|slot| self.clear_slot(&pattern, *slot));
+        let cleared = try_join_all(clears).await;
+        // Even a failed clearing may have changed bytes.
+        self.file.note_write(Some(0));
+        cleared.map(|_| ())
+    }
+
+    async fn clear_slot(&self, pattern: &Pattern, slot: ServerSlot) -> Result<(), Error> {
+        let a = &self.file.0;
+        let server = a.layout.servers()[slot.0 as usize];
+        let request = ClearRangeRequest {
+            access: self.access(pattern, slot),
+        };
+        let what = self.what("clear a range of");
+        let done = a.volume.io(&what, server, &request, Repeat::Safe).await;
+        done.map(|_| ())
+    }
+}

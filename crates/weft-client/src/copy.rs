@@ -1,0 +1,231 @@
+//! Copying between files: by the servers where each piece lies on the server that it goes to, else through this process.
+//!
+//! The servers can do it alone when the grids have the same cells and BSUs, the distance is a whole number of BSUs, and
+//! every cell's server is that of the cell where its BSUs arrive; equal layouts and a distance of whole rows are such a
+//! case. What cannot go that way is read and written here, several windows at a time.
+
+use futures_util::future::try_join_all;
+use futures_util::stream::{self, TryStreamExt};
+use weft_layout::{CellIndex, FileOffset, Layout, Map, Request, ServerSlot, ViewOffset};
+use weft_proto::io::{Access, CopyRangeRequest};
+
+use crate::volume::Repeat;
+use crate::{Error, File, OpenView};
+
+/// Bytes that one call to a server copies: some seconds of its disk.
+const SERVER_PART: u64 = 256 << 20;
+/// Bytes read and written at a time when they go through this process.
+const WINDOW: u64 = 1 << 20;
+/// Windows under way at once: 8 MiB of memory.
+const DEPTH: usize = 8;
+
+impl File {
+    /// Copies bytes of `from`, as far as it reaches, to this file, both in canonical order. Returns how many. Holes stay
+    /// holes: in blocks of 4 KiB, and where bytes go through this process but for the last byte of a file that they make
+    /// longer.
+    ///
+    /// Cost: one request to each server of `from` for its size; then, where servers can copy alone, one to each for
+    /// every 256 MiB of its own. Else two for each server and MiB, eight MiB at a time.
+    /// # Durability
+    /// As [`OpenView::write_at`].
+    /// # Errors
+    /// `Invalid` when both ranges are of one file and overlap. [`Error::MayHaveHappened`] when a server was lost: any
+    /// part of the bytes may have been copied.
+    /// # Cancellation
+    /// Dropped, any part of the bytes may have been copied.
+    pub async fn copy_range(
+        &self,
+        from: &File,
+        from_offset: FileOffset,
+        to_offset: FileOffset,
+        length: u64,
+    ) -> Result<u64, Error> {
+        let length = from.size().await?.saturating_sub(from_offset.0).min(length);
+        if length == 0 {
+            return Ok(0);
+        }
+        if from.id() == self.id() && from_offset.0.abs_diff(to_offset.0) < length {
+            let what = format!("copy within {}", self.path());
+            return Err(Error::invalid(what, "the two ranges overlap"));
+        }
+        let copy = Copy {
+            from: from.canonical()?,
+            to: self.canonical()?,
+        };
+        // Both ends are legal before anything is copied.
+        copy.to.map.slots(&contiguous(to_offset.0, length))?;
+        let copied = if meet(from.layout(), self.layout(), from_offset.0, to_offset.0) {
+            copy.by_servers(from_offset.0, to_offset.0, length).await
+        } else {
+            copy.through_here(from_offset.0, to_offset.0, length).await
+        };
+        // Even a failed copy may have moved the end of the file.
+        self.note_write(Some(to_offset.0 + length));
+        copied.map(|()| length)
+    }
+}
+
+fn contiguous(offset: u64, length: u64) -> Request {
+    Request::Contiguous {
+        offset: ViewOffset(offset),
+        length,
+    }
+}
+
+/// Whether every byte and the place that it goes to lie on the same server, whatever the length.
+fn meet(from: &Layout, to: &Layout, from_offset: u64, to_offset: u64) -> bool {
+    let (bsu, cells) = (from.bsu(), from.cells());
+    let same = bsu == to.bsu()
+        && cells == to.cells()
+        && from.servers().len() == to.servers().len()
+        && from_offset % bsu == to_offset % bsu;
+    // A server that a layout names twice would have two slots' pieces, in no order of their own.
+    let mut servers = from.servers().to_vec();
+    servers.sort_unstable();
+    let distinct = servers.windows(2).all(|pair| pair[0] != pair[1]);
+    let cells = u64::from(cells);
+    let cell_of = |offset: u64| offset / bsu % cells;
+    let shift = cells + cell_of(to_offset) - cell_of(from_offset);
+    let arrives = |cell: u64| CellIndex(((cell + shift) % cells) as u32);
+    same && distinct
+        && (0..cells)
+            .all(|cell| from.server_of(CellIndex(cell as u32)) == to.server_of(arrives(cell)))
+}
+
+/// A copy under way.
+struct Copy {
+    from: OpenView,
+    to: OpenView,
+}
+
+impl Copy {
+    async fn by_servers(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
+        let part = SERVER_PART.saturating_mul(u64::from(self.from.map.grid().servers()));
+        let mut done = 0;
+        while done < length {
+            let now = part.min(length - done);
+            let request = contiguous(from + done, now);
+            let slots = self.from.map.slots(&request)?;
+            let copies = slots
+                .iter()
+                .map(|slot| self.on_server(*slot, from + done, to + done, now));
+            try_join_all(copies).await?;
+            done += now;
+        }
+        Ok(())
+    }
+
+    /// Copies what one server has of the range.
+    async fn on_server(&self, slot: ServerSlot, from: u64, to: u64, now: u64) -> Result<(), Error> {
+        let (source, target) = (&self.from.file.0, &self.to.file.0);
+        let server = source.layout.servers()[slot.0 as usize];
+        let place = target.layout.servers().iter().position(|s| *s == server);
+        let place = place.expect("the layouts were found to name the same servers");
+        let request = CopyRangeRequest {
+            from: access(&self.from, from, now, slot)?,
+            to: access(&self.to, to, now, ServerSlot(place as u32))?,
+            chunk: target.layout.chunk(),
+        };
+        let what = format!("copy from {} to {}", source.path, target.path);
+        let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
+        let bytes = reply.await?.bytes;
+        let expected = bytes_of(&self.from.map, from, now, slot);
+        if bytes == expected {
+            return Ok(());
+        }
+        Err(Error::Protocol {
+            what: format!("{what} on server {server}"),
+            reason: format!("the server copied {bytes} of {expected} bytes"),
+        })
+    }
+
+    async fn through_here(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
+        let end = from + length;
+        let mut ranges = self.from.file.data_ranges(FileOffset(from), 0);
+        let mut at = from;
+        while at < end {
+            let found = ranges.next().await?;
+            let data = found.map_or(end..end, |r| r.start.clamp(at, end)..r.end.clamp(at, end));
+            if at < data.start {
+                let hole = data.start - at;
+                self.to.clear(ViewOffset(at - from + to), hole).await?;
+            }
+            self.data(data.start, data.start - from + to, data.end - data.start)
+                .await?;
+            at = data.end;
+        }
+        if self.to.file.size().await? < to + length {
+            let last = ViewOffset(to + length - 1);
+            self.to.write_at(last, (&[0][..]).into()).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads and writes bytes that hold data, in windows that end where blocks of the target do.
+    async fn data(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
+        let mut done = 0;
+        let windows = std::iter::from_fn(|| {
+            let now = (WINDOW - (to + done) % WINDOW).min(length - done);
+            let window = (done, now);
+            done += now;
+            (now > 0).then_some(Ok(window))
+        });
+        stream::iter(windows)
+            .try_for_each_concurrent(DEPTH, |(at, now)| self.window(from + at, to + at, now))
+            .await
+    }
+
+    async fn window(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
+        // What lies beyond the end of its cell is not moved, and zeros.
+        let mut buffer = vec![0; length as usize];
+        self.from.read_at(ViewOffset(from), &mut buffer).await?;
+        self.to.write_at(ViewOffset(to), buffer.into()).await?;
+        Ok(())
+    }
+}
+
+fn access(view: &OpenView, offset: u64, length: u64, slot: ServerSlot) -> Result<Access, Error> {
+    let pattern = view.pattern(&contiguous(offset, length))?;
+    Ok(view.access(&pattern, slot))
+}
+
+fn bytes_of(map: &Map, offset: u64, length: u64, slot: ServerSlot) -> u64 {
+    let (grid, end) = (map.grid(), offset + length);
+    let cells = grid.cells_on(slot);
+    let bytes = cells.map(|c| grid.cell_length(end, c) - grid.cell_length(offset, c));
+    bytes.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_layout::{LayoutSpec, ServerId, Storage};
+
+    fn layout(cells: u32, servers: &[u32]) -> Layout {
+        let spec = LayoutSpec {
+            cells,
+            bsu: 10,
+            chunk: 4096,
+            servers: servers.iter().map(|s| ServerId(*s)).collect(),
+            storage: Storage::Plain,
+        };
+        Layout::new(spec).unwrap()
+    }
+
+    #[test]
+    fn servers_copy_alone_where_every_byte_stays_on_its_server() {
+        let (plain, turned) = (layout(3, &[5, 6, 7]), layout(3, &[6, 7, 5]));
+        assert!(meet(&plain, &plain, 7, 37));
+        assert!(!meet(&plain, &plain, 7, 17));
+        assert!(!meet(&plain, &plain, 7, 38));
+        // The base of the other is one further on, so its bytes must be one BSU less far.
+        assert!(meet(&plain, &turned, 15, 5));
+        assert!(meet(&plain, &turned, 5, 25));
+        assert!(!meet(&plain, &turned, 0, 0));
+        assert!(!meet(&plain, &layout(4, &[5, 6, 7]), 0, 0));
+        // Seven cells do not go round three servers evenly: the last meets another.
+        let odd = layout(7, &[5, 6, 7]);
+        assert!(meet(&odd, &odd, 0, 70));
+        assert!(!meet(&odd, &odd, 0, 30));
+    }
+}
