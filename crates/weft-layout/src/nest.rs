@@ -151,14 +151,15 @@ impl Tree {
     }
 
     /// This, displaced.
-    pub(crate) fn displaced(self, by: i64) -> Tree {
+    pub(crate) fn displaced(self, at: i64, rank: i64) -> Tree {
         match self {
-            tree if by == 0 => tree,
+            tree if at == 0 && rank == 0 => tree,
             Tree::Strips(mut strips) if strips.len() == 1 => {
-                strips[0].at = strips[0].at.wrapping_add(by as u64);
+                strips[0].at = strips[0].at.wrapping_add(at as u64);
+                strips[0].rank = strips[0].rank.wrapping_add(rank as u64);
                 Tree::Strips(strips)
             }
-            tree => Tree::Series(vec![(by, 0, tree)]),
+            tree => Tree::Series(vec![(at, rank, tree)]),
         }
     }
 
@@ -216,6 +217,21 @@ impl Strip {
     }
 }
 
+/// The first byte of a tree at a place, and one past the last.
+///
+/// # Errors
+/// [`PatternError::OutOfRange`].
+pub(crate) fn range(start: u64, tree: &Tree) -> Result<(u64, u64), PatternError> {
+    let far = (i128::MIN, i128::MAX);
+    let (first, end) = tree.hull().map_or(far, |(first, end)| {
+        (first + i128::from(start), end + i128::from(start))
+    });
+    if first < 0 || end > i128::from(OFFSET_MAX) {
+        return Err(PatternError::OutOfRange { first, end });
+    }
+    Ok((first as u64, end as u64))
+}
+
 impl Nest {
     /// A tree at a place; `None` touches nothing.
     ///
@@ -234,14 +250,7 @@ impl Nest {
             bytes,
         };
         let Some(tree) = tree else { return Ok(nest) };
-        let far = (i128::MIN, i128::MAX);
-        let (first, end) = tree.hull().map_or(far, |(first, end)| {
-            (first + i128::from(start), end + i128::from(start))
-        });
-        if first < 0 || end > i128::from(OFFSET_MAX) {
-            return Err(PatternError::OutOfRange { first, end });
-        }
-        (nest.first, nest.end) = (first as u64, end as u64);
+        (nest.first, nest.end) = range(start, tree)?;
         nest.root = Some(nest.flatten(tree));
         Ok(nest)
     }
@@ -326,7 +335,7 @@ impl Nest {
     pub(crate) fn walk(self: &Arc<Self>) -> Walk {
         let mut walk = Walk {
             nest: Arc::clone(self),
-            stack: [Frame::default(); DEPTH_MAX],
+            stack: [Frame::default(); STACK],
             depth: 0,
         };
         if let Some(root) = self.root {
@@ -335,6 +344,9 @@ impl Nest {
         walk
     }
 }
+
+/// Each level of a pattern becomes at most a node and one that displaces it.
+const STACK: usize = 2 * DEPTH_MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Frame {
@@ -349,7 +361,7 @@ struct Frame {
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     nest: Arc<Nest>,
-    stack: [Frame; DEPTH_MAX],
+    stack: [Frame; STACK],
     depth: usize,
 }
 

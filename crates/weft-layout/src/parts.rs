@@ -141,6 +141,9 @@ fn write(tree: &Tree, at: i64, parts: &mut Vec<Part>) {
             parts.push(Part { at, kind });
             write(body, 0, parts);
         }
+        Tree::Series(arms) if arms.len() == 1 => {
+            write(&arms[0].2, at.wrapping_add(arms[0].0), parts)
+        }
         Tree::Series(arms) => {
             let kind = PartKind::Sequence(arms.len() as u32);
             parts.push(Part { at, kind });
@@ -185,7 +188,7 @@ fn read(rest: &mut &[Part], depth: usize) -> Result<Option<(Tree, u64)>, Pattern
     if bytes == 0 {
         return Ok(None);
     }
-    Ok(Some((tree.displaced(part.at), bytes)))
+    Ok(Some((tree.displaced(part.at, 0), bytes)))
 }
 
 fn strips(runs: &[Runs]) -> Result<(Tree, u64), PatternError> {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::nest::{Nest, Tree};
+use crate::nest::{Nest, Tree, range};
 use crate::{CellIndex, CellOffset, MapError, OFFSET_MAX, Pattern, PatternError, ViewOffset};
 
 /// Which bytes of a view one call touches.
@@ -50,7 +50,12 @@ impl Request {
         pattern: &Pattern,
         join: bool,
     ) -> Result<Request, PatternError> {
-        let tree = Tree::of(pattern)?.map(|tree| tree.sorted(join));
+        let tree = Tree::of(pattern)?;
+        if let Some(tree) = &tree {
+            // Before loops are turned, which may hide that they reach too far.
+            range(offset.0, tree)?;
+        }
+        let tree = tree.map(|tree| tree.sorted(join));
         Self::of_tree(offset, tree.as_ref(), pattern.length()?)
     }
 

@@ -6,9 +6,11 @@
 //! loops add without checking: nothing they hold exceeds 2·[`OFFSET_MAX`].
 
 mod by_column;
+mod even;
 mod groups;
 mod rows;
 mod strips;
+mod window;
 
 use std::iter::FusedIterator;
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use crate::{CellIndex, CellOffset, Grid, MapError, OFFSET_MAX, Piece, ServerSlot
 use by_column::ByColumnPieces;
 use groups::GroupPieces;
 use rows::RowPieces;
-use strips::StripPieces;
+use strips::{RunPieces, StripPieces};
+use window::Finder;
 
 /// The pieces of a request on one server, by ascending memory position; made by
 /// [`Map::pieces`](crate::Map::pieces).
@@ -36,6 +39,7 @@ enum Kind {
     ByColumn(ByColumnPieces),
     Groups(GroupPieces),
     Strips(Box<StripPieces>),
+    Runs(Box<RunPieces>),
 }
 
 impl Pieces {
@@ -52,8 +56,11 @@ impl Pieces {
         };
         // Whatever is legal for all bytes between the first and the last is legal for each run.
         Self::contiguous(grid, shape, hull, slot)?;
-        let pieces = StripPieces::new(*grid, *shape, nest, slot);
-        Ok(Self(Kind::Strips(Box::new(pieces))))
+        let kind = match Finder::new(*grid, *shape, slot, nest.end) {
+            Some(finder) => Kind::Strips(Box::new(StripPieces::new(finder, nest))),
+            None => Kind::Runs(Box::new(RunPieces::new(*grid, *shape, slot, nest))),
+        };
+        Ok(Self(kind))
     }
 
     /// The pieces of a contiguous range of view bytes.
@@ -126,6 +133,7 @@ impl Iterator for Pieces {
             Kind::ByColumn(pieces) => pieces.next(),
             Kind::Groups(pieces) => pieces.next(),
             Kind::Strips(pieces) => pieces.next(),
+            Kind::Runs(pieces) => pieces.next(),
         }
     }
 
@@ -140,6 +148,7 @@ impl Iterator for Pieces {
             Kind::ByColumn(pieces) => pieces.fold(init, f),
             Kind::Groups(pieces) => pieces.fold(init, f),
             Kind::Strips(pieces) => pieces.fold(init, f),
+            Kind::Runs(pieces) => pieces.fold(init, f),
         }
     }
 }

@@ -1,59 +1,247 @@
-//! Pieces of patterns: strip by strip, within a strip run by run.
+//! Pieces of patterns: strip by strip, within a strip from own run to own run.
+//!
+//! A window of own bytes is kept while runs fall into it, so a run costs a comparison and additions. Runs
+//! that end before the next window are passed with one division. Where own units are evenly spaced, which
+//! runs touch one is a rhythm of two jumps and their sum (`rhythm.rs`), so that runs of other servers cost
+//! nothing at all; and where a run falls into the same column as the one before, the window moves with it.
+//!
+//! In column-major order each run is rearranged in itself, and costs what a contiguous access costs.
 
 use std::sync::Arc;
 
 use super::Pieces;
+use super::window::{Finder, Window};
 use crate::nest::{Nest, Strip, Walk};
 use crate::request::Span;
+use crate::rhythm::Rhythm;
 use crate::shape::Shape;
-use crate::{Grid, Piece, ServerSlot};
+use crate::{CellOffset, Grid, Piece, ServerSlot};
+
+/// Strips of fewer runs are not worth a rhythm.
+const RHYTHM_MIN: u64 = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct StripPieces {
+    walk: Walk,
+    finder: Finder,
+    window: Window,
+    /// The runs of the current strip from the current one on; none are left when `count` is 0.
+    strip: Strip,
+    /// Bytes of the current run that were passed.
+    passed: u64,
+    rhythm: Option<Beat>,
+    /// How the window moves from run to run.
+    lift: Option<u64>,
+}
+
+/// Where the current run is in the rhythm of those that touch own units.
+#[derive(Clone, Copy, Debug)]
+struct Beat {
+    rhythm: Rhythm,
+    place: u64,
+}
+
+const DONE: Strip = Strip {
+    at: 0,
+    rank: 0,
+    length: 0,
+    stride: 0,
+    rank_stride: 0,
+    count: 0,
+};
+
+impl StripPieces {
+    /// The caller checked that the whole nest can be mapped, and that the view does not rearrange.
+    pub(crate) fn new(finder: Finder, nest: &Arc<Nest>) -> Self {
+        let mut pieces = Self {
+            walk: nest.walk(),
+            finder,
+            window: Window::NONE,
+            strip: DONE,
+            passed: 0,
+            rhythm: None,
+            lift: None,
+        };
+        pieces.next_strip();
+        pieces
+    }
+
+    /// Goes to the next strip that may have own bytes.
+    fn next_strip(&mut self) {
+        self.passed = 0;
+        loop {
+            self.strip = self.walk.next().unwrap_or(DONE);
+            (self.rhythm, self.lift) = (None, None);
+            if self.strip.count < RHYTHM_MIN || self.find_beat() {
+                return;
+            }
+        }
+    }
+
+    /// Goes to the first run that touches an own unit, if there is a rhythm in that; false when none does.
+    fn find_beat(&mut self) -> bool {
+        let Finder::Even(even) = &self.finder else {
+            return true;
+        };
+        self.lift = even.lift(self.strip.stride);
+        let reach = even.unit().saturating_add(self.strip.length - 1);
+        if !even.even || self.strip.stride <= 0 || reach >= even.spacing() {
+            return true;
+        }
+        let rhythm = Rhythm::new(self.strip.stride as u64, even.spacing(), reach);
+        // A run touches a unit when its last byte is less than both lengths past the unit's start.
+        let last = self.strip.at + self.strip.length - 1;
+        let Some((over, place)) = rhythm.first(even.past_own(last)) else {
+            return false;
+        };
+        if over >= self.strip.count {
+            return false;
+        }
+        self.rhythm = Some(Beat { rhythm, place });
+        self.forward(over);
+        true
+    }
+
+    /// Goes so many runs on, at most to the end of the strip.
+    #[inline]
+    fn forward(&mut self, runs: u64) {
+        self.strip.count -= runs;
+        self.strip.at = self
+            .strip
+            .at
+            .wrapping_add((self.strip.stride as u64).wrapping_mul(runs));
+        self.strip.rank = self
+            .strip
+            .rank
+            .wrapping_add((self.strip.rank_stride as u64).wrapping_mul(runs));
+    }
+
+    /// Goes to the next run that may have own bytes.
+    #[inline]
+    fn next_run(&mut self) {
+        self.passed = 0;
+        let runs = match &mut self.rhythm {
+            Some(beat) => {
+                let (over, place) = beat.rhythm.next(beat.place);
+                beat.place = place;
+                over
+            }
+            None => 1,
+        };
+        if runs >= self.strip.count {
+            return self.next_strip();
+        }
+        if let Some(lift) = self.lift {
+            let moved = (self.strip.stride as u64).wrapping_mul(runs);
+            self.window.from = self.window.from.wrapping_add(moved);
+            self.window.start = self.window.start.wrapping_add(moved);
+            self.window.end = self.window.end.wrapping_add(moved);
+            self.window.offset = self.window.offset.wrapping_add(lift * runs);
+        }
+        self.forward(runs);
+    }
+
+    /// Leaves a run that ends before the window, and those after it that do, too.
+    #[inline]
+    fn leave_run(&mut self) {
+        if self.lift.is_some() && self.passed == 0 {
+            // The others fall into the same column.
+            return self.next_strip();
+        }
+        let end = self.strip.at + self.strip.length;
+        let ahead = self.window.start - end;
+        let stride = self.strip.stride as u64;
+        // Runs that overlap this one may have bytes before the place from which the window was sought.
+        let clear = self.strip.stride > 0 && self.strip.at.wrapping_add(stride) >= self.window.from;
+        if self.rhythm.is_none() && clear && ahead >= stride {
+            let runs = ahead / stride;
+            if runs >= self.strip.count {
+                return self.next_strip();
+            }
+            self.forward(runs);
+        }
+        self.next_run();
+    }
+}
+
+impl Iterator for StripPieces {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        while self.strip.count > 0 {
+            let (start, end) = (
+                self.strip.at + self.passed,
+                self.strip.at + self.strip.length,
+            );
+            if start < self.window.from || start >= self.window.end {
+                self.window = self.finder.seek(start);
+            }
+            if self.window.start >= end {
+                self.leave_run();
+                continue;
+            }
+            let first = start.max(self.window.start);
+            let last = end.min(self.window.end);
+            let piece = Piece {
+                cell: self.window.cell,
+                offset: CellOffset(self.window.offset + (first - self.window.start)),
+                length: last - first,
+                memory: self.strip.rank + (first - self.strip.at),
+            };
+            if last == end {
+                self.next_run();
+            } else {
+                self.passed = last - self.strip.at;
+            }
+            return Some(piece);
+        }
+        None
+    }
+}
+
+/// Pieces of patterns where each run is rearranged in itself.
+#[derive(Clone, Debug)]
+pub(crate) struct RunPieces {
     grid: Grid,
     shape: Shape,
     slot: ServerSlot,
     walk: Walk,
     /// The runs of the current strip that were not begun.
-    strip: Option<Strip>,
+    strip: Strip,
     /// What is left of the current run, and its rank.
     run: Option<(Pieces, u64)>,
 }
 
-impl StripPieces {
+impl RunPieces {
     /// The caller checked that the whole nest can be mapped.
-    pub(crate) fn new(grid: Grid, shape: Shape, nest: &Arc<Nest>, slot: ServerSlot) -> Self {
-        let mut walk = nest.walk();
-        let strip = walk.next();
+    pub(crate) fn new(grid: Grid, shape: Shape, slot: ServerSlot, nest: &Arc<Nest>) -> Self {
         Self {
             grid,
             shape,
             slot,
-            walk,
-            strip,
+            walk: nest.walk(),
+            strip: DONE,
             run: None,
         }
     }
 
     /// The next run, as a range of the view and a rank.
     fn next_run(&mut self) -> Option<(Span, u64)> {
-        let strip = self.strip.as_mut()?;
-        let span = Span {
-            start: strip.at,
-            end: strip.at + strip.length,
-        };
-        let rank = strip.rank;
+        if self.strip.count == 0 {
+            self.strip = self.walk.next()?;
+        }
+        let strip = &mut self.strip;
+        let (start, rank) = (strip.at, strip.rank);
         strip.count -= 1;
         strip.at = strip.at.wrapping_add(strip.stride as u64);
         strip.rank = strip.rank.wrapping_add(strip.rank_stride as u64);
-        if strip.count == 0 {
-            self.strip = self.walk.next();
-        }
-        Some((span, rank))
+        let end = start + strip.length;
+        Some((Span { start, end }, rank))
     }
 }
 
-impl Iterator for StripPieces {
+impl Iterator for RunPieces {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {

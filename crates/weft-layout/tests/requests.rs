@@ -1,0 +1,196 @@
+//! Patterns over any view, against a model that touches one byte at a time.
+
+mod model;
+
+use std::collections::HashSet;
+
+use model::{Byte, Model};
+use proptest::prelude::*;
+use weft_layout::{
+    CellIndex, Map, Order, Partition, Pattern, PatternError, Request, ServerSlot, Subfile, View,
+    ViewOffset,
+};
+
+/// How many cases each property tries; `WEFT_CASES` asks for more.
+fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("WEFT_CASES").ok().and_then(|n| n.parse().ok());
+    ProptestConfig {
+        cases: asked.unwrap_or(usual),
+        ..ProptestConfig::default()
+    }
+}
+
+fn pattern() -> impl Strategy<Value = Pattern> {
+    let leaf = prop_oneof![
+        4 => (0..12u64).prop_map(Pattern::bytes),
+        2 => prop::collection::vec((-60..200i64, 0..9u64), 0..8).prop_map(Pattern::list),
+        // Enough runs for a rhythm.
+        3 => (1..9u64, -40..60i64, 16..60u64)
+            .prop_map(|(length, stride, times)| Pattern::bytes(length).every(stride).times(times)),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            3 => (inner.clone(), -90..90i64, 0..5u64)
+                .prop_map(|(body, stride, times)| body.every(stride).times(times)),
+            2 => prop::collection::vec((-50..100i64, inner.clone()), 0..4).prop_map(Pattern::Sequence),
+            1 => (inner, -30..30i64).prop_map(|(body, at)| body.at(at)),
+        ]
+    })
+}
+
+fn view() -> impl Strategy<Value = View> {
+    let order = prop_oneof![Just(Order::Default), Just(Order::Row), Just(Order::Column)];
+    prop_oneof![
+        4 => (1..4u64, 1..3u64, 1..5u64, 1..4u64, any::<u64>(), order).prop_map(
+            |(vbs, vn, hbs, hn, index, order)| {
+                View::Subfile(Subfile { vbs, vn, hbs, hn, index: index % (hn * vn), order })
+            }
+        ),
+        2 => (0..60u64, 1..30u64, 0..50u64).prop_map(|(offset, group, gap)| {
+            View::Partition(Partition { offset, group, stride: group + gap })
+        }),
+        3 => Just(View::canonical()),
+        1 => (0..3u32).prop_map(|cell| View::Cell(CellIndex(cell))),
+    ]
+}
+
+fn map() -> impl Strategy<Value = Map> {
+    let grid = prop_oneof![
+        (1..14u64, 1..9u64, 1..6u64),
+        // Evenly spread over the servers.
+        (1..4u64, 1..9u64, 1..5u64).prop_map(|(rows, bsu, servers)| (rows * servers, bsu, servers)),
+    ];
+    (grid, view()).prop_filter_map("the view is not legal", |((cells, bsu, servers), view)| {
+        Map::new(model::grid(cells, bsu, servers).unwrap(), view).ok()
+    })
+}
+
+/// The runs of a pattern, byte by byte, in its order.
+fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
+    match pattern {
+        Pattern::Bytes(length) => vec![(0..*length as i64).map(|i| at + i).collect()],
+        Pattern::Repeat {
+            body,
+            stride,
+            times,
+        } => (0..*times as i64)
+            .flat_map(|i| runs(body, at + i * stride))
+            .collect(),
+        Pattern::Sequence(members) => members
+            .iter()
+            .flat_map(|(by, member)| runs(member, at + by))
+            .collect(),
+        Pattern::List(list) => list
+            .iter()
+            .map(|(by, length)| (0..*length as i64).map(|i| at + by + i).collect())
+            .collect(),
+    }
+}
+
+/// The runs from a place that leaves none before the view's first byte.
+fn placed(pattern: &Pattern, spare: u64) -> (ViewOffset, Vec<Vec<usize>>) {
+    let runs = runs(pattern, 0);
+    let first = runs.iter().flatten().copied().min().unwrap_or(0);
+    let offset = (spare as i64 - first.min(0)) as u64;
+    let runs = runs
+        .into_iter()
+        .map(|run| run.iter().map(|at| (at + offset as i64) as usize).collect())
+        .collect();
+    (ViewOffset(offset), runs)
+}
+
+/// Where each numbered byte lies; `None` is a ghost.
+fn places(map: &Map, runs: &[Vec<usize>]) -> Vec<Option<Byte>> {
+    let end = runs.iter().flatten().max().map_or(0, |last| last + 1);
+    let model = Model::new(map.grid(), map.view(), end);
+    runs.iter()
+        .filter(|run| !run.is_empty())
+        .flat_map(|run| model.access(run[0], run[0] + run.len()))
+        .map(|byte| (!model.is_ghost(byte)).then_some(byte))
+        .collect()
+}
+
+/// The bytes of the pieces on a slot, in their order, with their numbers.
+fn found(map: &Map, request: &Request, slot: ServerSlot) -> Vec<(u64, Byte)> {
+    let pieces = map.pieces(request, slot).unwrap();
+    pieces
+        .flat_map(|piece| {
+            assert!(piece.length > 0);
+            (0..piece.length).map(move |i| {
+                let (cell, offset) = (piece.cell.0.into(), piece.offset.0 + i);
+                (piece.memory + i, Byte { cell, offset })
+            })
+        })
+        .collect()
+}
+
+fn expected(map: &Map, places: &[Option<Byte>], slot: ServerSlot) -> Vec<(u64, Byte)> {
+    let on = |byte: &Byte| map.grid().slot_of(CellIndex(byte.cell as u32)) == slot;
+    (0..)
+        .zip(places)
+        .filter_map(|(number, byte)| byte.filter(on).map(|byte| (number, byte)))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(cases(4096))]
+
+    #[test]
+    fn pieces_of_any_pattern_are_those_of_the_model(
+        map in map(), pattern in pattern(), spare in 0..100u64,
+    ) {
+        let (offset, runs) = placed(&pattern, spare);
+        let places = places(&map, &runs);
+        let request = Request::new(offset, &pattern).unwrap();
+        prop_assert_eq!(request.memory(), places.len() as u64);
+        for slot in model::slots(map.grid()) {
+            prop_assert_eq!(found(&map, &request, slot), expected(&map, &places, slot));
+        }
+        let touched: Vec<ServerSlot> = model::slots(map.grid())
+            .filter(|slot| !expected(&map, &places, *slot).is_empty())
+            .collect();
+        prop_assert_eq!(map.slots(&request).unwrap(), touched);
+    }
+
+    #[test]
+    fn a_sorted_request_moves_the_same_bytes_and_travels_whole(
+        map in map(), pattern in pattern(), spare in 0..100u64,
+    ) {
+        let (offset, runs) = placed(&pattern, spare);
+        let places = places(&map, &runs);
+        let join = !map.rearranges();
+        let given = Request::new(offset, &pattern).unwrap();
+        let sorted = Request::sorted(offset, &pattern, join).unwrap();
+        for request in [given, sorted] {
+            let (start, parts) = request.to_parts(join);
+            let arrived = Request::from_parts(start, &parts).unwrap();
+            prop_assert_eq!(arrived.memory(), request.memory());
+            for slot in model::slots(map.grid()) {
+                let mut bytes = found(&map, &request, slot);
+                let stream = found(&map, &arrived, slot);
+                prop_assert!(
+                    bytes.iter().map(|b| b.1).eq(stream.iter().map(|b| b.1)),
+                    "client and server disagree about {:?} and {:?}", request, arrived
+                );
+                bytes.sort_unstable_by_key(|(number, _)| *number);
+                prop_assert_eq!(&bytes, &expected(&map, &places, slot));
+            }
+        }
+    }
+
+    #[test]
+    fn overlap_is_found_exactly_when_a_byte_is_touched_twice(pattern in pattern()) {
+        let (offset, runs) = placed(&pattern, 0);
+        let mut seen = HashSet::new();
+        let twice = runs.iter().flatten().any(|at| !seen.insert(*at));
+        let request = Request::new(offset, &pattern).unwrap();
+        match request.check_disjoint() {
+            Ok(()) => prop_assert!(!twice),
+            Err(PatternError::Overlap { at }) => {
+                let times = runs.iter().flatten().filter(|byte| **byte == at as usize).count();
+                prop_assert!(times > 1);
+            }
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
+}
