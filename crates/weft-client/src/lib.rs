@@ -33,6 +33,7 @@ mod error;
 mod file;
 mod list;
 mod inline;
+mod locks;
 mod namespace;
 mod options;
 mod parts;
@@ -44,6 +45,7 @@ mod stat;
 mod upkeep;
 mod view;
 mod volume;
+mod watch;
 mod write;
 
 pub use attach::{Access, NewLayout};
@@ -51,6 +53,7 @@ pub use data_ranges::DataRanges;
 pub use error::Error;
 pub use file::{File, Fork};
 pub use inline::Store;
+pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
 pub use namespace::{Changes, Listed, Listing, NewMode, Time, XattrMode};
 pub use options::ConnectOptions;
 pub use parts::ReadParts;
@@ -61,6 +64,7 @@ pub use upkeep::{
 };
 pub use view::OpenView;
 pub use volume::Volume;
+pub use watch::{Changed, ChangedEntry, Watch};
 
 pub use weft_layout::ServerId;
 pub use weft_proto::meta::{Credentials, Server, ServerMapReply, ServerState};

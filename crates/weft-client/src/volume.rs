@@ -11,6 +11,7 @@ use weft_proto::coord::SyncNamespaceRequest;
 use weft_proto::meta::{Credentials, ReassertRequest, ServerMapReply, ServerMapRequest};
 use weft_proto::session::Role;
 
+use crate::locks::LocksHeld;
 use crate::servers::Servers;
 use crate::{ConnectOptions, Error};
 
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     counters: Arc<Counters>,
     /// What is attached: asserted again when the metadata service was lost.
     attached: Mutex<BTreeMap<u64, Attached>>,
+    /// What is locked: asserted again as well.
+    pub(crate) locks: parking_lot::Mutex<LocksHeld>,
     lazy: bool,
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
     /// comes before: what such a call attached or locked would be forgotten again.
@@ -76,6 +79,7 @@ impl Volume {
             servers,
             counters,
             attached: Mutex::default(),
+            locks: parking_lot::Mutex::default(),
             lazy: options.lazy,
             told: tokio::sync::Mutex::new(false),
         };
@@ -147,6 +151,7 @@ impl Volume {
                 if !reply.gone.is_empty() {
                     tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
                 }
+                self.shared.locks_lost(&reply.lost);
             }
             *told = true;
         }
@@ -189,6 +194,7 @@ impl Shared {
             *count = count.saturating_sub(1);
             if entry.reading == 0 && entry.writing == 0 {
                 attached.remove(&file);
+                self.locks_ended(file);
             }
         }
     }
@@ -197,6 +203,7 @@ impl Shared {
         let attached = self.attached();
         let mut request = ReassertRequest {
             lazy: self.lazy,
+            locks: self.locks_held(),
             ..ReassertRequest::default()
         };
         for (file, counts) in attached.iter() {

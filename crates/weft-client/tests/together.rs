@@ -2,10 +2,15 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::TestVolume;
-use weft_client::{Access, File, NewLayout, Volume};
+use weft_client::{
+    Access, Changed, ChangedEntry, File, LockKind, LockOwner, LockRange, Locked, NewLayout, Volume,
+    Watch,
+};
 use weft_layout::ViewOffset;
-use weft_proto::Kind;
+use weft_proto::{Code, Kind};
 
 fn layout() -> NewLayout {
     NewLayout {
@@ -88,5 +93,249 @@ async fn one_writer_alone_appends_without_a_request_to_any_server() {
     let size = volume.stat("/log").await.unwrap().size;
     let again = attached(&volume, "/log").await;
     assert_eq!(again.append_offset(1, 0).await.unwrap(), size);
+    test.stop().await;
+}
+
+/// What comes within a while, all together; nothing if everything may have changed.
+async fn heard(watch: &mut Watch, during: Duration) -> Option<(Vec<u64>, Vec<ChangedEntry>)> {
+    let (mut all_files, mut all_entries) = (Vec::new(), Vec::new());
+    let end = tokio::time::Instant::now() + during;
+    while let Ok(changed) = tokio::time::timeout_at(end, watch.next()).await {
+        match changed {
+            Changed::Everything => return None,
+            Changed::Some { files, entries } => {
+                all_files.extend(files);
+                all_entries.extend(entries);
+            }
+        }
+    }
+    Some((all_files, all_entries))
+}
+
+const SOON: Duration = Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_hears_what_others_did_and_not_what_it_did_itself() {
+    let mut test = TestVolume::start(1).await;
+    let (one, other) = (test.client().await, test.client().await);
+    let (mut first, mut second) = (one.watch(), other.watch());
+    assert_eq!(first.next().await, Changed::Everything, "it begins");
+    assert_eq!(second.next().await, Changed::Everything, "it begins");
+
+    let file = attached(&one, "/made").await;
+    let view = file.canonical().unwrap();
+    view.write_at(ViewOffset(0), vec![1; 10].into())
+        .await
+        .unwrap();
+    file.close().await.unwrap();
+    one.rename("/made", "/moved").await.unwrap();
+    let (files, entries) = heard(&mut second, SOON).await.unwrap();
+    assert!(files.contains(&file.id()));
+    assert!(files.contains(&weft_proto::meta::ROOT));
+    for name in ["made", "moved"] {
+        let entry = ChangedEntry {
+            parent: weft_proto::meta::ROOT,
+            name: name.into(),
+        };
+        assert!(entries.contains(&entry), "{name}");
+    }
+    let own = heard(&mut first, SOON).await.unwrap();
+    assert_eq!(own, (vec![], vec![]), "its own changes are no news");
+
+    one.truncate("/moved", 3).await.unwrap();
+    let (files, _) = heard(&mut second, SOON).await.unwrap();
+    assert!(files.contains(&file.id()));
+
+    // A call that waits is answered when something happens, not when its time is over.
+    let waiting = tokio::spawn(async move {
+        let changed = second.next().await;
+        (second, changed)
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = std::time::Instant::now();
+    one.unlink("/moved").await.unwrap();
+    let (mut second, changed) = waiting.await.unwrap();
+    assert!(matches!(changed, Changed::Some { .. }), "{changed:?}");
+    assert!(started.elapsed() < Duration::from_secs(1));
+
+    test.restart_meta().await;
+    assert_eq!(second.next().await, Changed::Everything, "another life");
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_that_falls_behind_is_told_to_forget_everything() {
+    let test = TestVolume::start(1).await;
+    let mut options = test.options();
+    options.lazy = true;
+    let one = Volume::connect(options).await.unwrap();
+    let other = test.client().await;
+    let mut watch = other.watch();
+    assert_eq!(watch.next().await, Changed::Everything);
+    one.make_directory("/d", 0o755).await.unwrap();
+    assert!(matches!(watch.next().await, Changed::Some { .. }));
+    // Each exchange is at least four changes: two names, the directory, two files.
+    one.make_directory("/e", 0o755).await.unwrap();
+    let exchanges = (0..8).map(|_| async {
+        for _ in 0..2100 {
+            one.exchange("/d", "/e").await.unwrap();
+        }
+    });
+    futures_util::future::join_all(exchanges).await;
+    assert_eq!(watch.next().await, Changed::Everything);
+    one.make_directory("/f", 0o755).await.unwrap();
+    assert!(
+        matches!(watch.next().await, Changed::Some { .. }),
+        "then it goes on"
+    );
+    test.stop().await;
+}
+
+const ONE: LockOwner = LockOwner {
+    number: 11,
+    pid: 100,
+};
+const OTHER: LockOwner = LockOwner {
+    number: 22,
+    pid: 200,
+};
+const FIRST_TEN: LockRange = LockRange::Bytes { start: 0, last: 9 };
+
+/// A client that takes this long to be given up.
+async fn volume_with_grace(grace: Duration) -> TestVolume {
+    let mut env = weft_net::Env::system();
+    env.timing.grace = grace;
+    TestVolume::start_with(1, env).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_held_by_another_client_is_waited_for() {
+    let test = TestVolume::start(1).await;
+    let (one, other) = (test.client().await, test.client().await);
+    let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
+    let exclusive = LockKind::Exclusive;
+    let granted = first.lock(exclusive, FIRST_TEN, ONE, false).await.unwrap();
+    assert_eq!(granted, Locked::Granted);
+
+    let byte = LockRange::Bytes { start: 9, last: 20 };
+    let refused = second.lock(LockKind::Shared, byte, OTHER, false).await;
+    let Locked::Held(Some(by)) = refused.unwrap() else {
+        panic!("it is in the way")
+    };
+    assert_eq!((by.start, by.last, by.pid), (0, 9, ONE.pid));
+    let tested = second.test_lock(exclusive, byte, OTHER).await.unwrap();
+    assert_eq!(tested, Some(by));
+    let whole = second.lock(exclusive, LockRange::Whole, OTHER, false).await;
+    assert_eq!(whole.unwrap(), Locked::Granted, "another family");
+
+    let waiter = second.clone();
+    let waits = tokio::spawn(async move { waiter.lock(exclusive, byte, OTHER, true).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waits.is_finished());
+    let part = LockRange::Bytes { start: 5, last: 9 };
+    first.unlock(part, ONE).await.unwrap();
+    assert_eq!(waits.await.unwrap().unwrap(), Locked::Granted);
+
+    // Each waits for what the other holds.
+    let waiter = first.clone();
+    let waits = tokio::spawn(async move { waiter.lock(exclusive, byte, ONE, true).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let closes = second.lock(exclusive, FIRST_TEN, OTHER, true).await;
+    assert_eq!(closes.unwrap(), Locked::Deadlock);
+    second.release_locks(OTHER.number).await.unwrap();
+    assert_eq!(waits.await.unwrap().unwrap(), Locked::Granted);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_given_up_leaves_nothing_behind() {
+    let test = TestVolume::start(1).await;
+    let (one, other) = (test.client().await, test.client().await);
+    let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
+    let kind = LockKind::Exclusive;
+    first.lock(kind, FIRST_TEN, ONE, false).await.unwrap();
+    for round in 0..20 {
+        let waits = second.lock(kind, FIRST_TEN, OTHER, true);
+        let given_up = tokio::time::timeout(Duration::from_millis(round), waits).await;
+        assert!(given_up.is_err());
+    }
+    first.unlock(FIRST_TEN, ONE).await.unwrap();
+    // Whatever was granted in passing is given back by itself.
+    let waits = first.lock(kind, FIRST_TEN, ONE, true);
+    let granted = tokio::time::timeout(Duration::from_secs(5), waits).await;
+    assert_eq!(granted.unwrap().unwrap(), Locked::Granted);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_clients_locks_end_when_its_grace_is_over() {
+    let grace = Duration::from_millis(800);
+    let test = volume_with_grace(grace).await;
+    let (kind, whole) = (LockKind::Exclusive, LockRange::Whole);
+    // A client with a runtime of its own, which ends without a word.
+    let dead = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let options = test.options();
+    let locked = dead.spawn(async move {
+        let volume = Volume::connect(options).await.unwrap();
+        let file = attached(&volume, "/f").await;
+        let locked = file.lock(kind, whole, ONE, false).await.unwrap();
+        std::mem::forget((volume, file));
+        locked
+    });
+    assert_eq!(locked.await.unwrap(), Locked::Granted);
+    let volume = test.client().await;
+    let file = attached(&volume, "/f").await;
+    let held = file.lock(kind, whole, OTHER, false).await.unwrap();
+    assert!(matches!(held, Locked::Held(_)));
+
+    let started = std::time::Instant::now();
+    dead.shutdown_background();
+    let waits = file.lock(kind, whole, OTHER, true);
+    let granted = tokio::time::timeout(Duration::from_secs(10), waits).await;
+    assert_eq!(granted.unwrap().unwrap(), Locked::Granted);
+    let took = started.elapsed();
+    assert!(took >= grace, "it might have come back: {took:?}");
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_a_file_ends_its_locks() {
+    let test = TestVolume::start(1).await;
+    let (one, other) = (test.client().await, test.client().await);
+    let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
+    let kind = LockKind::Exclusive;
+    first.lock(kind, FIRST_TEN, ONE, false).await.unwrap();
+    first.close().await.unwrap();
+    let granted = second.lock(kind, FIRST_TEN, OTHER, false).await.unwrap();
+    assert_eq!(granted, Locked::Granted);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_outlive_the_service_and_nobody_takes_them_meanwhile() {
+    let mut test = volume_with_grace(Duration::from_millis(1500)).await;
+    let (one, other) = (test.client().await, test.client().await);
+    let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
+    let kind = LockKind::Exclusive;
+    first.lock(kind, FIRST_TEN, ONE, false).await.unwrap();
+    test.restart_meta().await;
+
+    // The holder has not told yet: nobody is granted what it may hold.
+    let early = second.lock(kind, FIRST_TEN, OTHER, false).await;
+    assert_eq!(early.unwrap_err().code(), Code::Busy);
+    let waiter = second.clone();
+    let waits = tokio::spawn(async move { waiter.lock(kind, FIRST_TEN, OTHER, true).await });
+    // It tells with its next call.
+    one.stat("/f").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert!(!waits.is_finished(), "it was told again, and holds");
+    let held = second.lock(kind, FIRST_TEN, OTHER, false).await.unwrap();
+    assert!(matches!(held, Locked::Held(_)));
+    first.unlock(FIRST_TEN, ONE).await.unwrap();
+    assert_eq!(waits.await.unwrap().unwrap(), Locked::Granted);
     test.stop().await;
 }

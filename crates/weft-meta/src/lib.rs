@@ -23,6 +23,7 @@ mod error;
 mod inline;
 mod intents;
 mod keys;
+mod locks;
 mod namespace;
 mod open_files;
 mod ops;
@@ -38,6 +39,7 @@ pub use changes::{ChangeLog, News};
 pub use error::MetaError;
 pub use inline::Spill;
 pub use intents::Intent;
+pub use locks::{Family, Granted, Lock, LockTable, Outcome, Owner, Span};
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
 pub use ops::{Attached, Truncation};
 

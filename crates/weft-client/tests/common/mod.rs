@@ -24,6 +24,7 @@ pub struct TestVolume {
     pub meta_address: String,
     pub addresses: Vec<String>,
     folder: TempDir,
+    env: Env,
 }
 
 fn identity() -> Identity {
@@ -46,13 +47,13 @@ fn config(address: &str, io: Option<IoRole>, meta: Option<MetaRole>) -> NodeConf
     }
 }
 
-async fn start_meta(folder: &Path, address: &str) -> Node {
+async fn start_meta(env: Env, folder: &Path, address: &str) -> Node {
     let kv = Arc::new(FjallKv::open(folder.join("meta"), FjallOptions::default()).unwrap());
     let role = MetaRole {
         kv,
         blocking: Blocking::Threads,
     };
-    Node::start(Env::system(), config(address, None, Some(role)))
+    Node::start(env, config(address, None, Some(role)))
         .await
         .unwrap()
 }
@@ -78,6 +79,11 @@ async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node
 
 impl TestVolume {
     pub async fn start(servers: u32) -> TestVolume {
+        TestVolume::start_with(servers, Env::system()).await
+    }
+
+    /// The metadata service takes its timing from `env`.
+    pub async fn start_with(servers: u32, env: Env) -> TestVolume {
         let folder = tempfile::Builder::new()
             .prefix("weft-client-")
             .tempdir()
@@ -98,7 +104,7 @@ impl TestVolume {
             Namespace::format(&kv, &settings).unwrap();
             kv.sync().unwrap();
         }
-        let meta = start_meta(folder.path(), "127.0.0.1:0").await;
+        let meta = start_meta(env.clone(), folder.path(), "127.0.0.1:0").await;
         let meta_address = meta.address().to_owned();
         let mut nodes = Vec::new();
         for id in 0..servers {
@@ -116,6 +122,7 @@ impl TestVolume {
             meta_address,
             addresses,
             folder,
+            env,
         };
         volume.wait_until_up().await;
         volume
@@ -159,7 +166,8 @@ impl TestVolume {
 
     pub async fn restart_meta(&mut self) {
         self.meta.take().unwrap().stop().await.unwrap();
-        self.meta = Some(start_meta(self.folder.path(), &self.meta_address).await);
+        self.meta =
+            Some(start_meta(self.env.clone(), self.folder.path(), &self.meta_address).await);
     }
 
     pub async fn stop(mut self) {

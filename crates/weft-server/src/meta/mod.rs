@@ -2,7 +2,9 @@
 
 mod append;
 mod carry;
+mod locks;
 mod sessions;
+mod watchers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +15,8 @@ use weft_meta::{Attached, Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
-    AttachRequest, Credentials, ReassertRequest, ServerMapRequest, StatReply, StatRequest, Target,
-    TruncateRequest,
+    AttachRequest, Credentials, ReassertRequest, ReportRequest, ServerMapRequest, StatReply,
+    StatRequest, Target, TruncateRequest,
 };
 use weft_proto::session::Role;
 use weft_proto::{Call, Code, Failure, Kind};
@@ -26,7 +28,9 @@ use crate::metrics::{Metrics, Stage};
 use crate::node::{MetaRole, stopped};
 
 use carry::Carrier;
+use locks::Locks;
 use sessions::Sessions;
+use watchers::Watchers;
 
 /// Serves the calls of kinds 64 and above from one namespace.
 pub struct MetaService {
@@ -44,6 +48,8 @@ pub struct MetaService {
     owed: Notify,
     /// Something was acknowledged that does not survive power loss yet.
     unsynced: Notify,
+    watchers: Watchers,
+    locks: Locks,
 }
 
 /// Until a sync follows what a lazy client was told: with the sync itself less than a second.
@@ -81,6 +87,8 @@ impl MetaService {
         let group = GroupSync::new(role.kv, role.blocking);
         let carrier = Carrier::new(env.clone(), identity);
         Ok(Arc::new(MetaService {
+            watchers: Watchers::new(env.random_u64()),
+            locks: Locks::default(),
             env,
             namespace,
             group,
@@ -154,7 +162,9 @@ impl MetaService {
             }
             for client in self.sessions.ended(grace) {
                 logged("end a session", &self.namespace.session_ended(client));
+                self.locks.client_ended(client);
             }
+            self.tell_watchers();
             if let Err(reason) = self.carry_all().await {
                 tracing::debug!(%reason, "work owed to I/O servers is still pending");
             }
@@ -181,10 +191,18 @@ impl MetaService {
             }
             // What an intent undoes must not come back after power loss: the intent first.
             self.group.sync().await?;
-            self.carrier
-                .carry(&self.namespace, self.env.clock.now(), intents)
-                .await?;
+            let carried = self
+                .carrier
+                .carry(&self.namespace, self.env.clock.now(), intents);
+            let carried = carried.await;
+            self.tell_watchers();
+            carried?;
         }
+    }
+
+    /// Every change of the namespace is followed by this.
+    fn tell_watchers(&self) {
+        self.watchers.tell(self.namespace.changes().published());
     }
 
     fn learn_servers(&self) {
@@ -194,8 +212,8 @@ impl MetaService {
     }
 
     pub(crate) async fn serve(self: Arc<Self>, call: Served) {
-        let n = &self.namespace;
         let client = call.peer.client;
+        let n = &self.namespace.by(client);
         let now = self.env.clock.now();
         match call.kind {
             Kind::Attach => {
@@ -210,11 +228,23 @@ impl MetaService {
                 };
                 self.answer_with(call, attach).await;
             }
-            Kind::Report => self.answer(call, |r| n.report(client, r)).await,
+            Kind::Report => {
+                let report = |r: &ReportRequest| {
+                    let reply = n.report(client, r)?;
+                    if r.detach && !n.is_attached(client, r.file) {
+                        self.locks.detached(client, r.file);
+                    }
+                    Ok(reply)
+                };
+                self.answer(call, report).await;
+            }
             Kind::Reassert => {
                 let reassert = |r: &ReassertRequest| {
                     self.sessions.set_lazy(client, r.lazy);
-                    n.reassert(client, r)
+                    let mut reply = n.reassert(client, r)?;
+                    let attached = |file| n.is_attached(client, file);
+                    reply.lost = self.locks.reassert(client, &r.locks, attached);
+                    Ok(reply)
                 };
                 self.answer(call, reassert).await;
             }
@@ -245,6 +275,9 @@ impl MetaService {
                 self.answer(call, |r| n.heartbeat(now, r)).await;
             }
             Kind::Truncate => self.truncate(call).await,
+            Kind::Lock => self.lock(call).await,
+            Kind::TestLock => self.test_lock(call),
+            Kind::Watch => self.watch(call).await,
             Kind::Append => self.append(call).await,
             _ => unsupported(call, "the metadata service"),
         }
@@ -276,6 +309,7 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
         let result = operation(&request);
+        self.tell_watchers();
         if let Ok((_, stable)) = &result
             && let Err(failure) = self.stable(*stable, call.peer.client, kind).await
         {
@@ -325,7 +359,8 @@ impl MetaService {
             Ok(request) => request,
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
-        let truncation = match self.namespace.truncate(self.env.clock.now(), &request) {
+        let namespace = self.namespace.by(call.peer.client);
+        let truncation = match namespace.truncate(self.env.clock.now(), &request) {
             Ok(truncation) => truncation,
             Err(e) => return call.reply.fail(&failure::of_meta(&e)),
         };

@@ -1,0 +1,96 @@
+//! What other clients change, as they change it.
+//!
+//! Between a change and its message lie milliseconds. What another client writes into a file is news when it
+//! reports it, at the latest when it closes the file. A client is not told what it did itself.
+
+use std::time::Duration;
+
+use weft_proto::coord::WatchRequest;
+
+use crate::Volume;
+use crate::volume::Repeat;
+
+pub use weft_proto::coord::ChangedEntry;
+
+/// Between two tries to reach a service that does not answer.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// What others changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// These, each once.
+    Some {
+        /// Files whose attributes or data changed, ascending.
+        files: Vec<u64>,
+        /// Names whose entry changed, ascending.
+        entries: Vec<ChangedEntry>,
+    },
+    /// Anything may have changed: watching has just begun, the service could not be reached, or this client is too
+    /// slow.
+    Everything,
+}
+
+/// A stream of changes. What happens between two calls of [`Watch::next`] is kept by the service, within bounds.
+pub struct Watch {
+    volume: Volume,
+    boot: u64,
+    cursor: u64,
+    /// The service did not answer the last time.
+    lost: bool,
+}
+
+impl Volume {
+    /// Watches what others change from now on. The first thing it tells is [`Changed::Everything`].
+    pub fn watch(&self) -> Watch {
+        Watch {
+            volume: self.clone(),
+            boot: 0,
+            cursor: 0,
+            lost: false,
+        }
+    }
+}
+
+impl Watch {
+    /// Waits for changes. Tells [`Changed::Everything`] once when the service cannot be reached, then goes on
+    /// trying, and once more when it answers again. One request every two seconds while nothing happens.
+    ///
+    /// # Cancellation
+    /// Safe: no change is lost.
+    pub async fn next(&mut self) -> Changed {
+        loop {
+            if self.lost {
+                tokio::time::sleep(RETRY).await;
+            }
+            let request = WatchRequest {
+                boot: self.boot,
+                cursor: self.cursor,
+            };
+            let reply = self.volume.meta("watch", &request, Repeat::Unsafe).await;
+            let reply = match reply {
+                Ok(reply) => reply,
+                Err(error) => {
+                    let news = !std::mem::replace(&mut self.lost, true);
+                    self.boot = 0;
+                    if news {
+                        tracing::debug!(%error, "watching begins anew");
+                        return Changed::Everything;
+                    }
+                    continue;
+                }
+            };
+            self.lost = false;
+            self.boot = reply.boot;
+            self.cursor = reply.cursor;
+            if reply.everything {
+                return Changed::Everything;
+            }
+            if !reply.files.is_empty() || !reply.entries.is_empty() {
+                return Changed::Some {
+                    files: reply.files,
+                    entries: reply.entries,
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! All locks of all files.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
+
+use super::ranges::Held;
+use super::{Family, Lock, Owner, Span};
+
+/// Locks that all clients together may hold.
+const TOTAL_MAX: usize = 1 << 20;
+
+/// The tickets that a release granted.
+pub type Granted = Vec<u64>;
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is held.
+    Granted,
+    /// This lock is in the way; the request did not want to wait.
+    Held(Lock),
+    /// It waits under this ticket.
+    Waits(u64),
+    /// Whoever is in the way waits for this owner already.
+    Deadlock,
+    /// As many locks are held, or requests waiting, as may be.
+    TooMany,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    file: u64,
+    family: Family,
+    wanted: Lock,
+}
+
+#[derive(Debug, Default)]
+struct FileLocks {
+    whole: Held,
+    range: Held,
+    /// Tickets, ascending: in the order in which they came.
+    waiting: BTreeSet<u64>,
+}
+
+impl FileLocks {
+    fn held(&self, family: Family) -> &Held {
+        match family {
+            Family::Whole => &self.whole,
+            Family::Range => &self.range,
+        }
+    }
+
+    fn held_mut(&mut self, family: Family) -> &mut Held {
+        match family {
+            Family::Whole => &mut self.whole,
+            Family::Range => &mut self.range,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.range.is_empty() && self.waiting.is_empty()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    locks: usize,
+    waits: usize,
+    /// Files on which it holds or held something.
+    files: BTreeSet<u64>,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct LockTable {
+    files: HashMap<u64, FileLocks>,
+    waiters: BTreeMap<u64, Waiter>,
+    clients: HashMap<u64, Client>,
+    total: usize,
+    next_ticket: u64,
+}
+
+impl LockTable {
+    /// Asks for a lock. Converting a lock of the family [`Family::Whole`] lets go of the old one first, also when the
+    /// new one is not granted, as on Linux: who else that grants is answered, too.
+    pub fn lock(
+        &mut self,
+        file: u64,
+        family: Family,
+        wanted: Lock,
+        wait: bool,
+    ) -> (Outcome, Granted) {
+        let mut granted = Vec::new();
+        if family == Family::Whole {
+            let locks = self.files.get(&file);
+            let own = locks.and_then(|f| f.whole.iter().find(|held| held.owner == wanted.owner));
+            match own {
+                Some(own) if own.exclusive == wanted.exclusive => {
+                    return (Outcome::Granted, granted);
+                }
+                Some(_) => granted = self.unlock(file, family, wanted.owner, Span::ALL),
+                None => {}
+            }
+        }
+        let blocker = self.blocker(file, family, &wanted);
+        let outcome = match blocker {
+            None if self.full(wanted.owner.client) => Outcome::TooMany,
+            None => {
+                self.hold(file, family, wanted);
+                // Where it holds less than before, others may hold more.
+                granted.extend(self.grant(file));
+                Outcome::Granted
+            }
+            Some(blocker) if !wait => Outcome::Held(blocker),
+            Some(_) if family == Family::Range && self.circle(file, &wanted) => Outcome::Deadlock,
+            Some(_) => self.wait(file, family, wanted),
+        };
+        (outcome, granted)
+    }
+
+    /// What is in the way of a lock.
+    pub fn blocker(&self, file: u64, family: Family, wanted: &Lock) -> Option<Lock> {
+        let held = self.files.get(&file)?.held(family);
+        held.blockers(wanted).min_by_key(|b| b.span.start).copied()
+    }
+
+    /// Lets go of a range; it is no error where nothing is held. Answers who is granted by it.
+    pub fn unlock(&mut self, file: u64, family: Family, owner: Owner, span: Span) -> Granted {
+        let Some(locks) = self.files.get_mut(&file) else {
+            return Vec::new();
+        };
+        let more = locks.held_mut(family).clear(owner, span);
+        self.count(owner.client, more);
+        self.grant(file)
+    }
+
+    /// Lets go of all that an owner holds of a file, in both families.
+    pub fn release_owner(&mut self, file: u64, owner: Owner) -> Granted {
+        let mut granted = self.unlock(file, Family::Whole, owner, Span::ALL);
+        granted.extend(self.unlock(file, Family::Range, owner, Span::ALL));
+        granted
+    }
+
+    /// Lets go of all that a client holds of a file.
+    pub fn release_file(&mut self, client: u64, file: u64) -> Granted {
+        let Some(locks) = self.files.get_mut(&file) else {
+            return Vec::new();
+        };
+        let mut gone = 0;
+        for family in [Family::Whole, Family::Range] {
+            let held = locks.held_mut(family);
+            gone += held.remove(|lock| lock.owner.client == client).len();
+        }
+        self.count(client, -gone.cast_signed());
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.files.remove(&file);
+        }
+        self.grant(file)
+    }
+
+    /// A client is gone: it holds nothing and waits for nothing.
+    pub fn release_client(&mut self, client: u64) -> Granted {
+        let waits = self.waiters.iter();
+        let waits = waits.filter(|(_, w)| w.wanted.owner.client == client);
+        let waits: Vec<u64> = waits.map(|(ticket, _)| *ticket).collect();
+        for ticket in waits {
+            self.cancel(ticket);
+        }
+        let files = self.clients.get(&client).map(|c| c.files.clone());
+        let mut granted = Vec::new();
+        for file in files.into_iter().flatten() {
+            granted.extend(self.release_file(client, file));
+        }
+        self.clients.remove(&client);
+        granted
+    }
+
+    /// A client tells all that it holds, which replaces what was known of it; what it waits for stays. Answers which
+    /// of these others exclude by now, and who is granted.
+    pub fn reassert(
+        &mut self,
+        client: u64,
+        told: &[(u64, Family, Lock)],
+    ) -> (Vec<(u64, Family, Lock)>, Granted) {
+        let before = self.clients.get(&client).map(|c| c.files.clone());
+        let mut touched = before.unwrap_or_default();
+        for file in &touched {
+            if let Some(locks) = self.files.get_mut(file) {
+                locks.whole.remove(|lock| lock.owner.client == client);
+                locks.range.remove(|lock| lock.owner.client == client);
+            }
+        }
+        if let Some(known) = self.clients.get_mut(&client) {
+            self.total -= std::mem::take(&mut known.locks);
+        }
+        let mut lost = Vec::new();
+        for (file, family, lock) in told {
+            touched.insert(*file);
+            if self.full(client) || self.blocker(*file, *family, lock).is_some() {
+                lost.push((*file, *family, *lock));
+            } else {
+                self.hold(*file, *family, *lock);
+            }
+        }
+        // Nobody is granted before all is told: what was held stays held.
+        let granted = touched.into_iter().flat_map(|file| self.grant(file));
+        let granted = granted.collect();
+        (lost, granted)
+    }
+
+    /// Ends a wait; false where it was granted, or ended, before.
+    pub fn cancel(&mut self, ticket: u64) -> bool {
+        let Some(waiter) = self.waiters.remove(&ticket) else {
+            return false;
+        };
+        if let Some(client) = self.clients.get_mut(&waiter.wanted.owner.client) {
+            client.waits -= 1;
+        }
+        if let Some(locks) = self.files.get_mut(&waiter.file) {
+            locks.waiting.remove(&ticket);
+        }
+        self.tidy(waiter.file);
+        true
+    }
+
+    /// Locks held, by everybody.
+    pub fn len(&self) -> usize {
+        self.total
+    }
+
+    /// Nobody holds any.
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// Locks held on a file in a family, in no particular order.
+    pub fn held(&self, file: u64, family: Family) -> Vec<Lock> {
+        let locks = self.files.get(&file).into_iter();
+        locks
+            .flat_map(|locks| locks.held(family).iter().copied())
+            .collect()
+    }
+
+    /// One more range may become three locks.
+    fn full(&self, client: u64) -> bool {
+        let held = self.clients.get(&client).map_or(0, |c| c.locks);
+        held + 2 > LOCKS_MAX || self.total + 2 > TOTAL_MAX
+    }
+
+    fn hold(&mut self, file: u64, family: Family, lock: Lock) {
+        let client = lock.owner.client;
+        let locks = self.files.entry(file).or_default();
+        let more = locks.held_mut(family).set(lock);
+        self.clients.entry(client).or_default().files.insert(file);
+        self.count(client, more);
+    }
+
+    fn wait(&mut self, file: u64, family: Family, wanted: Lock) -> Outcome {
+        let client = self.clients.entry(wanted.owner.client).or_default();
+        if client.waits >= LOCK_WAITS_MAX {
+            return Outcome::TooMany;
+        }
+        client.waits += 1;
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        let locks = self.files.entry(file).or_default();
+        locks.waiting.insert(ticket);
+        let waiter = Waiter {
+            file,
+            family,
+            wanted,
+        };
+        self.waiters.insert(ticket, waiter);
+        Outcome::Waits(ticket)
+    }
+
+    /// Grants what nothing excludes any more, oldest first.
+    fn grant(&mut self, file: u64) -> Granted {
+        let mut granted = Vec::new();
+        loop {
+            let Some(locks) = self.files.get(&file) else {
+                break;
+            };
+            let free = |ticket: &&u64| {
+                let waiter = self.waiters.get(ticket);
+                waiter.is_some_and(|w| locks.held(w.family).blockers(&w.wanted).next().is_none())
+            };
+            let Some(ticket) = locks.waiting.iter().find(free).copied() else {
+                break;
+            };
+            let Some(waiter) = self.waiters.get(&ticket) else {
+                break;
+            };
+            let (family, wanted) = (waiter.family, waiter.wanted);
+            self.cancel(ticket);
+            // Bounded where it began to wait: at most so many more than the bound.
+            self.hold(file, family, wanted);
+            granted.push(ticket);
+        }
+        self.tidy(file);
+        granted
+    }
+
+    /// Whether somebody in the way of this request waits, over however many others, for its owner.
+    fn circle(&self, file: u64, wanted: &Lock) -> bool {
+        let mut waits: HashMap<Owner, Vec<&Waiter>> = HashMap::new();
+        for waiter in self.waiters.values() {
+            if waiter.family == Family::Range {
+                waits.entry(waiter.wanted.owner).or_default().push(waiter);
+            }
+        }
+        let blockers = |file: u64, wanted: &Lock| -> Vec<Owner> {
+            let locks = self.files.get(&file);
+            let held = locks.map(|locks| locks.range.blockers(wanted).map(|b| b.owner));
+            held.into_iter().flatten().collect()
+        };
+        let mut seen = BTreeSet::new();
+        let mut ahead = blockers(file, wanted);
+        while let Some(owner) = ahead.pop() {
+            if owner == wanted.owner {
+                return true;
+            }
+            if seen.insert(owner) {
+                for waiter in waits.get(&owner).into_iter().flatten() {
+                    ahead.extend(blockers(waiter.file, &waiter.wanted));
+                }
+            }
+        }
+        false
+    }
+
+    fn count(&mut self, client: u64, more: isize) {
+        self.total = self.total.saturating_add_signed(more);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.locks = client.locks.saturating_add_signed(more);
+        }
+    }
+
+    fn tidy(&mut self, file: u64) {
+        if self.files.get(&file).is_some_and(FileLocks::is_empty) {
+            self.files.remove(&file);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Watch: a call that waits for what others change.
+//!
+//! A wake of all watchers costs as much as there are watchers, so a woken one lingers before it looks, the longer
+//! the more of them there are: all together look at most some ten thousand times a second, whatever happens.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use weft_meta::News;
+use weft_net::Served;
+use weft_proto::coord::{WatchReply, WatchRequest};
+
+use super::MetaService;
+use crate::failure;
+
+/// A watcher is answered after this time also if nothing happened: well within what peers wait for each other.
+const WAIT: Duration = Duration::from_secs(2);
+/// From a change until watchers look, at least, so that one answer tells several changes.
+const LINGER: Duration = Duration::from_millis(2);
+/// What each waiting watcher adds to that.
+const LINGER_EACH: Duration = Duration::from_micros(100);
+/// And at most.
+const LINGER_MAX: Duration = Duration::from_millis(100);
+
+pub(super) struct Watchers {
+    /// This life of the service; never 0.
+    boot: u64,
+    changed: Notify,
+    /// Changes that watchers were woken for.
+    told: AtomicU64,
+    waiting: AtomicUsize,
+}
+
+/// Counts a watcher while it waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Watchers {
+    pub(super) fn new(random: u64) -> Watchers {
+        Watchers {
+            boot: random | 1,
+            changed: Notify::new(),
+            told: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Wakes watchers if there are more changes than at the last call.
+    pub(super) fn tell(&self, published: u64) {
+        if self.told.fetch_max(published, Ordering::AcqRel) < published {
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn linger(&self) -> Duration {
+        let waiting = u32::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        LINGER
+            .saturating_add(LINGER_EACH.saturating_mul(waiting))
+            .min(LINGER_MAX)
+    }
+}
+
+impl MetaService {
+    pub(super) async fn watch(&self, call: Served) {
+        let request = match call.request::<WatchRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        let watchers = &self.watchers;
+        watchers.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&watchers.waiting);
+        let mut reply = WatchReply {
+            boot: watchers.boot,
+            cursor: self.namespace.changes().published(),
+            everything: true,
+            ..WatchReply::default()
+        };
+        if request.boot == watchers.boot {
+            tokio::select! {
+                biased;
+                () = call.reply.gone() => return,
+                news = self.news(call.peer.client, request.cursor) => reply = news,
+            }
+        }
+        call.reply.done(&reply);
+    }
+
+    /// What others changed after the cursor, as soon as there is something, or nothing when the time is over.
+    async fn news(&self, client: u64, mut cursor: u64) -> WatchReply {
+        let deadline = Instant::now() + WAIT;
+        let boot = self.watchers.boot;
+        loop {
+            let mut changed = std::pin::pin!(self.watchers.changed.notified());
+            // From here on no change goes unnoticed.
+            changed.as_mut().enable();
+            match self.namespace.changes().since(client, cursor) {
+                News::Everything { cursor } => {
+                    return WatchReply {
+                        boot,
+                        cursor,
+                        everything: true,
+                        ..WatchReply::default()
+                    };
+                }
+                News::Some {
+                    cursor: next,
+                    files,
+                    entries,
+                    end,
+                } => {
+                    cursor = next;
+                    let quiet = files.is_empty() && entries.is_empty();
+                    if !quiet || Instant::now() >= deadline {
+                        return WatchReply {
+                            boot,
+                            cursor,
+                            everything: false,
+                            files,
+                            entries,
+                        };
+                    }
+                    if !end {
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                }
+            }
+            if timeout_at(deadline, changed).await.is_ok() {
+                tokio::time::sleep(self.watchers.linger()).await;
+            }
+        }
+    }
+}
