@@ -6,6 +6,8 @@ use std::time::Duration;
 use thiserror::Error;
 use weft_proto::Code;
 
+use super::repeat::GaveUp;
+
 /// Why data could not be read or written. Cheap to clone: one failed flush is told to every open.
 #[derive(Clone, Debug, Error)]
 pub enum DataError {
@@ -14,7 +16,7 @@ pub enum DataError {
     Call(Arc<weft_client::Error>),
     /// Bytes that were acknowledged could not be written and were dropped.
     #[error(
-        "bytes {start} to {end} of file {file} could not be written for {tried:?} and are lost: {source}"
+        "bytes written between {start} and {end} of file {file} are lost: they could not be sent for {tried:?}: {source}"
     )]
     Lost {
         /// The file's id.
@@ -36,8 +38,8 @@ pub enum DataError {
         /// How many.
         length: u64,
     },
-    /// The process ended what was being done.
-    #[error("the mount is shutting down")]
+    /// The cache was shut down.
+    #[error("the volume is being unmounted")]
     ShuttingDown,
 }
 
@@ -63,5 +65,11 @@ impl DataError {
 impl From<weft_client::Error> for DataError {
     fn from(error: weft_client::Error) -> DataError {
         DataError::Call(Arc::new(error))
+    }
+}
+
+impl From<GaveUp> for DataError {
+    fn from(gave_up: GaveUp) -> DataError {
+        DataError::Call(gave_up.error)
     }
 }

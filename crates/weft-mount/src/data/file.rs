@@ -1,88 +1,289 @@
 //! An open file.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use weft_client::{File, OpenView};
-use weft_layout::ViewOffset;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use weft_client::File;
+use weft_layout::{OFFSET_MAX, ViewOffset};
 
+use super::repeat::patiently;
+use super::rope::Rope;
+use super::state::{Home, State};
 use super::{DataCache, DataError};
 
-/// One open file description.
+/// What all opens of a file share.
+pub(super) struct FileData {
+    pub(super) id: u64,
+    pub(super) cache: Arc<DataCache>,
+    pub(super) state: Mutex<State>,
+    /// Something landed, or may take off again.
+    pub(super) landed: Notify,
+    /// Truncates go one after another.
+    turn: Semaphore,
+}
+
+impl FileData {
+    pub(super) fn new(cache: Arc<DataCache>, file: &File) -> FileData {
+        FileData {
+            id: file.id(),
+            state: Mutex::new(State::new(file, !cache.config.write_behind)),
+            cache,
+            landed: Notify::new(),
+            turn: Semaphore::new(1),
+        }
+    }
+
+    pub(super) fn invalidate(&self) {
+        let mut state = self.state.lock();
+        state.drop_ahead(&(0..u64::MAX));
+        state.ends.known = None;
+        if matches!(state.home, Home::Cells) {
+            state.ends.end = state.extents.end();
+        }
+    }
+
+    async fn truncate(self: &Arc<Self>, file: &File, size: u64) -> Result<(), DataError> {
+        // Never closed.
+        let _turn = self.turn.acquire().await;
+        let _hold = Hold::new(self);
+        self.wait_until(|state| state.flights == 0).await;
+        let done = patiently(self.cache.config.patience, || file.truncate(size)).await;
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.ends.generation += 1;
+        state.drop_ahead(&(0..u64::MAX));
+        if done.is_err() {
+            state.ends.known = None;
+            return Ok(done?);
+        }
+        let before = state.extents.charge();
+        state.extents.truncate(size);
+        self.cache.dirty.change(before, state.extents.charge());
+        state.ends.end = size;
+        state.ends.grown = state.ends.grown.min(size);
+        state.ends.known = Some(Instant::now());
+        if let Home::Inline(content) = &state.home {
+            state.home = match file.inline_data() {
+                Some(_) => {
+                    let mut content = Vec::from(content.clone());
+                    content.resize(size as usize, 0);
+                    Home::Inline(content.into())
+                }
+                None => Home::Cells,
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FileData {
+    fn drop(&mut self) {
+        self.cache
+            .dirty
+            .change(self.state.get_mut().extents.charge(), 0);
+        self.cache.forget(self.id);
+    }
+}
+
+/// Keeps a file's batches from taking off.
+struct Hold<'a>(&'a Arc<FileData>);
+
+impl<'a> Hold<'a> {
+    fn new(data: &'a Arc<FileData>) -> Hold<'a> {
+        data.state.lock().held = true;
+        Hold(data)
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().held = false;
+        self.0.start();
+        self.0.landed.notify_waiters();
+    }
+}
+
+/// One open file description. Dropping it without [`OpenData::close`] closes it in the background.
 pub struct OpenData {
-    view: OpenView,
+    data: Arc<FileData>,
+    file: File,
+    open: u64,
+    closed: AtomicBool,
 }
 
 impl OpenData {
-    pub(super) fn new(_cache: Arc<DataCache>, file: File) -> Result<OpenData, DataError> {
-        Ok(OpenData {
-            view: file.canonical()?,
-        })
+    pub(super) fn new(data: Arc<FileData>, file: File) -> OpenData {
+        let read_ahead = if data.cache.config.write_behind {
+            data.cache.config.read_ahead
+        } else {
+            0
+        };
+        let open = {
+            let mut state = data.state.lock();
+            state.learn_home(&file);
+            state.add_open(read_ahead as u64)
+        };
+        OpenData {
+            data,
+            file,
+            open,
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// The attached file below.
     pub fn file(&self) -> &File {
-        self.view.file()
+        &self.file
     }
 
-    /// Reads `length` bytes from `offset` on; fewer at the file's end.
+    /// Reads `length` bytes from `offset` on; fewer only at the file's end.
+    ///
+    /// # Cancellation
+    /// Safe; so is dropping a write that has not returned: nothing or all of it is in the cache.
     pub async fn read(&self, offset: u64, length: usize) -> Result<Bytes, DataError> {
-        let mut buffer = vec![0; length];
-        let moved = self.view.read_at(ViewOffset(offset), &mut buffer).await?;
-        if moved < length as u64 {
-            let rest = self.size().await?.saturating_sub(offset);
-            buffer.truncate(usize::try_from(rest).unwrap_or(usize::MAX));
-        }
-        Ok(buffer.into())
+        Ok(self.read_parts(offset, length).await?.into_bytes())
     }
 
-    /// Writes.
+    /// As [`OpenData::read`], and nothing is copied: the parts lie where they arrived.
+    pub async fn read_parts(&self, offset: u64, length: usize) -> Result<Rope, DataError> {
+        let end = offset.saturating_add(length as u64).min(OFFSET_MAX);
+        self.data.read(&self.file, self.open, offset..end).await
+    }
+
+    /// Writes. Returns when the bytes are in the cache, or (strict) at the servers. Waits while the mount has too many
+    /// dirty bytes.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), DataError> {
-        self.view.write_at(ViewOffset(offset), data).await?;
+        let length = data.len() as u64;
+        let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
+        let Some(end) = end else {
+            return Err(DataError::PastLimit { offset, length });
+        };
+        if length == 0 {
+            return Ok(());
+        }
+        if !self.data.cache.config.write_behind {
+            return self.write_through(offset, data).await;
+        }
+        self.data.cache.room().await;
+        {
+            let mut state = self.data.state.lock();
+            let (before, epoch) = (state.extents.charge(), state.epoch);
+            state.extents.write(offset, data, epoch);
+            self.data.cache.dirty.change(before, state.extents.charge());
+            state.via = Some(self.file.clone());
+            state.grown_to(self.open, end);
+            state.drop_ahead(&(offset..end));
+        }
+        self.data.start();
         Ok(())
     }
 
-    /// Writes at the end of the file and tells where that was.
+    async fn write_through(&self, offset: u64, data: Bytes) -> Result<(), DataError> {
+        self.data.to_cells(&self.file).await?;
+        let view = self.file.canonical()?;
+        let end = offset + data.len() as u64;
+        let patience = self.data.cache.config.patience;
+        patiently(patience, || view.write_at(ViewOffset(offset), data.clone())).await?;
+        self.data.state.lock().grown_to(self.open, end);
+        Ok(())
+    }
+
+    /// Writes behind all bytes of the file, whoever else appends at the same time, and tells where. One request to the
+    /// metadata service beside those of a write.
     pub async fn append(&self, data: Bytes) -> Result<u64, DataError> {
-        let offset = self.size().await?;
+        let (length, patience) = (data.len() as u64, self.data.cache.config.patience);
+        let deal = || {
+            let end = self.data.state.lock().ends.end;
+            self.file.append_offset(length, end)
+        };
+        let offset = patiently(patience, deal).await?;
         self.write(offset, data).await?;
         Ok(offset)
     }
 
-    /// Everything written is at the servers.
+    /// Everything that any open of this file has written is at the servers when it returns; tells, once, what could not
+    /// be written since this open was last told.
     pub async fn flush(&self) -> Result<(), DataError> {
-        Ok(())
+        self.data.flush().await;
+        self.data.state.lock().untold(self.open)
     }
 
-    /// Everything written survives power loss.
+    /// As [`OpenData::flush`], and survives power loss.
     pub async fn sync(&self) -> Result<(), DataError> {
-        self.file().sync().await?;
-        Ok(())
-    }
-
-    /// Sets the size.
-    pub async fn truncate(&self, size: u64) -> Result<(), DataError> {
-        self.file().truncate(size).await?;
-        Ok(())
-    }
-
-    /// One past the last byte as far as known without asking.
-    pub fn known_end(&self) -> Option<u64> {
-        None
-    }
-
-    /// The file's size.
-    pub async fn size(&self) -> Result<u64, DataError> {
-        Ok(self.file().size().await?)
-    }
-
-    /// Flushes, reports size and time, detaches.
-    pub async fn close(self) -> Result<(), DataError> {
         self.flush().await?;
-        self.file().close().await?;
+        // What was acknowledged survived the server's death, so a sync after it covers that, too.
+        patiently(self.data.cache.config.patience, || self.file.sync()).await?;
         Ok(())
     }
 
-    /// Forgets what was read ahead and what is known of the size: somebody else changed the file.
-    pub fn invalidate(&self) {}
+    /// Sets the size; what was written beyond it is dropped.
+    ///
+    /// # Durability
+    /// As of [`File::truncate`].
+    pub async fn truncate(&self, size: u64) -> Result<(), DataError> {
+        self.data.truncate(&self.file, size).await
+    }
+
+    /// One past the last byte that this cache knows of; the file may be longer, if others write it, and shorter if they
+    /// have truncated it. No message.
+    pub fn known_end(&self) -> Option<u64> {
+        let state = self.data.state.lock();
+        let knows = state.ends.known.is_some() || !matches!(state.home, Home::Cells);
+        (knows || state.ends.end > 0).then_some(state.ends.end)
+    }
+
+    /// The file's size, what was written here included: one request to each server, unless it was known within the last
+    /// second (strict: always).
+    pub async fn size(&self) -> Result<u64, DataError> {
+        self.data.size(&self.file).await
+    }
+
+    /// Forgets what was read ahead and what is known of the size: others may have changed the file.
+    pub fn invalidate(&self) {
+        self.data.invalidate();
+    }
+
+    /// Flushes, reports size and time, detaches. The open is closed also when it fails. A second call does nothing.
+    pub async fn close(&self) -> Result<(), DataError> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        close(&self.data, &self.file, self.open).await
+    }
+}
+
+impl Drop for OpenData {
+    fn drop(&mut self) {
+        if !*self.closed.get_mut() {
+            let (data, file, open) = (self.data.clone(), self.file.clone(), self.open);
+            let runtime = data.cache.runtime.clone();
+            runtime.spawn(async move {
+                if let Err(error) = close(&data, &file, open).await {
+                    tracing::warn!(file = data.id, %error, "closing a file failed");
+                }
+            });
+        }
+    }
+}
+
+async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<(), DataError> {
+    data.flush().await;
+    let told = {
+        let mut state = data.state.lock();
+        let told = state.untold(open);
+        let wrote = state.opens.remove(&open).and_then(|open| open.wrote);
+        // Its bytes may have gone through another attachment.
+        if let (Some(end), Home::Cells) = (wrote, &state.home) {
+            file.note_written_to(end);
+        }
+        told
+    };
+    let closed = patiently(data.cache.config.patience, || file.close()).await;
+    told?;
+    closed?;
+    Ok(())
 }

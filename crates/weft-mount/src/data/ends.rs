@@ -1,0 +1,79 @@
+//! The file's size: known, asked, grown by writes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weft_client::File;
+
+use super::DataError;
+use super::file::FileData;
+use super::repeat::patiently;
+use super::state::{Home, State};
+
+/// How long a size that was asked is taken for true.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A question to the servers whose answer tells the size.
+pub(super) struct Asking {
+    generation: u64,
+}
+
+impl FileData {
+    /// The size, if it can be told without asking.
+    pub(super) fn fresh_end(&self, state: &State) -> Option<u64> {
+        if !matches!(state.home, Home::Cells) {
+            return Some(state.ends.end);
+        }
+        let fresh = state.ends.known.is_some_and(|at| at.elapsed() < FRESH);
+        (fresh && self.cache.config.write_behind).then_some(state.ends.end)
+    }
+
+    /// The size; one request to each server unless it is known.
+    pub(super) async fn size(&self, file: &File) -> Result<u64, DataError> {
+        let fresh = self.fresh_end(&self.state.lock());
+        match fresh {
+            Some(end) => Ok(end),
+            None => self.ask_size(file).await,
+        }
+    }
+
+    /// One request to each server.
+    pub(super) async fn ask_size(&self, file: &File) -> Result<u64, DataError> {
+        self.to_cells(file).await?;
+        let asking = self.begin_asking();
+        let answer = patiently(self.cache.config.patience, || file.size()).await;
+        let end = self.end_asking(&asking, answer.as_ref().ok().copied());
+        answer?;
+        Ok(end)
+    }
+
+    /// Must come before the question is sent: what is on its way now, or is written until the answer is here, the answer
+    /// may or may not tell of.
+    pub(super) fn begin_asking(&self) -> Asking {
+        let mut state = self.state.lock();
+        let unsent = state.extents.end();
+        let ends = &mut state.ends;
+        if ends.asking == 0 {
+            ends.grown = 0;
+        }
+        ends.grown = ends.grown.max(unsent);
+        ends.asking += 1;
+        Asking {
+            generation: ends.generation,
+        }
+    }
+
+    /// Returns the end as known now.
+    pub(super) fn end_asking(&self, asking: &Asking, size: Option<u64>) -> u64 {
+        let mut state = self.state.lock();
+        let ends = &mut state.ends;
+        ends.asking -= 1;
+        if let Some(size) = size
+            && ends.generation == asking.generation
+        {
+            ends.end = size.max(ends.grown);
+            ends.known = Some(Instant::now());
+        }
+        ends.end
+    }
+}

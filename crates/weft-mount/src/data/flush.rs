@@ -1,0 +1,203 @@
+//! Dirty bytes on their way to the servers, and what becomes of failures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_client::{Error, File};
+use weft_layout::ViewOffset;
+
+use super::DataError;
+use super::cache::TICKS;
+use super::extents::Batch;
+use super::file::FileData;
+use super::inline::Inlined;
+use super::repeat::{GaveUp, may_pass, patiently};
+use super::state::{Home, State};
+
+/// Batches of a file on their way.
+const FLIGHTS: usize = 16;
+/// Runs of a batch.
+const RUNS: usize = 1024;
+
+/// What takes off.
+enum Flight {
+    Cells(Batch),
+    Inline(Inlined),
+}
+
+impl FileData {
+    /// Writes everything that is dirty now to the servers. Bounded by patience.
+    pub(super) async fn flush(self: &Arc<Self>) {
+        let target = self.state.lock().all_due();
+        self.start();
+        self.wait_until(|state| state.extents.oldest().is_none_or(|oldest| oldest >= target))
+            .await;
+    }
+
+    /// Sees to it that everything dirty takes off.
+    pub(super) fn start_all(self: &Arc<Self>) {
+        if self.state.lock().extents.dirty_bytes() > 0 {
+            self.state.lock().all_due();
+            self.start();
+        }
+    }
+
+    /// A moment of a dirty byte's life passes.
+    pub(super) fn tick(self: &Arc<Self>) {
+        {
+            let mut state = self.state.lock();
+            state.epoch += 1;
+            state.due = state.due.max(state.epoch.saturating_sub(u64::from(TICKS)));
+            if state.extents.oldest().is_none() {
+                return;
+            }
+        }
+        self.start();
+    }
+
+    /// Waits until the state is so, looking whenever something landed.
+    pub(super) async fn wait_until(&self, is: impl Fn(&State) -> bool) {
+        loop {
+            let mut landed = std::pin::pin!(self.landed.notified());
+            landed.as_mut().enable();
+            if is(&self.state.lock()) {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// Sends off what is whole or due.
+    pub(super) fn start(self: &Arc<Self>) {
+        let mut flights = Vec::new();
+        {
+            let mut state = self.state.lock();
+            let before = state.extents.charge();
+            if state.extents.dirty_bytes() >= self.cache.config.file_dirty {
+                state.all_due();
+            }
+            while let Some(flight) = state.take_off() {
+                state.flights += 1;
+                let Some(via) = state.via.clone() else {
+                    unreachable!("dirty bytes were written by somebody")
+                };
+                flights.push((via, flight));
+            }
+            self.cache.dirty.change(before, state.extents.charge());
+        }
+        for (via, flight) in flights {
+            let file = self.clone();
+            self.cache
+                .runtime
+                .spawn(async move { file.fly(&via, flight).await });
+        }
+    }
+
+    async fn fly(self: Arc<Self>, via: &File, flight: Flight) {
+        let (batch, result) = match flight {
+            Flight::Cells(batch) => {
+                let result = self.deliver(via, &batch).await;
+                (batch, result)
+            }
+            Flight::Inline(Inlined::Store(batch, content)) => {
+                let result = match self.store(via, &content).await {
+                    Ok(true) => Ok(()),
+                    // It has moved to the cells meanwhile: what is owed is what changed.
+                    Ok(false) => self.deliver(via, &batch).await,
+                    Err(gave_up) => Err(gave_up),
+                };
+                (batch, result)
+            }
+            Flight::Inline(Inlined::Move) => {
+                let result = self.spill(via).await;
+                // What cannot be moved cannot be written beyond either.
+                let stuck = result
+                    .is_err()
+                    .then(|| self.state.lock().extents.take_all());
+                (stuck.flatten().unwrap_or_default(), result)
+            }
+        };
+        self.land(&batch, result);
+        self.start();
+    }
+
+    fn land(&self, batch: &Batch, result: Result<(), GaveUp>) {
+        {
+            let mut state = self.state.lock();
+            let before = state.extents.charge();
+            state.extents.landed(batch);
+            state.flights -= 1;
+            match result {
+                Ok(()) => state.failing = false,
+                Err(gave_up) => {
+                    let range = batch.range();
+                    state.failing = may_pass(&gave_up.error);
+                    let lost = DataError::Lost {
+                        file: self.id,
+                        start: range.start,
+                        end: range.end,
+                        tried: gave_up.tried,
+                        source: gave_up.error,
+                    };
+                    tracing::error!(bytes = batch.bytes(), error = %lost, "written data is lost");
+                    state.failures += 1;
+                    state.last_failure = Some(lost);
+                    // Whatever is in the cells there now, it is not what was written.
+                    state.ends.known = None;
+                    if let Home::Inline(content) = &state.home {
+                        state.ends.end = state.extents.end().max(content.len() as u64);
+                    }
+                }
+            }
+            self.cache.dirty.change(before, state.extents.charge());
+        }
+        self.landed.notify_waiters();
+    }
+
+    /// How long a write is repeated. Where one was given up, the next are tried once until one succeeds: else what is
+    /// written to a dead server would wait in line, each for its own time.
+    pub(super) fn patience(&self) -> Duration {
+        if self.state.lock().failing {
+            return Duration::ZERO;
+        }
+        self.cache.config.patience
+    }
+
+    /// Sends a batch, again while servers are away: the same bytes to the same places.
+    async fn deliver(&self, via: &File, batch: &Batch) -> Result<(), GaveUp> {
+        patiently(self.patience(), || send(via, batch)).await
+    }
+}
+
+impl State {
+    fn take_off(&mut self) -> Option<Flight> {
+        if self.held || self.flights >= FLIGHTS {
+            return None;
+        }
+        match self.home {
+            Home::Inline(_) => self.take_inline().map(Flight::Inline),
+            Home::Moving(_) => None,
+            Home::Cells => self.extents.take(self.due, RUNS).map(Flight::Cells),
+        }
+    }
+}
+
+/// Turns a batch of extents into requests: one to each server, however many runs there are.
+async fn send(via: &File, batch: &Batch) -> Result<(), Error> {
+    via.spill().await?;
+    let view = via.canonical()?;
+    if let [run] = batch.runs.as_slice() {
+        view.write_parts(ViewOffset(run.offset), &run.parts).await?;
+        return Ok(());
+    }
+    let mut list = Vec::new();
+    for run in &batch.runs {
+        let mut at = run.offset;
+        for part in &run.parts {
+            list.push((ViewOffset(at), part.clone()));
+            at += part.len() as u64;
+        }
+    }
+    view.write_list(&list).await?;
+    Ok(())
+}

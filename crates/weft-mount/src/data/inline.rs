@@ -1,0 +1,107 @@
+//! Small files whose bytes lie with their metadata: they are stored whole, or moved to the cells once they grow.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use weft_client::File;
+use weft_proto::Code;
+use weft_proto::limits::INLINE_MAX;
+
+use super::DataError;
+use super::extents::Batch;
+use super::file::FileData;
+use super::repeat::{GaveUp, patiently};
+use super::state::{Home, State};
+
+/// What an inline file with dirty bytes needs next.
+pub(super) enum Inlined {
+    /// All its content stored; the batch is what changed of it.
+    Store(Batch, Bytes),
+    /// Its bytes moved to the cells.
+    Move,
+}
+
+impl State {
+    /// Takes off with all dirty bytes of an inline file, if they are due or do not fit any more.
+    pub(super) fn take_inline(&mut self) -> Option<Inlined> {
+        let Home::Inline(content) = &self.home else {
+            return None;
+        };
+        let oldest = self.extents.oldest()?;
+        if self.flights > 0 {
+            return None;
+        }
+        if self.extents.end() > INLINE_MAX as u64 {
+            self.home = Home::Moving(content.clone());
+            return Some(Inlined::Move);
+        }
+        if oldest >= self.due {
+            return None;
+        }
+        let content = content.clone();
+        let batch = self.extents.take_all()?;
+        let mut whole = Vec::from(content);
+        for run in &batch.runs {
+            let mut at = run.offset as usize;
+            for part in &run.parts {
+                let end = at + part.len();
+                whole.resize(whole.len().max(end), 0);
+                whole[at..end].copy_from_slice(part);
+                at = end;
+            }
+        }
+        Some(Inlined::Store(batch, whole.into()))
+    }
+}
+
+impl FileData {
+    /// Makes sure that views of this attachment work. No message unless the file is inline.
+    pub(super) async fn to_cells(&self, file: &File) -> Result<(), DataError> {
+        if file.inline_data().is_some() {
+            patiently(self.cache.config.patience, || file.spill()).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores all content; false if the file's bytes have moved to the cells meanwhile.
+    pub(super) async fn store(&self, file: &File, content: &Bytes) -> Result<bool, GaveUp> {
+        let patience = self.patience();
+        let stored = patiently(patience, || {
+            file.store_inline(content.clone(), now(), false)
+        })
+        .await;
+        match stored {
+            Ok(()) => {
+                let mut state = self.state.lock();
+                if matches!(state.home, Home::Inline(_)) {
+                    state.home = Home::Inline(content.clone());
+                }
+                Ok(true)
+            }
+            Err(gave_up) if gave_up.error.code() == Code::Spilled => {
+                self.state.lock().home = Home::Cells;
+                Ok(false)
+            }
+            Err(gave_up) => Err(gave_up),
+        }
+    }
+
+    /// Moves the content to the cells.
+    pub(super) async fn spill(&self, file: &File) -> Result<(), GaveUp> {
+        let moved = patiently(self.patience(), || file.spill()).await;
+        let mut state = self.state.lock();
+        if let Home::Moving(content) = &state.home {
+            state.home = match moved {
+                Ok(()) => Home::Cells,
+                Err(_) => Home::Inline(content.clone()),
+            };
+        }
+        moved
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as i64)
+}

@@ -1,0 +1,166 @@
+//! All that is known of an open file.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use weft_client::File;
+
+use super::DataError;
+use super::extents::Extents;
+use super::fetch::Ahead;
+use super::stream::Streams;
+
+/// Under the file's lock.
+pub(super) struct State {
+    pub(super) extents: Extents,
+    /// The attachment that wrote last: flushes go through it.
+    pub(super) via: Option<File>,
+    pub(super) home: Home,
+    /// Counts ticks and flushes: a part's age.
+    pub(super) epoch: u64,
+    /// Parts of earlier epochs are to go to the servers.
+    pub(super) due: u64,
+    /// Batches on their way.
+    pub(super) flights: usize,
+    /// Nothing may take off: a truncate is under way.
+    pub(super) held: bool,
+    pub(super) ends: Ends,
+    pub(super) opens: BTreeMap<u64, Open>,
+    pub(super) next_open: u64,
+    pub(super) failures: u64,
+    pub(super) last_failure: Option<DataError>,
+    /// The last flush was given up because a server is away.
+    pub(super) failing: bool,
+}
+
+/// Where the file's bytes are.
+#[derive(Debug)]
+pub(super) enum Home {
+    /// In its cells.
+    Cells,
+    /// With its metadata: all of them.
+    Inline(Bytes),
+    /// They were told to move to the cells.
+    Moving(Bytes),
+}
+
+/// What is known of the file's end.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// One past the last byte known of.
+    pub(super) end: u64,
+    /// When that was the size for certain, but for what this cache wrote since.
+    pub(super) known: Option<Instant>,
+    /// Questions under way.
+    pub(super) asking: usize,
+    /// One past the last byte that their answers may not tell of.
+    pub(super) grown: u64,
+    /// Answers to questions from before a truncate are worth nothing.
+    pub(super) generation: u64,
+}
+
+/// One open.
+pub(super) struct Open {
+    pub(super) streams: Streams,
+    pub(super) ahead: BTreeMap<u64, Arc<Ahead>>,
+    /// Failures it was told of.
+    pub(super) told: u64,
+    /// One past the last byte it wrote, if it wrote.
+    pub(super) wrote: Option<u64>,
+}
+
+impl State {
+    pub(super) fn new(file: &File, strict: bool) -> State {
+        let attributes = file.attributes();
+        let mut ends = Ends::default();
+        if attributes.size_exact || file.created() {
+            ends.end = attributes.size;
+            ends.known = Some(Instant::now());
+        }
+        let home = match file.inline_data().filter(|_| !strict) {
+            Some(content) => {
+                ends.end = content.len() as u64;
+                Home::Inline(content)
+            }
+            None => Home::Cells,
+        };
+        State {
+            extents: Extents::default(),
+            via: None,
+            home,
+            epoch: 1,
+            due: 0,
+            flights: 0,
+            held: false,
+            ends,
+            opens: BTreeMap::new(),
+            next_open: 0,
+            failures: 0,
+            last_failure: None,
+            failing: false,
+        }
+    }
+
+    /// Another attachment tells where the bytes are now.
+    pub(super) fn learn_home(&mut self, file: &File) {
+        if let Home::Inline(content) = &mut self.home {
+            match file.inline_data() {
+                Some(now) => {
+                    self.ends.end = self.extents.end().max(now.len() as u64);
+                    *content = now;
+                }
+                None => self.home = Home::Cells,
+            }
+        }
+    }
+
+    pub(super) fn add_open(&mut self, read_ahead: u64) -> u64 {
+        self.next_open += 1;
+        let open = Open {
+            streams: Streams::new(read_ahead),
+            ahead: BTreeMap::new(),
+            told: self.failures,
+            wrote: None,
+        };
+        self.opens.insert(self.next_open, open);
+        self.next_open
+    }
+
+    /// Everything written until now is to go.
+    pub(super) fn all_due(&mut self) -> u64 {
+        self.epoch += 1;
+        self.due = self.due.max(self.epoch);
+        self.epoch
+    }
+
+    /// A write happened; `end`: one past its last byte.
+    pub(super) fn grown_to(&mut self, open: u64, end: u64) {
+        self.ends.end = self.ends.end.max(end);
+        self.ends.grown = self.ends.grown.max(end);
+        if let Some(open) = self.opens.get_mut(&open) {
+            open.wrote = Some(open.wrote.unwrap_or(0).max(end));
+        }
+    }
+
+    /// Drops what was read ahead of this range.
+    pub(super) fn drop_ahead(&mut self, range: &Range<u64>) {
+        for open in self.opens.values_mut() {
+            open.ahead
+                .retain(|_, ahead| ahead.end <= range.start || ahead.start >= range.end);
+        }
+    }
+
+    /// The failure that this open was not told of yet.
+    pub(super) fn untold(&mut self, open: u64) -> Result<(), DataError> {
+        let Some(open) = self.opens.get_mut(&open) else {
+            return Ok(());
+        };
+        if std::mem::replace(&mut open.told, self.failures) == self.failures {
+            return Ok(());
+        }
+        self.last_failure.clone().map_or(Ok(()), Err)
+    }
+}
