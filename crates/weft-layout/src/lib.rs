@@ -57,6 +57,7 @@
 //! are reduced to four forms, `columns.rs` for the formulas of subfiles, `pieces/` for the loops.
 
 mod columns;
+mod divisor;
 mod grid;
 mod groups;
 mod layout;
@@ -71,6 +72,7 @@ mod pattern;
 mod pieces;
 mod quantity;
 mod request;
+mod rhythm;
 mod shape;
 pub mod size;
 mod view;
