@@ -278,21 +278,7 @@ impl LockTable {
     /// Grants what nothing excludes any more, oldest first.
     fn grant(&mut self, file: u64) -> Granted {
         let mut granted = Vec::new();
-        loop {
-            let Some(locks) = self.files.get(&file) else {
-                break;
-            };
-            let free = |ticket: &&u64| {
-                let waiter = self.waiters.get(ticket);
-                waiter.is_some_and(|w| locks.held(w.family).blockers(&w.wanted).next().is_none())
-            };
-            let Some(ticket) = locks.waiting.iter().find(free).copied() else {
-                break;
-            };
-            let Some(waiter) = self.waiters.get(&ticket) else {
-                break;
-            };
-            let (family, wanted) = (waiter.family, waiter.wanted);
+        while let Some((ticket, family, wanted)) = self.first_free(file) {
             self.cancel(ticket);
             // Bounded where it began to wait: at most so many more than the bound.
             self.hold(file, family, wanted);
@@ -300,6 +286,17 @@ impl LockTable {
         }
         self.tidy(file);
         granted
+    }
+
+    /// The oldest request for a lock of this file that nothing excludes.
+    fn first_free(&self, file: u64) -> Option<(u64, Family, Lock)> {
+        let locks = self.files.get(&file)?;
+        locks.waiting.iter().find_map(|ticket| {
+            let waiter = self.waiters.get(ticket)?;
+            let held = locks.held(waiter.family);
+            let free = held.blockers(&waiter.wanted).next().is_none();
+            free.then_some((*ticket, waiter.family, waiter.wanted))
+        })
     }
 
     /// Whether somebody in the way of this request waits, over however many others, for its owner.
