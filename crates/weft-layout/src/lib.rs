@@ -76,6 +76,7 @@ mod rhythm;
 mod shape;
 pub mod size;
 mod view;
+pub mod view_text;
 
 pub use grid::Grid;
 pub use layout::{

@@ -4,7 +4,7 @@ use clap::Args;
 use weft_client::NewLayout;
 use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout};
 
-use crate::size;
+use weft_layout::size;
 
 /// What the creator asks for; the rest comes from the directory, else from the volume.
 #[derive(Args, Clone, Debug, Default)]

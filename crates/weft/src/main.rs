@@ -15,7 +15,6 @@ mod owner;
 mod problems;
 mod progress;
 mod remote;
-mod size;
 mod stream;
 mod view_args;
 mod volume_config;
@@ -67,7 +66,7 @@ pub(crate) struct Global {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(commands::as_mount_helper(std::env::args_os()));
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {

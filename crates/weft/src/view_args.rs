@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use weft_layout::{CellIndex, Order, Partition, Subfile, View};
-
-use crate::size;
+use weft_layout::size;
+use weft_layout::view_text::{fork_name, partition, subfile};
 
 /// Which bytes of a file, and in which order.
 #[derive(Args, Clone, Debug, Default)]
@@ -90,67 +90,6 @@ impl ViewArgs {
     pub(crate) fn start(&self) -> u64 {
         self.offset.unwrap_or(0)
     }
-}
-
-fn numbers<const N: usize>(text: &str, form: &str) -> Result<[u64; N], String> {
-    let parts: Vec<&str> = text.split(',').collect();
-    let parts: [&str; N] = parts.try_into().map_err(|_| {
-        format!("`{text}` is not {form}: give {N} numbers with commas between them")
-    })?;
-    let mut out = [0; N];
-    for (slot, part) in out.iter_mut().zip(parts) {
-        *slot = size::parse(part)?;
-    }
-    Ok(out)
-}
-
-fn subfile(text: &str) -> Result<Subfile, String> {
-    let [vbs, vn, hbs, hn, index] = numbers(text, "Vbs,Vn,Hbs,Hn,INDEX")?;
-    for (name, value) in [("Vbs", vbs), ("Vn", vn), ("Hbs", hbs), ("Hn", hn)] {
-        if value == 0 {
-            return Err(format!("{name} is 0: it must be at least 1"));
-        }
-    }
-    // A product past 64 bits is larger than any index.
-    if hn.checked_mul(vn).is_some_and(|count| index >= count) {
-        return Err(format!(
-            "there is no subfile {index}: {hn} across × {vn} down are numbered from 0 to {}",
-            hn * vn - 1
-        ));
-    }
-    Ok(Subfile {
-        vbs,
-        vn,
-        hbs,
-        hn,
-        index,
-        order: Order::Default,
-    })
-}
-
-fn partition(text: &str) -> Result<Partition, String> {
-    let [offset, group, stride] = numbers(text, "OFFSET,GSIZE,STRIDE")?;
-    if group == 0 {
-        return Err("GSIZE is 0: it must be at least 1".to_owned());
-    }
-    if stride < group {
-        return Err(format!(
-            "a group of {group} bytes every {stride} bytes overlaps itself: STRIDE must not be below GSIZE"
-        ));
-    }
-    Ok(Partition {
-        offset,
-        group,
-        stride,
-    })
-}
-
-/// Checks a fork's name as the servers do.
-pub(crate) fn fork_name(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > 255 || text.contains(['/', '\0']) {
-        return Err("a fork's name is 1 to 255 bytes without slashes".to_owned());
-    }
-    Ok(text.to_owned())
 }
 
 #[cfg(test)]

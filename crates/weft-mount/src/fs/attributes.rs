@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 use weft_client::{Changes, Credentials, FileKind, Place, ServerState, Time};
 
+use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
 /// Attributes to change; what is `None` stays.
@@ -54,6 +55,9 @@ pub(super) fn root() -> Credentials {
 impl FileSystem {
     /// Attributes of a node that the kernel knows.
     pub async fn attributes(&self, id: u64) -> Result<Entry, FsError> {
+        if is_view(id) {
+            return self.view_attributes(id).await;
+        }
         let attributes = self
             .call(|| self.volume.known_attributes(Place::of(id)))
             .await?;
@@ -78,6 +82,10 @@ impl FileSystem {
         handle: Option<u64>,
         change: &Changed,
     ) -> Result<Entry, FsError> {
+        if is_view(id) {
+            // A view ends where its file does: programs that empty a file before they write it mean no harm.
+            return self.view_attributes(id).await;
+        }
         if let Some(size) = change.size {
             self.resize(caller, id, handle, size).await?;
         }

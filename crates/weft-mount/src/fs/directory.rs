@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::io::Errno;
 use tokio::sync::Mutex;
-use weft_client::{Place, Volume};
+use weft_client::{FileKind, Place, Volume};
 
+use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
 /// Pages kept whole.
@@ -31,7 +31,7 @@ pub struct Listed {
     /// The id of what it names.
     pub id: u64,
     /// The kind of what it names.
-    pub kind: weft_client::FileKind,
+    pub kind: FileKind,
     /// Whether the size is certain: the kernel must ask where it is not.
     pub exact: bool,
     /// The number of this entry; a listing goes on behind it.
@@ -39,7 +39,7 @@ pub struct Listed {
 }
 
 /// Entries that follow each other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Page {
     entries: Arc<Vec<Listed>>,
     from: usize,
@@ -131,8 +131,11 @@ impl FileSystem {
                 from,
             });
         }
+        if is_view(directory.id) {
+            return self.view_page(directory.id, cookie);
+        }
+        let mut page = listing.page_behind(cookie);
         loop {
-            let page = listing.page_behind(cookie);
             let start = listing.starts[page].clone();
             let entries = self.page(&directory, &mut listing, page).await?;
             let from = match start.count {
@@ -143,21 +146,28 @@ impl FileSystem {
             if from < entries.len() {
                 return Ok(Page { entries, from });
             }
-            if listing.ended && page + 1 >= listing.starts.len() {
-                let entries = Arc::new(Vec::new());
-                return Ok(Page { entries, from: 0 });
-            }
-            if page + 1 >= listing.starts.len() {
-                return Err(FsError::wrong("nothing was listed there", Errno::INVAL));
-            }
-            // The entry after the cookie is the first of the next page.
-            if listing.page_behind(cookie) == page {
-                let next = listing.starts[page + 1].cookie;
-                let entries = self.page(&directory, &mut listing, page + 1).await?;
-                tracing::trace!(next, "the listing goes on in the next page");
-                return Ok(Page { entries, from: 0 });
+            page += 1;
+            if page == listing.starts.len() {
+                return Ok(Page::default());
             }
         }
+    }
+
+    fn view_page(&self, id: u64, cookie: u64) -> Result<Page, FsError> {
+        let names = self.view_names(id)?.into_iter().zip(FIRST..);
+        let rest = names.filter(|(_, number)| *number > cookie);
+        let entries = rest.map(|(name, cookie)| Listed {
+            name: Bytes::from_static(name),
+            attr: None,
+            id,
+            kind: FileKind::Directory,
+            exact: true,
+            cookie,
+        });
+        Ok(Page {
+            entries: Arc::new(entries.collect()),
+            from: 0,
+        })
     }
 
     async fn dots(
@@ -167,6 +177,7 @@ impl FileSystem {
     ) -> Result<Arc<Vec<Listed>>, FsError> {
         let parent = match listing.parent {
             Some(parent) => parent,
+            None if is_view(directory.id) => directory.id,
             None => {
                 let place = Place::of(directory.id);
                 let attributes = self
@@ -185,7 +196,7 @@ impl FileSystem {
             name: Bytes::from_static(name),
             attr: None,
             id,
-            kind: weft_client::FileKind::Directory,
+            kind: FileKind::Directory,
             exact: true,
             cookie,
         };
@@ -212,7 +223,14 @@ impl FileSystem {
         let (found, more) = self
             .call(|| async {
                 let mut pages = directory.volume.list_after(&place, start.after.clone());
-                let found = pages.page().await?;
+                let mut found = pages.page().await?;
+                // Of a page that grew, all.
+                while let (Some(until), Some(last)) = (&until, found.last())
+                    && last.name < *until
+                    && pages.has_more()
+                {
+                    found.extend(pages.page().await?);
+                }
                 Ok((found, pages.has_more()))
             })
             .await?;
@@ -223,8 +241,7 @@ impl FileSystem {
             .zip(start.cookie..)
             .map(|(e, cookie)| Listed {
                 id: e.attributes.id,
-                kind: weft_client::FileKind::try_from(e.attributes.kind)
-                    .unwrap_or(weft_client::FileKind::Regular),
+                kind: FileKind::try_from(e.attributes.kind).unwrap_or(FileKind::Regular),
                 exact: e.attributes.size_exact,
                 attr: Some(Attr::from(&e.attributes)),
                 name: e.name,

@@ -22,6 +22,7 @@ mod names;
 mod nodes;
 mod open;
 mod space;
+mod views;
 mod xattr;
 
 use std::sync::{Arc, OnceLock};
@@ -45,6 +46,7 @@ use handles::Table;
 use health::Health;
 use nodes::Nodes;
 use open::{Files, Handle};
+use views::{ViewHandle, ViewNodes};
 
 /// How a volume is to behave under a path.
 #[derive(Clone, Debug)]
@@ -94,6 +96,8 @@ pub struct FileSystem {
     files: Files,
     handles: Table<Handle>,
     directories: Table<OpenDirectory>,
+    views: ViewNodes,
+    view_handles: Table<ViewHandle>,
     health: Health,
     holder: OnceLock<Arc<dyn Holder>>,
     space: attributes::SpaceCache,
@@ -111,6 +115,8 @@ impl FileSystem {
             files: Files::default(),
             handles: Table::default(),
             directories: Table::default(),
+            views: ViewNodes::default(),
+            view_handles: Table::default(),
             health: Health::new(options.patience),
             options,
             holder: OnceLock::new(),
@@ -151,6 +157,12 @@ impl FileSystem {
         for (directory, name) in names {
             holder.name_changed(directory, name);
         }
+    }
+
+    /// The data of a file was written past the data cache: whatever is cached of it is old.
+    fn forget_data(&self, id: u64) {
+        self.files.invalidate(id);
+        self.changed([id], []);
     }
 
     /// Ends the file system: what was written goes to the servers, and attachments end.

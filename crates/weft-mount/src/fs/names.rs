@@ -5,11 +5,15 @@ use rustix::io::Errno;
 use weft_client::{Access, FileKind, NewMode, Place};
 
 use super::attr::kind_of_mode;
+use super::views::{HIDDEN, is_view, refuse};
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
 impl FileSystem {
     /// What a name in a directory names.
     pub async fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Entry, FsError> {
+        if is_view(parent) || name == HIDDEN {
+            return self.look_up_view(caller, parent, name).await;
+        }
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let attributes = self.call(|| volume.known_attributes(&place)).await?;
@@ -19,7 +23,11 @@ impl FileSystem {
 
     /// The kernel forgets a node that it looked up so often.
     pub fn forget(&self, id: u64, lookups: u64) {
-        self.nodes.forgotten(id, lookups);
+        if is_view(id) {
+            self.views.forgotten(id, lookups);
+        } else {
+            self.nodes.forgotten(id, lookups);
+        }
     }
 
     /// The text of a symbolic link.
@@ -36,6 +44,7 @@ impl FileSystem {
         (mode, umask): (u32, u32),
         device: u32,
     ) -> Result<Entry, FsError> {
+        refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let bits = mode & 0o7777;
@@ -61,6 +70,7 @@ impl FileSystem {
         (parent, name): (u64, &[u8]),
         (mode, umask): (u32, u32),
     ) -> Result<Entry, FsError> {
+        refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let bits = mode & 0o7777;
@@ -77,6 +87,7 @@ impl FileSystem {
         (parent, name): (u64, &[u8]),
         text: &[u8],
     ) -> Result<Entry, FsError> {
+        refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let attributes = self.call(|| volume.make_link(&place, text)).await?;
@@ -90,6 +101,7 @@ impl FileSystem {
         id: u64,
         (parent, name): (u64, &[u8]),
     ) -> Result<Entry, FsError> {
+        refuse(&[parent, id], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let attributes = self.call(|| volume.link(Place::of(id), &place)).await?;
@@ -99,6 +111,7 @@ impl FileSystem {
 
     /// Removes a name that is no directory.
     pub async fn unlink(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), FsError> {
+        refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         self.call(|| volume.unlink(&place)).await
@@ -111,6 +124,7 @@ impl FileSystem {
         parent: u64,
         name: &[u8],
     ) -> Result<(), FsError> {
+        refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         self.call(|| volume.remove_directory(&place)).await
@@ -124,6 +138,7 @@ impl FileSystem {
         (to, to_name): (u64, &[u8]),
         flags: u32,
     ) -> Result<(), FsError> {
+        refuse(&[from, to], &[from_name, to_name])?;
         let volume = self.on(caller);
         let from = Place::under(from, from_name);
         let to = Place::under(to, to_name);

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use weft_client::{Access, File, Place, Volume};
 
+use super::views::{is_view, refuse};
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 use crate::data::OpenData;
 
@@ -125,6 +126,13 @@ impl Files {
         files.get(&id)?.handles.iter().find(|h| h.write).cloned()
     }
 
+    /// The data cache's bytes of a file are old.
+    pub(super) fn invalidate(&self, id: u64) {
+        for handle in self.all(id) {
+            handle.data().invalidate();
+        }
+    }
+
     /// Notes that a file was written now.
     pub(super) fn wrote(&self, id: u64) {
         if let Some(file) = self.0.lock().get_mut(&id) {
@@ -161,7 +169,7 @@ fn now() -> i64 {
         .map_or(0, |d| d.as_nanos() as i64)
 }
 
-fn access(flags: i32) -> Access {
+pub(super) fn access(flags: i32) -> Access {
     match flags & libc::O_ACCMODE {
         // The kernel has checked that it may be run, which needs no permission to read.
         libc::O_RDONLY if flags & FOR_EXECUTION != 0 => Access::default(),
@@ -171,7 +179,7 @@ fn access(flags: i32) -> Access {
     }
 }
 
-fn writes(flags: i32) -> bool {
+pub(super) fn writes(flags: i32) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
@@ -189,6 +197,9 @@ impl FileSystem {
                 "the volume is mounted read-only",
                 Errno::ROFS,
             ));
+        }
+        if is_view(id) {
+            return self.open_view(caller, id, flags).await;
         }
         let mut access = access(flags);
         if flags & libc::O_TRUNC != 0 && !writes(flags) {
@@ -229,6 +240,7 @@ impl FileSystem {
         (mode, umask): (u32, u32),
         flags: i32,
     ) -> Result<(Entry, Opened), FsError> {
+        refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let bits = mode & 0o7777;
@@ -297,6 +309,9 @@ impl FileSystem {
 
     /// Reads; fewer bytes than asked for only at the end of the file.
     pub async fn read(&self, handle: u64, offset: u64, length: usize) -> Result<Bytes, FsError> {
+        if is_view(handle) {
+            return self.read_view(handle, offset, length).await;
+        }
         let handle = self.handles.get(handle)?;
         Ok(handle.data().read(offset, length).await?)
     }
@@ -309,6 +324,9 @@ impl FileSystem {
         data: Bytes,
         how: WriteHow,
     ) -> Result<(), FsError> {
+        if is_view(handle) {
+            return self.write_view(handle, offset, data, how.append).await;
+        }
         let handle = self.handles.get(handle)?;
         if how.kill_set_id
             && self
@@ -330,6 +348,9 @@ impl FileSystem {
 
     /// A descriptor of the file is closed: what was written goes to the servers, and what failed is told.
     pub async fn flush(&self, handle: u64) -> Result<(), FsError> {
+        if is_view(handle) {
+            return self.flush_view(handle);
+        }
         let handle = self.handles.get(handle)?;
         if handle.write {
             handle.data().flush().await?;
@@ -339,6 +360,9 @@ impl FileSystem {
 
     /// Everything written survives power loss when it returns.
     pub async fn sync(&self, handle: u64) -> Result<(), FsError> {
+        if is_view(handle) {
+            return self.sync_view(handle).await;
+        }
         let handle = self.handles.get(handle)?;
         let data = async { Ok(handle.data().sync().await?) };
         tokio::try_join!(data, self.sync_names())?;
@@ -357,6 +381,9 @@ impl FileSystem {
 
     /// The last descriptor of an open is closed.
     pub async fn release(&self, handle: u64) {
+        if is_view(handle) {
+            return self.release_view(handle).await;
+        }
         if let Some(handle) = self.handles.remove(handle) {
             self.close(handle).await;
         }

@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 use weft_layout::FileOffset;
 
+use super::views::{is_view, unsupported};
 use super::{FileSystem, FsError};
 
 /// Bytes that a copy moves at a time.
@@ -23,6 +24,9 @@ impl FileSystem {
         length: u64,
         mode: i32,
     ) -> Result<(), FsError> {
+        if is_view(handle) {
+            return Err(unsupported());
+        }
         if mode & !libc::FALLOC_FL_KEEP_SIZE != 0 {
             return Err(FsError::wrong("only room can be made", Errno::OPNOTSUPP));
         }
@@ -52,6 +56,9 @@ impl FileSystem {
 
     /// Where the next data (`whence` `SEEK_DATA`) or the next hole (`SEEK_HOLE`) begins.
     pub async fn seek(&self, handle: u64, offset: u64, whence: i32) -> Result<u64, FsError> {
+        if is_view(handle) {
+            return Err(unsupported());
+        }
         let nothing = FsError::wrong("nothing is there", Errno::NXIO);
         let handle = self.handles.get(handle)?;
         self.flush_all(handle.id).await?;
@@ -83,6 +90,9 @@ impl FileSystem {
         (to, to_offset): (u64, u64),
         length: u64,
     ) -> Result<u64, FsError> {
+        if is_view(from) || is_view(to) {
+            return Err(unsupported());
+        }
         let (from, to) = (self.handles.get(from)?, self.handles.get(to)?);
         let length = length.min(COPY_MAX);
         if from.id == to.id && from_offset < to_offset + length && to_offset < from_offset + length

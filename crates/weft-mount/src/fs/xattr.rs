@@ -8,6 +8,7 @@ use weft_client::{Changes, FileKind, Place, XattrMode};
 use weft_proto::Code;
 use weft_proto::meta::ROOT;
 
+use super::views::{is_view, unsupported};
 use super::{Caller, FileSystem, FsError};
 use crate::layout_text;
 
@@ -37,6 +38,9 @@ fn no_acl() -> FsError {
 impl FileSystem {
     /// The value of an attribute.
     pub async fn get_xattr(&self, caller: Caller, id: u64, name: &[u8]) -> Result<Bytes, FsError> {
+        if is_view(id) {
+            return Err(unsupported());
+        }
         if name == LAYOUT {
             return self.layout(id).await;
         }
@@ -67,6 +71,9 @@ impl FileSystem {
         value: Bytes,
         mode: XattrMode,
     ) -> Result<(), FsError> {
+        if is_view(id) {
+            return Err(unsupported());
+        }
         if name == LAYOUT {
             return self.set_layout(caller, id, &value).await;
         }
@@ -82,6 +89,9 @@ impl FileSystem {
 
     /// The names of all attributes, each with a zero behind it.
     pub async fn list_xattr(&self, caller: Caller, id: u64) -> Result<Vec<u8>, FsError> {
+        if is_view(id) {
+            return Ok(Vec::new());
+        }
         let volume = self.on(caller);
         let names = self.call(|| volume.list_xattr(Place::of(id))).await?;
         let mut out = Vec::new();
@@ -94,6 +104,9 @@ impl FileSystem {
 
     /// Removes an attribute.
     pub async fn remove_xattr(&self, caller: Caller, id: u64, name: &[u8]) -> Result<(), FsError> {
+        if is_view(id) {
+            return Err(unsupported());
+        }
         let volume = self.on(caller);
         if name == LAYOUT {
             // Back to what the volume gives.

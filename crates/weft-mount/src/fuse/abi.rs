@@ -99,10 +99,6 @@ pub(super) mod fopen {
 pub(super) const OPEN_KILL_SUIDGID: u32 = 1;
 /// WRITE: the set-id bits go.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-/// GETATTR: `fh` is set.
-pub(super) const GETATTR_FH: u32 = 1;
-/// FSYNC: data only.
-pub(super) const FSYNC_FDATASYNC: u32 = 1;
 
 /// A notification: attributes, and data from an offset on, are no longer true.
 pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
@@ -143,8 +139,6 @@ incoming! {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32, attr_valid_nsec: u32,
         attr: Attr,
     }
-    /// GETATTR.
-    GetattrIn { getattr_flags: u32, dummy: u32, fh: u64, }
     /// Attributes and how long they hold.
     AttrOut { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr, }
     /// SETATTR.

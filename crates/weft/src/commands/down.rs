@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::commands::mount;
 use crate::output;
 use crate::volume_config::{Config, NodeName, lock_of};
 
@@ -24,6 +25,7 @@ pub(crate) struct Down {
 impl Down {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let config = Config::read(&self.dir)?;
+        mount::unmount_of(&config, Duration::from_secs(self.wait))?;
         let mut nodes = config.nodes();
         // Servers first: what they still owe to the metadata service they can say.
         nodes.reverse();

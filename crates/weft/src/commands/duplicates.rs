@@ -7,7 +7,8 @@ use clap::Args;
 use crate::apps::duplicates::{Search, Summary};
 use crate::apps::{memory, worker};
 use crate::remote::RemotePath;
-use crate::{Global, connect, output, remote, size};
+use crate::{Global, connect, output, remote};
+use weft_layout::size;
 
 /// Find duplicate blocks of a local tree with several processes
 #[derive(Args)]

@@ -7,7 +7,7 @@ use weft_layout::CellIndex;
 
 use crate::commands::stat;
 use crate::remote::RemotePath;
-use crate::view_args::fork_name;
+use weft_layout::view_text::fork_name;
 use crate::{Global, connect, output, remote};
 
 /// Create, remove and list the forks of a file's cells

@@ -16,6 +16,7 @@ mod ln;
 mod ls;
 mod man;
 mod mkdir;
+mod mount;
 mod mv;
 mod put;
 mod rm;
@@ -24,6 +25,7 @@ mod sort;
 mod stat;
 mod status;
 mod truncate;
+mod unmount;
 mod up;
 
 use std::process::ExitCode;
@@ -53,6 +55,7 @@ pub(crate) enum Command {
     Ls(ls::Ls),
     Man(man::Man),
     Mkdir(mkdir::Mkdir),
+    Mount(mount::Mount),
     Mv(mv::Mv),
     Put(put::Put),
     Rm(rm::Rm),
@@ -63,8 +66,11 @@ pub(crate) enum Command {
     Stat(stat::Stat),
     Status(status::Status),
     Truncate(truncate::Truncate),
+    Unmount(unmount::Unmount),
     Up(up::Up),
 }
+
+pub(crate) use mount::as_mount_helper;
 
 /// Runs the command of a parsed command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
@@ -86,6 +92,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ls(command) => command.run(&cli.global),
         Command::Man(command) => command.run(),
         Command::Mkdir(command) => command.run(&cli.global),
+        Command::Mount(command) => command.run(cli.global),
         Command::Mv(command) => command.run(&cli.global),
         Command::Put(command) => command.run(&cli.global),
         Command::Rm(command) => command.run(&cli.global),
@@ -95,6 +102,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Stat(command) => command.run(&cli.global),
         Command::Status(command) => command.run(cli.global),
         Command::Truncate(command) => command.run(&cli.global),
+        Command::Unmount(command) => command.run(),
         Command::Up(command) => command.run(),
     }
 }

@@ -7,7 +7,8 @@ use crate::apps::record::RecordOrder;
 use crate::apps::sort::{Sorting, Summary};
 use crate::apps::{memory, worker};
 use crate::remote::RemotePath;
-use crate::{Global, connect, output, remote, size};
+use crate::{Global, connect, output, remote};
+use weft_layout::size;
 
 /// Sort a file of records with several processes
 #[derive(Args)]

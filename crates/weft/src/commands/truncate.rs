@@ -7,7 +7,8 @@ use weft_proto::Code;
 
 use crate::problems::Problems;
 use crate::remote::RemotePath;
-use crate::{Global, connect, mode, remote, size};
+use crate::{Global, connect, mode, remote};
+use weft_layout::size;
 
 /// Set the size of files, in canonical order
 #[derive(Args)]

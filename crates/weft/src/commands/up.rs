@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::commands::{format, status};
+use crate::commands::{format, mount, status};
 use crate::output;
 use crate::volume_config::{
     Config, FILE, MetaSection, NodeName, ServerSection, Size, VolumeSection, free_addresses,
@@ -21,6 +21,7 @@ Examples:
   weft up /tmp/volume --servers 4        a volume of four servers and a metadata service
   weft up /tmp/volume                    start it again; everything is still there
   weft --volume /tmp/volume ls -l        look around
+  weft up /tmp/volume --mount /mnt       start it and mount it
   weft down /tmp/volume                  stop it
 
 The folder holds the configuration (weft.toml), the volume's key, one folder per node, and the logs.")]
@@ -39,6 +40,9 @@ pub(crate) struct Up {
     /// How long to wait for the nodes to serve, in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
+    /// Mount it on this directory, too; `weft down` takes it away again
+    #[arg(long, value_name = "PATH")]
+    mount: Option<PathBuf>,
 }
 
 const SERVERS_DEFAULT: u32 = 4;
@@ -87,6 +91,10 @@ impl Up {
             output::line(format!(
                 "look around with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`"
             ))?;
+        }
+        if let Some(path) = &self.mount {
+            let path = mount::with_volume(&config, path)?;
+            output::line(format!("mounted on {}", path.display()))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -276,6 +276,7 @@ impl Tree {
                     accessed: Some(Time::Nanos(node.accessed)),
                     modified: Some(Time::Nanos(node.modified)),
                     layout: None,
+                    kill_priv: false,
                     no_follow: link,
                 };
                 Ok(volume.set_attributes(path, &changes).await.map(|_| ())?)

@@ -1,0 +1,241 @@
+//! Operations in the background: posted now, looked at and waited for later.
+//!
+//! An [`Operation`] is a read, a write or a sync of an open view that goes on by itself, on the runtime that the volume
+//! was connected on: the caller may be a task, a thread without any runtime, or foreign code. What comes of it, errors
+//! too, is told when it is waited for.
+//!
+//! Invariants:
+//! 1. The view's pointer moves when the operation is posted, so operations that are posted one after the other concern
+//!    bytes that follow one another, in whatever order they end.
+//! 2. Operations in flight are in no order: a read posted after a write of the same bytes may see them or not, and a sync
+//!    covers the writes that had ended when it was posted. A caller that wants an order waits in between.
+//! 3. Any number may be posted; those that the connection's flow control does not let through yet have sent nothing and
+//!    hold the caller's bytes only.
+//!
+//! Deliberately absent: a queue of completions with its own thread; `wait_any` over what the caller holds does the same
+//! without one.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use weft_layout::ViewOffset;
+
+use crate::{Error, File, OpenView};
+
+/// What an operation brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Bytes moved, as [`OpenView::read_at`] and [`OpenView::write_at`] count them; 0 of a sync.
+    pub bytes: u64,
+    /// The memory of a read; empty otherwise.
+    pub buffer: Vec<u8>,
+}
+
+/// A read, write or sync under way; see the view's `post_…` calls.
+///
+/// # Cancellation
+/// Dropped before it has ended, it is cancelled: servers stop, and what waits for its turn is never sent. A cancelled
+/// read has changed nothing. Of a cancelled write any part may have been written, as if a server had been lost; the file
+/// counts as written. A cancelled sync promises nothing.
+#[must_use = "an operation that is dropped is cancelled"]
+pub struct Operation {
+    task: JoinHandle<Result<Outcome, Error>>,
+    runtime: Handle,
+    what: String,
+    /// The file that it writes.
+    writes: Option<File>,
+    /// It has ended and was not waited for.
+    ended: Option<Result<Outcome, Error>>,
+}
+
+impl OpenView {
+    /// Posts a read of `length` bytes at the view's pointer, which moves on by as many at once. The outcome's buffer is
+    /// as long, zeros where no bytes were moved to.
+    ///
+    /// Never waits and never fails: what goes wrong is told by the wait.
+    pub fn post_read(&self, length: usize) -> Operation {
+        self.post_read_into(vec![0; length])
+    }
+
+    /// As [`OpenView::post_read`], into memory of the caller's, which keeps what no bytes were moved to.
+    pub fn post_read_into(&self, buffer: Vec<u8>) -> Operation {
+        let at = self.advance(buffer.len() as u64);
+        self.post_read_at(at, buffer)
+    }
+
+    /// Posts a read at `offset`; the view's pointer stays where it is.
+    pub fn post_read_at(&self, offset: ViewOffset, mut buffer: Vec<u8>) -> Operation {
+        let view = self.another();
+        self.post("read of", None, async move {
+            let bytes = view.read_at(offset, &mut buffer).await?;
+            Ok(Outcome { bytes, buffer })
+        })
+    }
+
+    /// Posts a write at the view's pointer, which moves on by the data's length at once.
+    ///
+    /// Never waits and never fails: what goes wrong is told by the wait.
+    /// # Durability
+    /// When it has ended, as of [`OpenView::write_at`].
+    pub fn post_write(&self, data: Bytes) -> Operation {
+        let at = self.advance(data.len() as u64);
+        self.post_write_at(at, data)
+    }
+
+    /// Posts a write at `offset`; the view's pointer stays where it is.
+    pub fn post_write_at(&self, offset: ViewOffset, data: Bytes) -> Operation {
+        let view = self.another();
+        self.post("write of", Some(self.file.clone()), async move {
+            let bytes = view.write_at(offset, data).await?;
+            Ok(Outcome {
+                bytes,
+                ..Outcome::default()
+            })
+        })
+    }
+
+    /// Posts a sync of the file: when it has ended, everything written before it was posted survives power loss.
+    pub fn post_sync(&self) -> Operation {
+        let file = self.file.clone();
+        self.post("sync of", None, async move {
+            file.sync().await?;
+            Ok(Outcome::default())
+        })
+    }
+
+    fn post(
+        &self,
+        doing: &str,
+        writes: Option<File>,
+        work: impl Future<Output = Result<Outcome, Error>> + Send + 'static,
+    ) -> Operation {
+        let runtime = self.file.0.volume.shared.runtime.clone();
+        Operation {
+            task: runtime.spawn(work),
+            runtime,
+            what: self.what(doing),
+            writes,
+            ended: None,
+        }
+    }
+
+    /// The same view for a task of its own; its pointer is not used.
+    fn another(&self) -> OpenView {
+        OpenView::new(self.file.clone(), self.map, &self.fork)
+    }
+}
+
+impl Operation {
+    /// Whether it has ended; never waits. What came of it is told by [`Operation::wait`], at once then.
+    pub fn poll(&self) -> bool {
+        self.ended.is_some() || self.task.is_finished()
+    }
+
+    /// Waits until it has ended. Needs no runtime of the caller's: any executor will do.
+    ///
+    /// # Errors
+    /// Those of [`OpenView::read_at`], [`OpenView::write_at`] and [`File::sync`]; [`Error::Protocol`] when the volume's
+    /// runtime was shut down.
+    /// # Cancellation
+    /// Dropped, the operation is cancelled.
+    pub async fn wait(mut self) -> Result<Outcome, Error> {
+        poll_fn(|context| self.poll_ended(context)).await;
+        self.ended
+            .take()
+            .expect("what came of an operation is taken by the wait alone")
+    }
+
+    /// As [`Operation::wait`], for a thread that may block.
+    ///
+    /// The volume's runtime must have threads of its own: one that only turns inside its `block_on` would not go on.
+    /// # Panics
+    /// Inside a runtime's task, where blocking would hold up other tasks.
+    pub fn wait_blocking(self) -> Result<Outcome, Error> {
+        let runtime = self.runtime.clone();
+        runtime.block_on(self.wait())
+    }
+
+    /// Keeps what came of it, once it has ended.
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.ended.is_none() {
+            let Poll::Ready(ended) = Pin::new(&mut self.task).poll(context) else {
+                return Poll::Pending;
+            };
+            self.ended = Some(flatten(ended, &self.what));
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // A task that was aborted has not finished yet, whatever it did; one that was waited for has.
+        if !self.task.is_finished() {
+            self.task.abort();
+            // Whatever part of it was written, closing the file must find out where the file ends now.
+            if let Some(file) = &self.writes {
+                file.note_written();
+            }
+        }
+    }
+}
+
+/// Waits until one of these has ended and says which; of several the first. `None` if there are none.
+///
+/// Take it out and wait for it, or the next call finds it again:
+///
+/// ```no_run
+/// # async fn example(mut operations: Vec<weft_client::Operation>) -> Result<(), weft_client::Error> {
+/// while let Some(i) = weft_client::wait_any(&mut operations).await {
+///     let outcome = operations.swap_remove(i).wait().await?;
+///     println!("{} bytes", outcome.bytes);
+/// }
+/// # Ok(()) }
+/// ```
+/// # Cancellation
+/// Dropped, nothing is lost: the operations go on.
+pub async fn wait_any(operations: &mut [Operation]) -> Option<usize> {
+    if operations.is_empty() {
+        return None;
+    }
+    let ended = poll_fn(|context| {
+        let mut ends = operations.iter_mut().map(|o| o.poll_ended(context));
+        ends.position(|end| end.is_ready())
+            .map_or(Poll::Pending, Poll::Ready)
+    });
+    Some(ended.await)
+}
+
+/// Waits until all of these have ended; what came of each, in their order. One that fails stops none of the others.
+///
+/// # Cancellation
+/// Dropped, those that have not ended are cancelled.
+pub async fn wait_all(
+    operations: impl IntoIterator<Item = Operation>,
+) -> Vec<Result<Outcome, Error>> {
+    let mut outcomes = Vec::new();
+    // Collected first, so that dropping this cancels all of them.
+    for operation in operations.into_iter().collect::<Vec<_>>() {
+        outcomes.push(operation.wait().await);
+    }
+    outcomes
+}
+
+fn flatten(
+    ended: Result<Result<Outcome, Error>, tokio::task::JoinError>,
+    what: &str,
+) -> Result<Outcome, Error> {
+    match ended {
+        Ok(outcome) => outcome,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(Error::Protocol {
+            what: what.to_owned(),
+            reason: "the runtime that the volume was connected on was shut down; what was under way may have happened"
+                .to_owned(),
+        }),
+    }
+}

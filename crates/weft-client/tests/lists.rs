@@ -1,0 +1,150 @@
+//! List requests, against real servers.
+
+mod common;
+
+use bytes::Bytes;
+use common::TestVolume;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, RngCore, SeedableRng};
+use weft_client::{Access, Error, File, NewLayout, Volume};
+use weft_layout::{PatternError, View, ViewOffset};
+use weft_proto::Kind;
+
+async fn create(volume: &Volume, path: &str, cells: u32, bsu: u64) -> File {
+    let layout = NewLayout {
+        cells: Some(cells),
+        bsu: Some(bsu),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create_new(0o644).layout(&layout);
+    volume.attach(path, access).await.unwrap()
+}
+
+/// Disjoint runs of up to `longest` bytes in the first `size`, in any order.
+fn runs(rng: &mut SmallRng, size: u64, longest: u64) -> Vec<(u64, usize)> {
+    let mut runs = Vec::new();
+    let mut at = rng.random_range(0..longest);
+    while at < size {
+        let length = rng.random_range(0..longest).min(size - at);
+        runs.push((at, length as usize));
+        at += length + rng.random_range(0..longest);
+    }
+    runs.shuffle(rng);
+    runs
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_writes_and_reads_what_single_calls_would() {
+    let test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let mut rng = SmallRng::seed_from_u64(7);
+    for (i, (cells, bsu, longest)) in [(5, 7, 30), (4, 4096, 3000), (1, 1 << 16, 50_000)]
+        .into_iter()
+        .enumerate()
+    {
+        let file = create(&volume, &format!("/list-{i}"), cells, bsu).await;
+        let view = file.view(View::canonical()).unwrap();
+        let size = longest * 100;
+        let mut expected = vec![0u8; size as usize];
+        rng.fill_bytes(&mut expected);
+        let written = view.write_at(ViewOffset(0), expected.clone().into()).await;
+        assert_eq!(written.unwrap(), size);
+
+        let mut list = Vec::new();
+        for (at, length) in runs(&mut rng, size, longest) {
+            let mut data = vec![0; length];
+            rng.fill_bytes(&mut data);
+            expected[at as usize..at as usize + length].copy_from_slice(&data);
+            list.push((ViewOffset(at), Bytes::from(data)));
+        }
+        let bytes: usize = list.iter().map(|(_, data)| data.len()).sum();
+        assert_eq!(view.write_list(&list).await.unwrap(), bytes as u64);
+        let mut all = vec![0; size as usize];
+        view.read_at(ViewOffset(0), &mut all).await.unwrap();
+        assert!(all == expected, "{cells} cells of BSU {bsu}");
+
+        let places = runs(&mut rng, size, longest);
+        let mut memory: Vec<Vec<u8>> = places.iter().map(|(_, length)| vec![0; *length]).collect();
+        let mut list: Vec<(ViewOffset, &mut [u8])> = places
+            .iter()
+            .zip(&mut memory)
+            .map(|((at, _), memory)| (ViewOffset(*at), memory.as_mut_slice()))
+            .collect();
+        let wanted: usize = places.iter().map(|(_, length)| length).sum();
+        assert_eq!(view.read_list(&mut list).await.unwrap(), wanted as u64);
+        for ((at, length), memory) in places.iter().zip(&memory) {
+            assert!(memory[..] == expected[*at as usize..*at as usize + length]);
+        }
+    }
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_costs_one_request_per_server_that_holds_any_of_it() {
+    let test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/counted", 3, 10).await;
+    let view = file.view(View::canonical()).unwrap();
+    // Warms the connections.
+    view.write_at(ViewOffset(0), vec![1; 300].into()).await.unwrap();
+    let before = volume.counters().calls_of(Kind::Write);
+    let list: Vec<(ViewOffset, Bytes)> = (0..5)
+        .map(|i| (ViewOffset(i * 30), Bytes::from_static(b"twelve bytes")))
+        .collect();
+    assert_eq!(view.write_list(&list).await.unwrap(), 60);
+    assert_eq!(volume.counters().calls_of(Kind::Write) - before, 2);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlapping_runs_of_a_write_are_refused_unless_the_last_shall_win() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/overlap", 4, 5).await;
+    let view = file.view(View::canonical()).unwrap();
+    let list: Vec<(ViewOffset, Bytes)> = vec![
+        (ViewOffset(10), Bytes::from_static(b"aaaaaaaaaa")),
+        (ViewOffset(0), Bytes::from_static(b"bbbbbbbbbbbbb")),
+        (ViewOffset(2), Bytes::from_static(b"cc")),
+    ];
+    let refused = view.write_list(&list).await.unwrap_err();
+    assert!(matches!(
+        refused,
+        Error::Pattern(PatternError::Overlap { at: 2 })
+    ));
+    assert_eq!(view.size().await.unwrap(), 0, "nothing was written");
+    view.write_list_last_wins(&list).await.unwrap();
+    let mut all = vec![0; 20];
+    view.read_at(ViewOffset(0), &mut all).await.unwrap();
+    assert_eq!(all, b"bbccbbbbbbbbbaaaaaaa");
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_longer_than_a_message_is_split() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/long", 2, 64).await;
+    let view = file.view(View::canonical()).unwrap();
+    let mut rng = SmallRng::seed_from_u64(3);
+    let places = runs(&mut rng, 200_000, 9);
+    let list: Vec<(ViewOffset, Bytes)> = places
+        .iter()
+        .map(|(at, length)| (ViewOffset(*at), Bytes::from(vec![*at as u8; *length])))
+        .collect();
+    assert!(list.len() > 32 << 10);
+    let bytes: usize = list.iter().map(|(_, data)| data.len()).sum();
+    assert_eq!(view.write_list(&list).await.unwrap(), bytes as u64);
+    let mut memory: Vec<Vec<u8>> = places.iter().map(|(_, length)| vec![0; *length]).collect();
+    let mut back: Vec<(ViewOffset, &mut [u8])> = places
+        .iter()
+        .zip(&mut memory)
+        .map(|((at, _), memory)| (ViewOffset(*at), memory.as_mut_slice()))
+        .collect();
+    assert_eq!(view.read_list(&mut back).await.unwrap(), bytes as u64);
+    for ((_, data), memory) in list.iter().zip(&memory) {
+        assert_eq!(data, memory);
+    }
+    test.stop().await;
+}

@@ -1,0 +1,181 @@
+//! A whole volume inside the test's process: real sockets on loopback, real stores in a temporary folder.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use weft_client::{ConnectOptions, Volume};
+use weft_kv::{FjallKv, FjallOptions, OrderedKv};
+use weft_layout::ServerId;
+use weft_meta::{Namespace, VolumeSettings};
+use weft_net::{Bounds, Env, Identity, VolumeKey};
+use weft_proto::session::Role;
+use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig};
+use weft_store::{FolderStorage, StoreConfig};
+
+pub const KEY: VolumeKey = VolumeKey([42; 32]);
+pub const VOLUME: [u8; 16] = [1; 16];
+
+pub struct TestVolume {
+    pub meta: Option<Node>,
+    pub servers: Vec<Option<Node>>,
+    pub meta_address: String,
+    pub addresses: Vec<String>,
+    folder: TempDir,
+    env: Env,
+}
+
+fn identity() -> Identity {
+    Identity {
+        key: KEY,
+        volume: VOLUME,
+        role: Role::Unspecified,
+        client: 0,
+    }
+}
+
+fn config(address: &str, io: Option<IoRole>, meta: Option<MetaRole>) -> NodeConfig {
+    NodeConfig {
+        identity: identity(),
+        address: address.to_owned(),
+        public_address: None,
+        io,
+        meta,
+        bounds: Bounds::default(),
+    }
+}
+
+async fn start_meta(env: Env, folder: &Path, address: &str) -> Node {
+    let kv = Arc::new(FjallKv::open(folder.join("meta"), FjallOptions::default()).unwrap());
+    let role = MetaRole {
+        kv,
+        blocking: Blocking::Threads,
+    };
+    Node::start(env, config(address, None, Some(role)))
+        .await
+        .unwrap()
+}
+
+async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node {
+    let folder = folder.join(format!("server-{id}"));
+    let index = Arc::new(FjallKv::open(folder.join("index"), FjallOptions::default()).unwrap());
+    let storage = Arc::new(FolderStorage::open(&folder.join("store")).unwrap());
+    let mut store = StoreConfig::new(storage, index, "this boot".into());
+    store.cache_bytes = 64 << 20;
+    store.growth_bytes = 16 << 20;
+    store.reserve_bytes = 1 << 20;
+    let role = IoRole {
+        server: id,
+        store,
+        meta_address: meta.to_owned(),
+        metrics_address: String::new(),
+    };
+    Node::start(Env::system(), config(address, Some(role), None))
+        .await
+        .unwrap()
+}
+
+impl TestVolume {
+    pub async fn start(servers: u32) -> TestVolume {
+        TestVolume::start_with(servers, Env::system()).await
+    }
+
+    /// The metadata service takes its timing from `env`.
+    pub async fn start_with(servers: u32, env: Env) -> TestVolume {
+        let folder = tempfile::Builder::new()
+            .prefix("weft-data-")
+            .tempdir()
+            .unwrap();
+        {
+            let kv = FjallKv::open(folder.path().join("meta"), FjallOptions::default()).unwrap();
+            let settings = VolumeSettings {
+                id: VOLUME,
+                name: "test".into(),
+                servers: (0..servers)
+                    .map(|i| (ServerId(i), "127.0.0.1:1".into()))
+                    .collect(),
+                uid: 0,
+                gid: 0,
+                mode: 0o777,
+                now: 0,
+            };
+            Namespace::format(&kv, &settings).unwrap();
+            kv.sync().unwrap();
+        }
+        let meta = start_meta(env.clone(), folder.path(), "127.0.0.1:0").await;
+        let meta_address = meta.address().to_owned();
+        let mut nodes = Vec::new();
+        for id in 0..servers {
+            let node = start_server(folder.path(), id, "127.0.0.1:0", &meta_address).await;
+            nodes.push(Some(node));
+        }
+        let addresses = nodes
+            .iter()
+            .flatten()
+            .map(|n: &Node| n.address().to_owned())
+            .collect();
+        let volume = TestVolume {
+            meta: Some(meta),
+            servers: nodes,
+            meta_address,
+            addresses,
+            folder,
+            env,
+        };
+        volume.wait_until_up().await;
+        volume
+    }
+
+    async fn wait_until_up(&self) {
+        let client = self.client().await;
+        for _ in 0..1000 {
+            let map = client.server_map().await.unwrap();
+            if map
+                .servers
+                .iter()
+                .all(|s| s.state == weft_client::ServerState::Up as i32)
+            {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("the servers do not come up");
+    }
+
+    pub fn options(&self) -> ConnectOptions {
+        let mut options = ConnectOptions::new(self.meta_address.clone(), KEY);
+        options.volume = VOLUME;
+        options
+    }
+
+    pub async fn client(&self) -> Volume {
+        Volume::connect(self.options()).await.unwrap()
+    }
+
+    pub async fn stop_server(&mut self, id: usize) {
+        self.servers[id].take().unwrap().stop().await.unwrap();
+    }
+
+    pub async fn start_server(&mut self, id: usize) {
+        let address = self.addresses[id].clone();
+        let node = start_server(self.folder.path(), id as u32, &address, &self.meta_address).await;
+        self.servers[id] = Some(node);
+    }
+
+    pub async fn restart_meta(&mut self) {
+        self.meta.take().unwrap().stop().await.unwrap();
+        self.meta =
+            Some(start_meta(self.env.clone(), self.folder.path(), &self.meta_address).await);
+    }
+
+    pub async fn stop(mut self) {
+        for node in self.servers.iter_mut().filter_map(Option::take) {
+            node.stop().await.unwrap();
+        }
+        if let Some(meta) = self.meta.take() {
+            meta.stop().await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-o OPTIONS]` for lines of /etc/fstab; a link of that name to
+//! this program is all it takes.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// The name that mount(8) looks for.
+const HELPER: &str = "mount.fuse.weft";
+
+/// The command line, or `weft mount` with the words of the helper's, if the program was called by its name.
+pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let name = words.first().and_then(|word| Path::new(word).file_name());
+    if name.is_none_or(|name| name != HELPER) {
+        return words;
+    }
+    let mut plain = Vec::new();
+    let mut options = None;
+    let mut rest = words.into_iter().skip(1);
+    while let Some(word) = rest.next() {
+        if word == "-o" {
+            options = rest.next();
+        } else if !word.as_encoded_bytes().starts_with(b"-") {
+            plain.push(word);
+        }
+    }
+    let mut out: Vec<OsString> = vec!["weft".into(), "mount".into()];
+    let mut plain = plain.into_iter();
+    if let Some(volume) = plain.next() {
+        out.extend(["--volume".into(), volume]);
+    }
+    if let Some(options) = options {
+        out.extend(["-o".into(), options]);
+    }
+    out.extend(plain);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> String {
+        let words = as_mount_helper(text.split(' ').map(OsString::from));
+        let words: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn the_helpers_words_become_a_mount() {
+        assert_eq!(
+            line("/sbin/mount.fuse.weft /srv/weft /mnt/weft -n -o rw,strict"),
+            "weft mount --volume /srv/weft -o rw,strict /mnt/weft"
+        );
+        assert_eq!(line("mount.fuse.weft /v /p"), "weft mount --volume /v /p");
+        assert_eq!(line("weft ls -o"), "weft ls -o");
+    }
+}

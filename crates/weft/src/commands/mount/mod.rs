@@ -1,0 +1,186 @@
+//! `weft mount`: a volume under a path. The work is in `weft-mount`; here are the process, its options and its start.
+
+mod background;
+mod helper;
+mod of_volume;
+mod options;
+mod path;
+pub(crate) mod users;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use weft_client::Volume;
+use weft_mount::data::{DataCache, DataConfig};
+use weft_mount::fs::FileSystem;
+use weft_mount::fuse;
+
+use crate::{Global, connect, output};
+
+pub(crate) use background::start as in_background;
+pub(crate) use helper::as_mount_helper;
+pub(crate) use of_volume::{unmount_of, with_volume};
+pub(crate) use options::MountOptions;
+
+/// Put a volume under a path, for programs that never heard of Weft
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  weft --volume /srv/weft mount /mnt/weft             in the background; returns when it can be used
+  weft --volume /srv/weft mount /mnt/weft -o strict   nothing is cached; what is written is there for all
+  weft unmount /mnt/weft
+
+Options (-o, with commas between them):
+  ro, nodev, nosuid, noexec    as for any file system
+  allow_other                  other users may use it (always so when root mounts)
+  strict                       no caches: reads and writes go to the servers, attributes to the service
+  durable                      making, renaming and removing names returns when it survives power loss
+  attr_timeout=S               seconds that the kernel may believe attributes (default 1)
+  entry_timeout=S              seconds that the kernel may believe names (default 1)
+  fsname=NAME                  what the table of mounts shows (default: the volume's folder or address)
+  key_file=FILE                as --key-file
+
+As root /etc/fstab can name a volume, if `mount.fuse.weft` in /sbin is a link to this program:
+  /srv/weft  /mnt/weft  fuse.weft  defaults,_netdev  0 0")]
+pub(crate) struct Mount {
+    /// An existing directory
+    pub(crate) path: PathBuf,
+    /// How it behaves; see below
+    #[arg(short, value_name = "OPTIONS", value_parser = options::parse, default_value = "")]
+    pub(crate) options: MountOptions,
+    /// Stay in the foreground; end with Ctrl-C or by `weft unmount`
+    #[arg(long, short)]
+    pub(crate) foreground: bool,
+    /// Where the mount's process writes what it has to say (default: in the volume's folder)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// Say on standard output whether it worked, and leave the terminal's session
+    #[arg(long, hide = true)]
+    pub(crate) report: bool,
+}
+
+impl Mount {
+    pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
+        if let Some(key) = &self.options.key_file {
+            options::take_key(&mut global, key);
+        }
+        if !self.foreground {
+            let path = in_background(&global, &self)?;
+            output::line(format!("mounted on {}", path.display()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !self.report {
+            return self.serve(&global, || Ok(()));
+        }
+        // Fails only where this process leads a group already, and then it is detached enough.
+        let _ = rustix::process::setsid();
+        let outcome = self
+            .serve(&global, || background::report(""))
+            .map_err(|e| {
+                // After the first word nobody listens any more.
+                let _ = background::report(&output::error(&e));
+                e
+            })?;
+        Ok(outcome)
+    }
+
+    /// Mounts, calls `ready`, and serves until it is unmounted.
+    fn serve(&self, global: &Global, ready: impl FnOnce() -> Result<()>) -> Result<ExitCode> {
+        start_log();
+        let path = path::prepare(&self.path)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("weft-mount")
+            .build()?;
+        let volume = runtime.block_on(async {
+            let volume = Volume::connect(self.options.connect(connect::options(global)?)).await?;
+            volume.known_attributes("/").await?;
+            anyhow::Ok(volume)
+        })?;
+        let data = DataConfig {
+            write_behind: !self.options.strict,
+            ..DataConfig::default()
+        };
+        let cache = DataCache::new(data, runtime.handle().clone());
+        let fs = Arc::new(FileSystem::new(volume, cache, self.options.file_system()));
+        let mount = fuse::Mount {
+            path: path.clone(),
+            flags: self.options.flags(source(global)?),
+            threads: threads(),
+            read_ahead_kib: READ_AHEAD_KIB,
+        };
+        let running = mount.start(fs.clone(), runtime.handle())?;
+        std::fs::metadata(&path)
+            .with_context(|| format!("{} is mounted but does not answer", path.display()))?;
+        unmount_on_signals(&runtime, path)?;
+        ready()?;
+        let ended = running.wait();
+        runtime.block_on(fs.shutdown());
+        ended.context("the kernel ended the mount")?;
+        tracing::info!("unmounted");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What the kernel reads ahead of a program that reads a file from its start, enough for several servers.
+const READ_AHEAD_KIB: u32 = 4096;
+
+/// Threads that take requests from the kernel: they do not wait, so few are enough.
+fn threads() -> usize {
+    std::thread::available_parallelism()
+        .map_or(2, usize::from)
+        .clamp(2, 4)
+}
+
+/// What the kernel's table shows: the volume's folder, as `weft down` looks for it, or its address.
+pub(crate) fn source(global: &Global) -> Result<OsString> {
+    if let Some(address) = &global.address {
+        return Ok(address.into());
+    }
+    Ok(folder(global)?.into_os_string())
+}
+
+/// The volume's folder, whole, so that the command line of a process in the background names it.
+pub(crate) fn folder(global: &Global) -> Result<PathBuf> {
+    let folder = global
+        .volume
+        .clone()
+        .unwrap_or_else(|| "weft-volume".into());
+    std::fs::canonicalize(&folder)
+        .with_context(|| format!("cannot use the volume's folder {}", folder.display()))
+}
+
+/// Whoever ends the process wants it unmounted; those who still use it lose it.
+fn unmount_on_signals(runtime: &tokio::runtime::Runtime, path: PathBuf) -> Result<()> {
+    let _entered = runtime.enter();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    runtime.spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let unmounted = tokio::task::spawn_blocking(move || {
+            fuse::detach(&path, false).or_else(|_| fuse::detach(&path, true))
+        });
+        if let Ok(Err(error)) = unmounted.await {
+            tracing::error!(%error, "cannot unmount");
+        }
+    });
+    Ok(())
+}
+
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,weft=info,weft_mount=info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(output::interactive())
+        .init();
+}

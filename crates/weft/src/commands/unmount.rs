@@ -1,0 +1,139 @@
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rustix::process::{Pid, PidfdFlags};
+use weft_mount::fs::PROCESS_XATTR;
+use weft_mount::fuse::{self, MountError};
+
+use crate::commands::mount::users;
+use crate::output;
+
+/// Take a mounted volume away from its path
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft unmount /mnt/weft
+  weft unmount --lazy /mnt/weft     gone from the path at once, for those who use it when they are done
+
+When it returns, everything that was written is at the servers and the mount's process has ended.")]
+pub(crate) struct Unmount {
+    /// Where it is mounted
+    path: PathBuf,
+    /// Also if somebody uses it: nobody new can
+    #[arg(long, short)]
+    lazy: bool,
+    /// How long to wait for the mount's process to end, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    wait: u64,
+}
+
+/// Files that were closed a moment ago still count for the kernel.
+const SHORT: Duration = Duration::from_millis(500);
+
+impl Unmount {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let path = unmount(&self.path, self.lazy, Duration::from_secs(self.wait))?;
+        output::line(format!("unmounted {}", path.display()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Unmounts, and waits until the mount's process has ended.
+pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf> {
+    let whole = std::path::absolute(path)?;
+    let dead = fuse::is_dead(&whole);
+    // A dead mount cannot be asked for its canonical path.
+    let path = if dead {
+        whole
+    } else {
+        std::fs::canonicalize(&whole).unwrap_or(whole)
+    };
+    if fuse::mounted_on(&path)?.is_none() {
+        bail!("no volume is mounted on {}{}", path.display(), others()?);
+    }
+    if dead {
+        fuse::detach(&path, true)?;
+        return Ok(path);
+    }
+    let process = process(&path);
+    let deadline = Instant::now() + SHORT;
+    loop {
+        match fuse::detach(&path, lazy) {
+            Ok(()) => break,
+            Err(MountError::Busy(_)) if Instant::now() < deadline => {
+                sleep(Duration::from_millis(20))
+            }
+            Err(MountError::Busy(_)) => bail!("{}", busy(&path)),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    if let Some(process) = process
+        && !lazy
+    {
+        process.wait(wait)?;
+    }
+    Ok(path)
+}
+
+fn busy(path: &Path) -> String {
+    let users = users::of(path);
+    let by = if users.is_empty() {
+        "somebody who cannot be seen from here (another user, another container, a mount below it)"
+            .to_owned()
+    } else {
+        users.join(", ")
+    };
+    format!(
+        "{} is in use by {by}; end that, or take it away for later with `weft unmount --lazy {}`",
+        path.display(),
+        path.display()
+    )
+}
+
+fn others() -> Result<String> {
+    let mounted = fuse::mounted()?;
+    if mounted.is_empty() {
+        return Ok(" or anywhere else".to_owned());
+    }
+    let paths: Vec<String> = mounted
+        .iter()
+        .map(|m| m.path.display().to_string())
+        .collect();
+    Ok(format!("; volumes are mounted on {}", paths.join(", ")))
+}
+
+/// The process behind a mount.
+struct Process {
+    pid: i32,
+    handle: rustix::fd::OwnedFd,
+}
+
+/// Asks the mount for its process.
+fn process(path: &Path) -> Option<Process> {
+    let mut value = [0; 32];
+    let length = rustix::fs::getxattr(path, PROCESS_XATTR, &mut value[..]).ok()?;
+    let pid: i32 = std::str::from_utf8(&value[..length]).ok()?.parse().ok()?;
+    let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    Some(Process { pid, handle })
+}
+
+impl Process {
+    fn wait(&self, wait: Duration) -> Result<()> {
+        let mut poll = [rustix::event::PollFd::new(
+            &self.handle,
+            rustix::event::PollFlags::IN,
+        )];
+        let timeout = rustix::time::Timespec::try_from(wait).context("that is too long to wait")?;
+        if rustix::event::poll(&mut poll, Some(&timeout))? == 0 {
+            bail!(
+                "it is unmounted, but its process {} still brings data to the servers; are they all up (`weft status`)?",
+                self.pid
+            );
+        }
+        Ok(())
+    }
+}
