@@ -16,6 +16,7 @@
 //! Deliberately absent: I/O, timers, threads, the network, syncing (except for a server's changed
 //! address).
 
+mod acl;
 mod appends;
 mod changes;
 mod edit;

@@ -1,4 +1,4 @@
-//! Who may do what: the classic bits. ACLs will be one more source for [`may`].
+//! Who may do what: the classic bits, and access ACLs where there are any.
 
 use weft_proto::limits::GROUPS_MAX;
 use weft_proto::meta::Credentials;
@@ -39,13 +39,16 @@ pub(crate) fn owns(who: &Credentials, inode: &InodeRecord) -> bool {
     is_root(who) || who.uid == inode.uid
 }
 
-/// Whether the caller's class has all bits of `mask`.
+/// Whether the caller's class, or what the ACL says of the caller, has all bits of `mask`.
 pub(crate) fn may(who: &Credentials, inode: &InodeRecord, mask: u32) -> bool {
     if is_root(who) {
         return true;
     }
     let bits = if who.uid == inode.uid {
         inode.mode >> 6
+    } else if let Some(acl) = &inode.acl {
+        let (group_bits, other) = (inode.mode >> 3 & 7, inode.mode & 7);
+        return acl.allows(who, inode.gid, group_bits, other, mask);
     } else if in_group(who, inode.gid) {
         inode.mode >> 3
     } else {

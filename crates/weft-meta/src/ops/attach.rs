@@ -186,7 +186,7 @@ impl Namespace {
         let path = &request.target.path;
         writable(&request.who, &slot.directory, path)?;
         let kind = FileKind::Regular;
-        let mut inode = new_inode(&request.who, &slot.directory, kind, create.mode, now);
+        let mut inode = new_inode(&request.who, &slot.directory, kind, (create.mode, create.umask), now);
         let id = edit.next_id()?;
         let inherited = slot.directory.inode.wish.as_ref();
         let wish = create.layout.as_ref();
@@ -224,11 +224,8 @@ fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
             });
         }
     }
-    if request.read {
-        need(&request.who, &node.inode, READ, path)?;
-    }
-    if request.write {
-        need(&request.who, &node.inode, WRITE, path)?;
-    }
-    Ok(())
+    // Both at once: one entry of an ACL must allow all of it.
+    let read = if request.read { READ } else { 0 };
+    let write = if request.write { WRITE } else { 0 };
+    need(&request.who, &node.inode, read | write, path)
 }

@@ -43,12 +43,12 @@ pub(super) fn writable(who: &Credentials, directory: &Node, path: &[u8]) -> Resu
     need(who, &directory.inode, WRITE, path)
 }
 
-/// A new inode as its creator and its directory determine it.
+/// A new inode as its creator (mode and umask) and its directory determine it.
 pub(super) fn new_inode(
     who: &Credentials,
     directory: &Node,
     kind: FileKind,
-    mode: u32,
+    (mode, umask): (u32, u32),
     now: i64,
 ) -> InodeRecord {
     let inherits = directory.inode.mode & SETGID != 0;
@@ -68,7 +68,7 @@ pub(super) fn new_inode(
     {
         mode &= !SETGID;
     }
-    InodeRecord {
+    let mut inode = InodeRecord {
         kind: kind as i32,
         mode,
         uid: who.uid,
@@ -85,7 +85,11 @@ pub(super) fn new_inode(
             0
         },
         ..InodeRecord::default()
+    };
+    if kind != FileKind::Symlink {
+        inode.inherit(&directory.inode, umask);
     }
+    inode
 }
 
 /// Puts a new inode into its place.

@@ -27,7 +27,7 @@ impl Namespace {
         self.edit(|edit| {
             let slot = free_slot(edit, &request.who, &request.target, false)?;
             let kind = FileKind::Symlink;
-            let mut inode = new_inode(&request.who, &slot.directory, kind, 0o777, now);
+            let mut inode = new_inode(&request.who, &slot.directory, kind, (0o777, 0), now);
             inode.size = link.len() as u64;
             inode.text = link.to_vec();
             let id = edit.next_id()?;

@@ -1,12 +1,13 @@
 //! Extended attributes: get, set, list, remove.
 //!
 //! `user.` needs the file's own permissions and a file or directory; `trusted.` is root's;
-//! `security.` is set by root and read by all; `system.` will hold ACLs and is refused until then.
+//! `security.` is set by root and read by all; `system.` is the two ACLs, which lie in the inode.
 //! The inode counts the bytes, so that a file without attributes costs nothing when it goes, and
 //! the bound needs no scan.
 
 use std::ops::ControlFlow;
 
+use bytes::Bytes;
 use weft_kv::scan_prefix;
 use weft_proto::limits::{NAME_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX};
 use weft_proto::meta::{
@@ -14,10 +15,14 @@ use weft_proto::meta::{
     RemoveXattrRequest, SetXattrRequest, XattrDone,
 };
 
+use crate::acl;
+use crate::edit::Edit;
 use crate::keys::{self, XATTRS};
 use crate::path::{Node, resolve};
-use crate::permission::{READ, STICKY, WRITE, is_root, need, not_owner, owns, text};
-use crate::record::XattrRecord;
+use crate::permission::{
+    READ, SETGID, STICKY, WRITE, in_group, is_root, need, not_owner, owns, text,
+};
+use crate::record::{AclRecord, XattrRecord};
 use crate::{MetaError, Namespace};
 
 impl Namespace {
@@ -26,6 +31,10 @@ impl Namespace {
         let path = &request.target.path;
         self.read(|reader| {
             let node = resolve(reader, &request.who, &request.target)?;
+            if let Some(acl) = Acl::named(&request.name) {
+                let value = acl.get(&node, path)?;
+                return Ok(GetXattrReply { value });
+            }
             check(&request.who, &node, &request.name, false, path)?;
             let value = reader.get(XATTRS, &keys::with_name(node.id, &request.name))?;
             let value = value.ok_or_else(|| no_attribute(path, &request.name))?;
@@ -48,6 +57,10 @@ impl Namespace {
         }
         self.edit(|edit| {
             let node = resolve(edit.reader(), &request.who, &request.target)?;
+            if let Some(acl) = Acl::named(&request.name) {
+                acl.set(edit, &node, &request.who, Some(&request.value), path, now)?;
+                return Ok(XattrDone {});
+            }
             check(&request.who, &node, &request.name, true, path)?;
             let key = keys::with_name(node.id, &request.name);
             let old = edit.reader().get(XATTRS, &key)?;
@@ -94,6 +107,12 @@ impl Namespace {
                     ControlFlow::Continue(())
                 })?;
             }
+            for acl in [Acl::Access, Acl::Default] {
+                if acl.of(&node).is_some() {
+                    names.push(acl.name().into());
+                }
+            }
+            names.sort();
             Ok(ListXattrReply { names })
         })
     }
@@ -107,6 +126,10 @@ impl Namespace {
         let path = &request.target.path;
         self.edit(|edit| {
             let node = resolve(edit.reader(), &request.who, &request.target)?;
+            if let Some(acl) = Acl::named(&request.name) {
+                acl.set(edit, &node, &request.who, None, path, now)?;
+                return Ok(XattrDone {});
+            }
             check(&request.who, &node, &request.name, true, path)?;
             let key = keys::with_name(node.id, &request.name);
             let old = edit.reader().get(XATTRS, &key)?;
@@ -121,6 +144,100 @@ impl Namespace {
             Ok(XattrDone {})
         })
     }
+}
+
+/// One of the two ACLs, which are extended attributes from outside.
+#[derive(Clone, Copy)]
+enum Acl {
+    Access,
+    Default,
+}
+
+impl Acl {
+    fn named(name: &[u8]) -> Option<Acl> {
+        match name {
+            acl::ACCESS => Some(Acl::Access),
+            acl::DEFAULT => Some(Acl::Default),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static [u8] {
+        match self {
+            Acl::Access => acl::ACCESS,
+            Acl::Default => acl::DEFAULT,
+        }
+    }
+
+    fn of(self, node: &Node) -> Option<AclRecord> {
+        match self {
+            Acl::Access => node.inode.access_acl(),
+            Acl::Default => node.inode.default_acl.clone(),
+        }
+    }
+
+    fn get(self, node: &Node, path: &[u8]) -> Result<Bytes, MetaError> {
+        no_symlink(node, path)?;
+        let acl = self
+            .of(node)
+            .ok_or_else(|| no_attribute(path, self.name()))?;
+        Ok(acl.encode().into())
+    }
+
+    /// Sets the ACL that `value` holds; without one, or with an empty one, takes it away.
+    fn set(
+        self,
+        edit: &mut Edit<'_, '_>,
+        node: &Node,
+        who: &Credentials,
+        value: Option<&[u8]>,
+        path: &[u8],
+        now: i64,
+    ) -> Result<(), MetaError> {
+        no_symlink(node, path)?;
+        let acl = value.map_or(Ok(None), AclRecord::parse);
+        let acl = acl.map_err(|reason| MetaError::Invalid {
+            path: text(path),
+            reason,
+        })?;
+        if matches!(self, Acl::Default) && !node.inode.is_directory() {
+            return match acl {
+                Some(_) => Err(MetaError::Denied {
+                    path: text(path),
+                    uid: who.uid,
+                    need: "default ACL (only directories have one):",
+                }),
+                None => Ok(()),
+            };
+        }
+        if !owns(who, &node.inode) {
+            return Err(not_owner(who, path, "set the ACL of another's file"));
+        }
+        let inode = edit.change(node.id, &node.inode);
+        inode.changed = now;
+        match (self, acl) {
+            (Acl::Default, acl) => inode.default_acl = acl,
+            (Acl::Access, None) => inode.acl = None,
+            (Acl::Access, Some(acl)) => {
+                inode.set_access_acl(acl);
+                // As chmod.
+                if !is_root(who) && !in_group(who, inode.gid) {
+                    inode.mode &= !SETGID;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_symlink(node: &Node, path: &[u8]) -> Result<(), MetaError> {
+    if !node.inode.is(FileKind::Symlink) {
+        return Ok(());
+    }
+    Err(MetaError::Unsupported {
+        path: text(path),
+        reason: "a symbolic link has no ACL",
+    })
 }
 
 /// What a stored attribute counts for.
@@ -146,6 +263,13 @@ fn check(
         return Err(MetaError::Invalid {
             path: text(path),
             reason: "an extended attribute's name holds no zero byte",
+        });
+    }
+    let known: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    if known.contains(&name) {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: "an extended attribute has a name after the point",
         });
     }
     let inode = &node.inode;
@@ -186,7 +310,7 @@ fn check(
     }
     Err(MetaError::Unsupported {
         path: text(path),
-        reason: "extended attributes are named user.…, trusted.… or security.…",
+        reason: "extended attributes are named user.…, trusted.…, security.… or system.posix_acl_…",
     })
 }
 
