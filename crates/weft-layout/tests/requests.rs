@@ -11,11 +11,27 @@ use weft_layout::{
     ViewOffset,
 };
 
+#[test]
+fn runs_in_a_unit_that_begins_before_the_view_are_found() {
+    let whole = View::Partition(Partition {
+        offset: 41,
+        group: 1,
+        stride: 1,
+    });
+    let map = Map::new(model::grid(2, 4, 2).unwrap(), whole).unwrap();
+    let again = Pattern::bytes(1).every(0).times(16);
+    let request = Request::new(ViewOffset(0), &again).unwrap();
+    let offset = 21;
+    let expected: Vec<(u64, Byte)> = (0..16).map(|i| (i, Byte { cell: 0, offset })).collect();
+    assert_eq!(found(&map, &request, ServerSlot(0)), expected);
+}
+
 /// How many cases each property tries; `WEFT_CASES` asks for more.
 fn cases(usual: u32) -> ProptestConfig {
     let asked = std::env::var("WEFT_CASES").ok().and_then(|n| n.parse().ok());
     ProptestConfig {
         cases: asked.unwrap_or(usual),
+        failure_persistence: None,
         ..ProptestConfig::default()
     }
 }

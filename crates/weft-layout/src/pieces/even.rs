@@ -67,12 +67,14 @@ impl EvenRows {
             start = row * self.band.value() + column * self.unit.value();
         }
         let (runs, dense) = self.run.divide(row * self.unit.value());
+        // The unit may begin before the view does.
+        let cut = self.shift.saturating_sub(start);
         Window {
             from: view,
-            start: start.wrapping_sub(self.shift),
+            start: start + cut - self.shift,
             end: start + self.unit.value() - self.shift,
             cell: CellIndex(column as u32),
-            offset: runs * self.period + self.top + dense,
+            offset: runs * self.period + self.top + dense + cut,
         }
     }
 
