@@ -101,16 +101,19 @@ impl OpenView {
 
     /// Reads at the view's pointer and advances it by the buffer's length, at the start of the operation.
     pub async fn read(&self, buffer: &mut [u8]) -> Result<u64, Error> {
-        let at = self
-            .position
-            .fetch_add(buffer.len() as u64, Ordering::AcqRel);
-        self.read_at(ViewOffset(at), buffer).await
+        let at = self.advance(buffer.len() as u64);
+        self.read_at(at, buffer).await
     }
 
     /// Writes at the view's pointer and advances it by the data's length, at the start of the operation.
     pub async fn write(&self, data: Bytes) -> Result<u64, Error> {
-        let at = self.position.fetch_add(data.len() as u64, Ordering::AcqRel);
-        self.write_at(ViewOffset(at), data).await
+        let at = self.advance(data.len() as u64);
+        self.write_at(at, data).await
+    }
+
+    /// Moves the pointer on; where it was.
+    pub(crate) fn advance(&self, by: u64) -> ViewOffset {
+        ViewOffset(self.position.fetch_add(by, Ordering::AcqRel))
     }
 
     /// Moves the view's pointer. Local.

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     /// What is locked: asserted again as well.
     pub(crate) locks: parking_lot::Mutex<LocksHeld>,
     lazy: bool,
+    /// Where operations in the background go on.
+    pub(crate) runtime: tokio::runtime::Handle,
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
     /// comes before: what such a call attached or locked would be forgotten again.
     told: tokio::sync::Mutex<bool>,
@@ -81,6 +83,7 @@ impl Volume {
             attached: Mutex::default(),
             locks: parking_lot::Mutex::default(),
             lazy: options.lazy,
+            runtime: tokio::runtime::Handle::current(),
             told: tokio::sync::Mutex::new(false),
         };
         let volume = Volume {
