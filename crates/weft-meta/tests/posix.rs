@@ -611,7 +611,7 @@ fn extended_attributes(v: &mut Volume) {
     refused!(set(v, 2, "f", "user.a", b"x", 0), Permission);
     refused!(set(v, 0, "f", "system.posix_acl_access", b"x", 0), Invalid);
     refused!(set(v, 0, "f", "system.x", b"x", 0), Unsupported);
-    refused!(set(v, 0, "f", "user.", b"x", 0), Unsupported);
+    refused!(set(v, 0, "f", "user.", b"x", 0), Invalid);
     refused!(
         set(v, 0, "f", &format!("user.{}", "n".repeat(255)), b"x", 0),
         NameTooLong

@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow};
 use prost::Message;
 use weft_kv::{OrderedKv, Reader, Space};
 use weft_meta::record::{
-    CountersRecord, EntryRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
+    CountersRecord, EntryRecord, InlineRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
 };
 
 const REGULAR: i32 = 1;
@@ -122,6 +122,19 @@ pub fn invariants(kv: &dyn OrderedKv) {
             inodes[&id].xattr_bytes, bytes,
             "bytes of attributes of {id}"
         );
+    }
+    let inline: BTreeMap<u64, InlineRecord> = all(reader, "inline")
+        .into_iter()
+        .map(|(key, record)| (number(&key), record))
+        .collect();
+    for (id, inode) in inodes.iter().filter(|(_, inode)| inode.inline) {
+        let length = inline.get(id).map_or(0, |record| record.data.len());
+        assert_eq!(inode.size, length as u64, "bytes of inline file {id}");
+        assert!(inode.size_exact && inode.kind == REGULAR);
+    }
+    for (id, record) in &inline {
+        assert!(inodes[id].inline, "a record of a file of cells");
+        assert!(!record.data.is_empty());
     }
     let counters = reader.get(Space("volume"), b"counters").unwrap().unwrap();
     let counters = CountersRecord::decode(counters.as_slice()).unwrap();
