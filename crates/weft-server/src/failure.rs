@@ -12,6 +12,7 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         | StoreError::Version { .. } => Code::Corrupt,
         StoreError::NoSpace { .. } => Code::NoSpace,
         StoreError::Stale { .. } => Code::Stale,
+        StoreError::NoCheckpoint { .. } => Code::NotFound,
         StoreError::ChunkMismatch { .. } | StoreError::BadChunkSize { .. } => Code::Invalid,
         StoreError::PastLimit { .. } => Code::TooLarge,
         StoreError::Io { .. } | StoreError::Index { .. } | StoreError::SyncFailed { .. } => {

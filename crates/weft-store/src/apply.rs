@@ -19,7 +19,8 @@ use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::record::{
-    CHUNKS, ChunkRecord, FILES, FORKS, FileRecord, ForkId, ForkRecord, META, STORE_KEY, StoreRecord,
+    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkId, ForkRecord, META,
+    STORE_KEY, StoreRecord,
 };
 use crate::state::{Dead, State};
 use crate::store::{Inner, Signals, Store};
@@ -119,6 +120,8 @@ fn oldest_dirty(state: &State) -> u64 {
 fn copy_changes(state: &mut State, bound: u64) -> Copy {
     let changes = std::mem::take(&mut state.changes);
     let mut batches = Batches::default();
+    // Last: what an entry was given must be there before the giver's goes.
+    let mut deletions = Vec::new();
     for file in changes.files {
         if let Some(f) = state.files.get(&file) {
             let record = FileRecord {
@@ -130,7 +133,19 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
     }
     for dead in &changes.dead {
         if state.find(&dead.key).is_none() {
-            batches.push((FORKS, ForkRecord::key(&dead.key), None));
+            deletions.push((FORKS, ForkRecord::key(&dead.key), None));
+        }
+        deletions.push((FORKS, ForkRecord::kept_key(&dead.key, dead.id), None));
+    }
+    for (file, number) in changes.checkpoints {
+        let key = CheckpointRecord::key(file, number);
+        let made = state
+            .files
+            .get(&file)
+            .and_then(|f| f.checkpoints.get(&number));
+        match made.map(|c| c.made) {
+            Some(made) => batches.push((FILES, key, Some(CheckpointRecord { made }.encode()))),
+            None => deletions.push((FILES, key, None)),
         }
     }
     let mut chunks = Vec::with_capacity(changes.chunks.len());
@@ -138,14 +153,21 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
         let Some(fork) = state.forks.get_mut(&id) else {
             continue;
         };
+        let hides = fork.inherits(n);
         let Some(chunk) = fork.chunks.get_mut(&n) else {
             continue;
         };
         chunk.marks = (chunk.marks & !CHANGED) | APPLYING;
         let runs = chunk.to_runs();
-        let value = (!runs.runs.is_empty()).then(|| ChunkRecord::encode(&runs));
+        // An empty chunk must hide what its parent has.
+        let stored = !chunk.through && (!runs.runs.is_empty() || hides);
         fork.indexed_end = fork.indexed_end.max(n + 1);
-        batches.push((CHUNKS, ChunkRecord::key(id, n), value));
+        let key = ChunkRecord::key(id, n);
+        if stored {
+            batches.push((CHUNKS, key, Some(ChunkRecord::encode(&runs))));
+        } else {
+            deletions.push((CHUNKS, key, None));
+        }
         chunks.push((id, n));
     }
     for id in changes.forks {
@@ -158,8 +180,18 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
             length: fork.length,
             modified: fork.modified,
             blocks: fork.blocks,
+            parent: fork.parent,
+            inherit: fork.inherit,
+            checkpoint: fork.kept.unwrap_or(0),
         };
-        batches.push((FORKS, ForkRecord::key(&fork.key), Some(record.encode())));
+        let key = match fork.kept {
+            None => ForkRecord::key(&fork.key),
+            Some(_) => ForkRecord::kept_key(&fork.key, id),
+        };
+        batches.push((FORKS, key, Some(record.encode())));
+    }
+    for deletion in deletions {
+        batches.push(deletion);
     }
     let record = StoreRecord {
         next_fork: state.next_fork,
@@ -216,7 +248,8 @@ fn remove_chunks(
                 .and_then(|(_, n)| Ok((n, ChunkRecord::decode(key, value)?)))
             {
                 Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
-                    let extents = runs.runs.iter().map(|r| Extent {
+                    let own = runs.runs.iter().filter(|r| !r.inherited);
+                    let extents = own.map(|r| Extent {
                         start: r.place.block(),
                         blocks: u64::from(r.blocks),
                     });
@@ -275,6 +308,7 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
 
 impl Inner {
     async fn work(&self) -> Result<(), StoreError> {
+        self.merge_if_open().await?;
         let wanted = self.signals.apply.swap(false, Relaxed);
         if wanted || self.log.bytes() > self.bounds.log / 2 {
             return self.apply().await;
@@ -313,6 +347,16 @@ impl Store {
         self.0.lock().check_writable()?;
         let inner = Arc::clone(&self.0);
         whole(async move { inner.apply().await }).await
+    }
+
+    /// Brings all space of dropped checkpoints back now, as the store does by itself in the background.
+    pub async fn reclaim(&self) -> Result<(), StoreError> {
+        let inner = Arc::clone(&self.0);
+        whole(async move {
+            inner.merge().await?;
+            inner.apply().await
+        })
+        .await
     }
 
     /// Drops clean pages, so that the next reads come from the disk.

@@ -154,6 +154,10 @@ pub(crate) const APPLYING: u8 = 2;
 pub(crate) struct Chunk {
     places: Vec<Place>,
     crcs: Vec<u32>,
+    /// Which places belong to a fork that this one derives from; empty: none.
+    inherited: Vec<bool>,
+    /// The fork has nothing of this chunk: what its parent has shows.
+    pub(crate) through: bool,
     pub(crate) pages: Vec<Option<Page>>,
     /// [`CHANGED`] and [`APPLYING`]; the chunk is evicted only at 0.
     pub(crate) marks: u8,
@@ -170,6 +174,9 @@ impl Chunk {
             for i in 0..run.blocks {
                 let crc = *crcs.next().expect("the decoder counted the checksums");
                 chunk.set(run.first + i, run.place.plus(i), crc);
+                if run.inherited {
+                    chunk.inherit(run.first + i, true);
+                }
             }
         }
         chunk
@@ -182,9 +189,61 @@ impl Chunk {
             if place == Place::NONE {
                 continue;
             }
-            push_block(&mut out, block, place, crc);
+            push_block(&mut out, block, place, crc, self.is_inherited(block));
         }
         out
+    }
+
+    /// A chunk of a fork of which nothing is stored.
+    pub(crate) fn absent(through: bool) -> Self {
+        Self {
+            through,
+            ..Self::default()
+        }
+    }
+
+    /// What a fork that derives from this chunk's begins with: all of it, nothing its own.
+    pub(crate) fn derived(&self) -> Self {
+        Self {
+            places: self.places.clone(),
+            crcs: self.crcs.clone(),
+            inherited: self.places.iter().map(|p| *p != Place::NONE).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Takes all places away, as they are.
+    pub(crate) fn take_places(&mut self) -> Self {
+        Self {
+            places: std::mem::take(&mut self.places),
+            crcs: std::mem::take(&mut self.crcs),
+            inherited: std::mem::take(&mut self.inherited),
+            ..Self::default()
+        }
+    }
+
+    /// Shows these places from now on.
+    pub(crate) fn put_places(&mut self, given: Self) {
+        self.places = given.places;
+        self.crcs = given.crcs;
+        self.inherited = given.inherited;
+        self.through = false;
+    }
+
+    /// Whether a block's place belongs to another fork.
+    pub(crate) fn is_inherited(&self, block: u32) -> bool {
+        self.inherited.get(block as usize).copied().unwrap_or(false)
+    }
+
+    /// Says whose a block's place is.
+    pub(crate) fn inherit(&mut self, block: u32, inherited: bool) {
+        let at = block as usize;
+        if at >= self.inherited.len() && inherited {
+            self.inherited.resize(at + 1, false);
+        }
+        if let Some(mark) = self.inherited.get_mut(at) {
+            *mark = inherited;
+        }
     }
 
     /// Where a block lies, and its checksum.
@@ -193,29 +252,32 @@ impl Chunk {
         (place != Place::NONE).then(|| (place, self.crcs[block as usize]))
     }
 
-    /// Sets where a block lies; the old place, if there was one.
-    pub(crate) fn set(&mut self, block: u32, place: Place, crc: u32) -> Option<Place> {
+    /// Sets where a block of this fork's own lies; the old place, if there was one, and whether it was inherited.
+    pub(crate) fn set(&mut self, block: u32, place: Place, crc: u32) -> Option<(Place, bool)> {
         let at = block as usize;
+        let inherited = self.is_inherited(block);
+        self.inherit(block, false);
         if at >= self.places.len() {
             self.places.resize(at + 1, Place::NONE);
             self.crcs.resize(at + 1, 0);
         }
         self.crcs[at] = crc;
         let old = std::mem::replace(&mut self.places[at], place);
-        (old != Place::NONE).then_some(old)
+        (old != Place::NONE).then_some((old, inherited))
     }
 
-    /// Makes holes of blocks; calls `freed` with each place.
-    pub(crate) fn empty(&mut self, blocks: Range<u32>, mut freed: impl FnMut(Place)) {
+    /// Makes holes of blocks; calls `freed` with each place and whether it was inherited.
+    pub(crate) fn empty(&mut self, blocks: Range<u32>, mut freed: impl FnMut(Place, bool)) {
         let held = self.places.len();
         let (first, end) = (blocks.start as usize, (blocks.end as usize).min(held));
         if first >= end {
             return;
         }
-        for place in &mut self.places[first..end] {
-            let place = std::mem::replace(place, Place::NONE);
+        for at in first..end {
+            let place = std::mem::replace(&mut self.places[at], Place::NONE);
             if place != Place::NONE {
-                freed(place);
+                freed(place, self.is_inherited(at as u32));
+                self.inherit(at as u32, false);
             }
         }
         if end == held {
@@ -224,9 +286,15 @@ impl Chunk {
         }
     }
 
-    /// Every place of the chunk.
+    /// Every block with a place of the fork's own.
+    pub(crate) fn own_blocks(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
+        let blocks = (0_u32..).zip(self.places.iter().copied());
+        blocks.filter(|(block, place)| *place != Place::NONE && !self.is_inherited(*block))
+    }
+
+    /// Every place of the fork's own.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        self.places.iter().copied().filter(|p| *p != Place::NONE)
+        self.own_blocks().map(|(_, place)| place)
     }
 
     /// The page that holds a block, where the block is valid.
@@ -283,21 +351,33 @@ impl Chunk {
 
     /// Memory of the entry itself.
     pub(crate) fn entry_bytes(&self) -> u64 {
-        (256 + self.places.capacity() * 12 + self.pages.capacity() * size_of::<Option<Page>>())
-            as u64
+        (256 + self.places.capacity() * 12
+            + self.inherited.capacity()
+            + self.pages.capacity() * size_of::<Option<Page>>()) as u64
     }
 }
 
 /// Adds one block to runs, as part of the last run where it continues that.
-pub(crate) fn push_block(out: &mut RunsRecord, block: u32, place: Place, crc: u32) {
+pub(crate) fn push_block(
+    out: &mut RunsRecord,
+    block: u32,
+    place: Place,
+    crc: u32,
+    inherited: bool,
+) {
     match out.runs.last_mut() {
-        Some(run) if run.first + run.blocks == block && run.place.plus(run.blocks) == place => {
+        Some(run)
+            if run.first + run.blocks == block
+                && run.place.plus(run.blocks) == place
+                && run.inherited == inherited =>
+        {
             run.blocks += 1;
         }
         _ => out.runs.push(RunRecord {
             first: block,
             blocks: 1,
             place,
+            inherited,
         }),
     }
     out.crcs.push(crc);
@@ -315,6 +395,15 @@ mod tests {
         }
         let runs = chunk.to_runs();
         assert_eq!(runs.runs.len(), 3);
+        assert_eq!(Chunk::from_runs(&runs).to_runs(), runs);
+        let mut derived = Chunk::from_runs(&runs).derived();
+        assert_eq!(derived.places().count(), 0);
+        assert_eq!(derived.set(1, Place(30), 5), Some((Place(11), true)));
+        assert_eq!(derived.set(1, Place(31), 5), Some((Place(30), false)));
+        let own: Vec<_> = derived.own_blocks().collect();
+        assert_eq!(own, [(1, Place(31))]);
+        let runs = derived.to_runs();
+        assert_eq!(runs.runs.len(), 4);
         assert_eq!(Chunk::from_runs(&runs).to_runs(), runs);
     }
 

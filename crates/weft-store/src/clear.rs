@@ -90,7 +90,7 @@ impl Inner {
                     _ => return Ok((state.sequence, range.end)),
                 }
             };
-            let (evictions, loaded) = self.load_entries(id, range.start / u64::from(size), most)?;
+            let (evictions, loaded) = self.load_view(id, range.start / u64::from(size), most)?;
             let (missing, needed) = {
                 let mut state = self.lock();
                 state.check_writable()?;
@@ -199,6 +199,14 @@ pub(crate) fn edges(range: &ChunkRange, size: u32) -> impl Iterator<Item = Range
 fn survey(state: &State, part: &Part) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     let all = numbers(part.size, &part.range);
+    if state.forks[&part.id].parent.is_some() {
+        for n in state.view_chunks(part.id, all.clone(), usize::MAX) {
+            missing.own_entry(state, part.id, n);
+        }
+        if !missing.is_empty() {
+            return (missing, 0);
+        }
+    }
     let mut ends = vec![all.start];
     if all.end - 1 > all.start {
         ends.push(all.end - 1);

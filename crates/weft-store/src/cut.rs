@@ -2,6 +2,7 @@
 
 use weft_layout::FileId;
 
+use crate::checkpoint::remove;
 use crate::error::StoreError;
 use crate::key::{ForkKey, Timestamp};
 use crate::load::{Missing, Wanted};
@@ -114,9 +115,8 @@ impl Store {
                 None => state.sequence,
                 Some(id) => {
                     let mut body = new_body(0);
-                    ItemRecord::Remove { id }.encode(&mut body);
                     let sequence = state.next_sequence();
-                    state.remove(id, sequence);
+                    remove(&mut state, id, &mut body, sequence);
                     state.log(&body)
                 }
             }
@@ -247,6 +247,11 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
     for (key, length) in lengths {
         let Some(id) = state.find(key) else { continue };
         let fork = &state.forks[&id];
+        let size = u64::from(fork.chunk.max(1));
+        let divided = *length < fork.length && !length.is_multiple_of(size);
+        if fork.parent.is_some() && divided && missing.own_entry(state, id, length / size) {
+            continue;
+        }
         let Some((n, block)) = edge(fork.chunk, fork.length, *length) else {
             continue;
         };

@@ -212,7 +212,7 @@ impl Inner {
                 .get_or_insert_with(|| (p.chunk, RunsRecord::default()))
                 .1;
             for (i, &(place, crc)) in (0_u32..).zip(&p.blocks) {
-                push_block(record, p.first + i, place, crc);
+                push_block(record, p.first + i, place, crc, false);
                 state.place_block(id, p.chunk, p.first + i, place, crc, sequence);
             }
             self.install_page(state, id, p);

@@ -49,6 +49,14 @@ pub enum StoreError {
         /// The file.
         file: FileId,
     },
+    /// The file has no checkpoint of this number on this server.
+    #[error("file {file} has no checkpoint {number}")]
+    NoCheckpoint {
+        /// The file.
+        file: FileId,
+        /// The number.
+        number: u64,
+    },
     /// The caller's chunk size is not the fork's.
     #[error("chunk size {given} given for a fork of chunk size {fixed} (file {file})")]
     ChunkMismatch {

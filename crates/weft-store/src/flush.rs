@@ -135,7 +135,7 @@ impl Inner {
             let record = &mut runs
                 .get_or_insert_with(|| ((f.id, f.chunk), RunsRecord::default()))
                 .1;
-            push_block(record, f.block, f.place, f.crc);
+            push_block(record, f.block, f.place, f.crc, false);
         }
         finish(state, runs);
         state.log(&body)

@@ -14,10 +14,11 @@
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!
-//! Deliberately absent: checkpoints, several disks, prefetch. The format has room for them.
+//! Deliberately absent: several disks, prefetch. The format has room for them.
 
 mod alloc;
 mod apply;
+mod checkpoint;
 mod chunk;
 mod clear;
 mod config;
@@ -30,6 +31,7 @@ mod folder;
 mod key;
 mod load;
 mod log;
+mod merge;
 mod pool;
 mod read;
 mod record;
@@ -43,6 +45,7 @@ mod state;
 mod storage;
 mod store;
 mod sync;
+mod tree;
 mod write;
 
 pub use config::StoreConfig;

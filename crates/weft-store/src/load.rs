@@ -10,7 +10,7 @@ use crate::chunk::{Chunk, Page, bit, slot_of};
 use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::pool::{BLOCK, Buffer};
-use crate::record::{CHUNKS, ChunkRecord, ForkId, Place, checksum};
+use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, Place, checksum, new_body};
 use crate::state::{State, set_page};
 use crate::store::{DATA, Inner};
 
@@ -54,7 +54,8 @@ impl Inner {
                     return Ok(());
                 }
                 if n >= fork.indexed_end {
-                    fork.chunks.insert(n, Chunk::default());
+                    let absent = Chunk::absent(fork.inherits(n));
+                    fork.chunks.insert(n, absent);
                     state.count_entry(id, n);
                     return Ok(());
                 }
@@ -63,15 +64,16 @@ impl Inner {
             let key = ChunkRecord::key(id, n);
             let value = self.index.snapshot()?.get(CHUNKS, &key)?;
             let chunk = match value {
-                Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
-                None => Chunk::default(),
+                Some(value) => Some(Chunk::from_runs(&ChunkRecord::decode(&key, &value)?)),
+                None => None,
             };
             let mut state = self.lock();
             if state.evictions == evictions {
                 let Some(fork) = state.forks.get_mut(&id) else {
                     return Ok(());
                 };
-                fork.chunks.entry(n).or_insert(chunk);
+                let absent = Chunk::absent(fork.inherits(n));
+                fork.chunks.entry(n).or_insert(chunk.unwrap_or(absent));
                 state.count_entry(id, n);
                 return Ok(());
             }
@@ -143,6 +145,74 @@ impl Inner {
                 state.count_entry(id, n);
             }
             return Ok((state.evictions, reached));
+        }
+    }
+
+    /// As [`Inner::load_entries`], of a fork and those that it derives from.
+    pub(crate) fn load_view(
+        &self,
+        id: ForkId,
+        from: u64,
+        most: usize,
+    ) -> Result<(u64, u64), StoreError> {
+        'again: loop {
+            let lineage = self.lock().lineage(id);
+            let (mut under, mut reached) = (None, u64::MAX);
+            for (id, limit) in lineage {
+                if from >= limit {
+                    break;
+                }
+                let (evictions, told) = self.load_entries(id, from, most)?;
+                if under.is_some_and(|e| e != evictions) {
+                    continue 'again;
+                }
+                under = Some(evictions);
+                reached = reached.min(told);
+            }
+            let evictions = under.unwrap_or_else(|| self.lock().evictions);
+            return Ok((evictions, reached));
+        }
+    }
+
+    /// Makes a chunk the fork's own: whoever writes to it needs that. What shows of its parent's is flushed first, because
+    /// only then it has places, and the log has them before it has what is written here.
+    pub(crate) async fn make_own(&self, id: ForkId, n: u64) -> Result<(), StoreError> {
+        let mut flushed = 0;
+        loop {
+            let missing = {
+                let mut state = self.lock();
+                if !state.forks.contains_key(&id) {
+                    return Ok(());
+                }
+                match state.shown(id, n) {
+                    Err(missing) => Some(missing),
+                    Ok(owner) if owner == id => return Ok(()),
+                    Ok(owner) if state.forks[&owner].chunks[&n].is_dirty() => None,
+                    Ok(owner) => {
+                        state.copy_entry(id, owner, n);
+                        // So that it stays: whoever wants it need not come again.
+                        state.mark_changed(id, n);
+                        let mut body = new_body(0);
+                        ItemRecord::Own { id, chunk: n }.encode(&mut body);
+                        state.log(&body);
+                        return Ok(());
+                    }
+                }
+            };
+            match missing {
+                Some(missing) => self.load_entry(missing, n)?,
+                None if flushed < 3 => {
+                    self.flush(0).await?;
+                    flushed += 1;
+                }
+                // A full disk leaves pages dirty.
+                None => {
+                    return Err(StoreError::NoSpace {
+                        needed: BLOCK as u64,
+                        available: self.lock().disk.available() * BLOCK as u64,
+                    });
+                }
+            }
         }
     }
 
@@ -315,6 +385,8 @@ fn batches(wanted: &[Wanted]) -> Vec<Batch> {
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     pub(crate) entries: BTreeSet<(ForkId, u64)>,
+    /// Chunks that are to be the fork's own.
+    pub(crate) own: BTreeSet<(ForkId, u64)>,
     pub(crate) blocks: Vec<Wanted>,
     /// Not the first attempt: what was loaded was evicted, so load beyond the cache's bound.
     pub(crate) again: bool,
@@ -322,7 +394,20 @@ pub(crate) struct Missing {
 
 impl Missing {
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.blocks.is_empty()
+        self.entries.is_empty() && self.own.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Notes an entry that is not in memory, or not the fork's own; whether that is so.
+    pub(crate) fn own_entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
+        if self.entry(state, id, n) {
+            return true;
+        }
+        let chunk = state.forks.get(&id).and_then(|f| f.chunks.get(&n));
+        let through = chunk.is_some_and(|c| c.through);
+        if through {
+            self.own.insert((id, n));
+        }
+        through
     }
 
     /// Notes an entry that is not in memory; whether it is missing.
@@ -343,6 +428,9 @@ impl Inner {
     pub(crate) async fn load(&self, missing: Missing) -> Result<(), StoreError> {
         for (id, n) in missing.entries {
             self.load_entry(id, n)?;
+        }
+        for (id, n) in missing.own {
+            self.make_own(id, n).await?;
         }
         self.load_blocks(&missing.blocks, missing.again).await
     }

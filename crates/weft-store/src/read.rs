@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_layout::{CellOffset, OFFSET_MAX};
 
+use crate::checkpoint::find_in;
 use crate::chunk::{Chunk, slot_of};
 use crate::counters::Counters;
 use crate::error::StoreError;
@@ -58,6 +59,17 @@ impl Store {
         offset: CellOffset,
         length: u64,
     ) -> Result<Vec<Bytes>, StoreError> {
+        self.read_of(key, None, offset, length).await
+    }
+
+    /// Reads a living fork, or one of a checkpoint.
+    pub(crate) async fn read_of(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<Bytes>, StoreError> {
         let inner = &self.0;
         Counters::add(&inner.counters.reads, 1);
         if !end_is_legal(offset.0, 0) {
@@ -72,7 +84,7 @@ impl Store {
             let missing = {
                 let mut state = inner.lock();
                 state.check_alive(key.file)?;
-                let Some(id) = state.find(key) else {
+                let Some(id) = find_in(&state, key, checkpoint)? else {
                     return Ok(Vec::new());
                 };
                 match inner.gather(&mut state, id, offset.0, length, first) {
@@ -117,18 +129,22 @@ impl Inner {
         let mut found = Vec::new();
         let mut hits = 0;
         for range in by_chunk(size, offset, length) {
-            if missing.entry(state, id, range.chunk) {
-                continue;
-            }
+            let owner = match state.shown(id, range.chunk) {
+                Ok(owner) => owner,
+                Err(unknown) => {
+                    missing.entries.insert((unknown, range.chunk));
+                    continue;
+                }
+            };
             let fork = state
                 .forks
-                .get_mut(&id)
+                .get_mut(&owner)
                 .expect("the fork was found under this lock");
             let chunk = fork
                 .chunks
                 .get_mut(&range.chunk)
                 .expect("its entry is not missing");
-            hits += gather_chunk(id, &range, chunk, &mut found, &mut missing);
+            hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing);
         }
         if count {
             Counters::add(&self.counters.cache_hits, hits);

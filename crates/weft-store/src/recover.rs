@@ -25,8 +25,8 @@ use crate::load::Wanted;
 use crate::log::{Log, Segment};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
-    CHUNKS, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, ItemRecord, META, RunningRecord,
-    RunsRecord, STORE_KEY, StoreRecord, checksum,
+    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord,
+    ItemRecord, META, RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
 use crate::replay::{Overlay, Parsed, Replay, each, parse};
 use crate::state::{State, extent};
@@ -99,6 +99,7 @@ impl Store {
             flush_lock: tokio::sync::Mutex::new(()),
             apply_lock: tokio::sync::Mutex::new(()),
             grow_lock: tokio::sync::Mutex::new(()),
+            merge_lock: tokio::sync::Mutex::new(()),
             signals: Arc::clone(&signals),
         });
         inner.restore(overlay).await?;
@@ -108,6 +109,9 @@ impl Store {
         }
         // Only now: what says that these forks are gone may have been in the kernel alone.
         remove_garbage(&inner, garbage).await?;
+        if inner.lock().mergeable().is_some() {
+            signals.work.notify_one();
+        }
         tokio::spawn(background(signals, Arc::downgrade(&inner)));
         Ok(Store(inner))
     }
@@ -246,6 +250,11 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
         applied = record.applied;
     }
     visit(index, FILES, |key, value| {
+        if let Some((file, number)) = CheckpointRecord::decode_key(key) {
+            let made = CheckpointRecord::decode(key, value)?.made;
+            state.add_checkpoint(file, number, made);
+            return Ok(());
+        }
         let record = FileRecord::decode(key, value)?;
         let file = state.files.entry(FileRecord::decode_key(key)?).or_default();
         file.deleted = record.deleted;
@@ -254,13 +263,15 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
     })?;
     visit(index, FORKS, |key, value| {
         let record = ForkRecord::decode(key, value)?;
-        let key = ForkRecord::decode_key(key)?;
+        let (key, kept) = match ForkRecord::decode_key(key)? {
+            ForkPlace::Living(key) => (key, false),
+            ForkPlace::Kept(key, _) => (key, true),
+        };
         if state.check_alive(key.file).is_err() {
             return Ok(());
         }
         state.next_fork = state.next_fork.max(record.id.0 + 1);
-        state.set_fork(record.id, record.chunk, &key, record.modified);
-        state.touch(record.id, record.length, record.modified);
+        state.load_fork(&record, &key, kept);
         Ok(())
     })?;
     state.changes = crate::state::Changes::default();
@@ -391,6 +402,7 @@ fn count_blocks(
         dead.counted = true;
     }
     state.disk.grow(blocks);
+    state.count_children();
     for fork in state.forks.values_mut() {
         fork.blocks = 0;
         fork.unplaced = 0;
@@ -414,7 +426,8 @@ fn count_blocks(
         if fork.chunks.contains_key(&n) {
             return Ok(());
         }
-        for run in ChunkRecord::decode(key, value)?.runs {
+        let runs = ChunkRecord::decode(key, value)?.runs;
+        for run in runs.into_iter().filter(|r| !r.inherited) {
             let extent = Extent {
                 start: run.place.block(),
                 blocks: u64::from(run.blocks),

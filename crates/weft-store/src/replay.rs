@@ -222,12 +222,41 @@ impl Replay<'_> {
                     .state
                     .files
                     .get(file)
-                    .map(|f| f.forks.values().copied().collect::<Vec<_>>());
+                    .map(|f| f.forks.values().chain(&f.kept).copied().collect::<Vec<_>>());
                 let gone = gone.unwrap_or_default();
                 self.overlay.retain(|(fork, _), _| !gone.contains(fork));
                 self.state.delete(*file, sequence);
             }
             ItemRecord::Synced { .. } => {}
+            ItemRecord::Checkpoint { file, number } => {
+                self.state.add_checkpoint(*file, *number, modified);
+            }
+            ItemRecord::Keep { id, number } => self.state.keep(*id, *number),
+            ItemRecord::Derive {
+                id,
+                parent,
+                chunk,
+                length,
+                modified,
+                key,
+            } => {
+                self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+                if self.state.check_alive(key.file).is_ok() {
+                    self.state
+                        .derive(*id, *parent, *chunk, key, *length, *modified);
+                }
+            }
+            ItemRecord::Forget { file, number } => self.state.forget(*file, *number),
+            ItemRecord::Adopt { from, to, chunk } => {
+                self.peek(*from, *chunk)?;
+                self.peek(*to, *chunk)?;
+                self.state.adopt(*from, *to, *chunk, 0);
+            }
+            ItemRecord::Own { id, chunk } => self.load(*id, *chunk)?,
+            ItemRecord::Merged { from, to } => {
+                self.overlay.retain(|(fork, _), _| fork != from);
+                self.state.merged(*from, *to);
+            }
             ItemRecord::Clear { id, offset, length } => {
                 self.clear(sequence, modified, *id, *offset..*offset + *length)?;
             }
@@ -421,7 +450,31 @@ impl Replay<'_> {
         }
     }
 
+    /// Brings a chunk into memory as the fork's own: copied where it shows through. The log has all of its parent's before.
     fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
+        self.peek(id, n)?;
+        let mut at = id;
+        while let Some(fork) = self.state.forks.get(&at)
+            && fork.chunks.get(&n).is_some_and(|c| c.through)
+            && let Some(parent) = fork.parent
+        {
+            at = parent;
+            self.peek(at, n)?;
+        }
+        if at == id {
+            return Ok(());
+        }
+        self.state.copy_entry(id, at, n);
+        // A parent that is gone was merged: then this fork's own entry, if it has any, is in the index.
+        let fork = self.state.forks.get_mut(&id);
+        if let Some(chunk) = fork.and_then(|f| f.chunks.get_mut(&n)) {
+            chunk.through = false;
+        }
+        Ok(())
+    }
+
+    /// Brings a chunk into memory as it is stored.
+    fn peek(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
         let Some(fork) = self.state.forks.get_mut(&id) else {
             return Ok(());
         };
@@ -431,7 +484,7 @@ impl Replay<'_> {
         let key = ChunkRecord::key(id, n);
         let chunk = match self.index.snapshot()?.get(CHUNKS, &key)? {
             Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
-            None => Chunk::default(),
+            None => Chunk::absent(fork.inherits(n)),
         };
         fork.chunks.insert(n, chunk);
         self.state.count_entry(id, n);

@@ -7,7 +7,8 @@ use weft_layout::CellOffset;
 use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
-use crate::state::Fork;
+use crate::record::ForkId;
+use crate::state::State;
 use crate::store::Store;
 
 /// Most blocks that one call looks at: some 50 µs under the lock.
@@ -55,7 +56,7 @@ impl Store {
                 return Ok(DataRuns::default());
             }
             most = most.min(BLOCKS_MAX / (size as usize).div_ceil(BLOCK));
-            let (evictions, loaded) = inner.load_entries(id, from.0 / u64::from(size), most)?;
+            let (evictions, loaded) = inner.load_view(id, from.0 / u64::from(size), most)?;
             let (found, sequence) = {
                 let state = inner.lock();
                 if state.evictions != evictions {
@@ -63,8 +64,7 @@ impl Store {
                     most = (most / 2).max(1);
                     continue;
                 }
-                let fork = &state.forks[&id];
-                (data_runs(fork, from.0, loaded, most), state.sequence)
+                (data_runs(&state, id, from.0, loaded, most), state.sequence)
             };
             inner.seen(sequence)?;
             return Ok(found);
@@ -73,11 +73,16 @@ impl Store {
 }
 
 /// The runs from `from` on in the first `most` chunks; entries before chunk `loaded` are in memory.
-fn data_runs(fork: &Fork, from: u64, loaded: u64, most: usize) -> DataRuns {
+fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> DataRuns {
+    let fork = &state.forks[&id];
     let (size, block_size) = (u64::from(fork.chunk), BLOCK as u64);
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut next = (loaded != u64::MAX).then(|| loaded * size);
-    for (looked, (&n, chunk)) in fork.chunks.range(from / size..loaded).enumerate() {
+    let chunks = state.view_chunks(id, from / size..loaded, most + 1);
+    for (looked, n) in chunks.into_iter().enumerate() {
+        let Some(chunk) = state.shown_of_loaded(id, n) else {
+            continue;
+        };
         let first = n * size;
         if looked == most || runs.len() >= most {
             next = Some(first);

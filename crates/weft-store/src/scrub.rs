@@ -195,7 +195,9 @@ impl Inner {
         let mut suspects = Vec::new();
         let mut crcs = runs.crcs.iter().copied();
         for run in &runs.runs {
-            let mut at = 0;
+            // What a fork inherited is looked at where it belongs.
+            let mut at = if run.inherited { run.blocks } else { 0 };
+            crcs.by_ref().take(at as usize).for_each(drop);
             while at < run.blocks {
                 let blocks = (run.blocks - at).min(OPERATION_BLOCKS);
                 let expected: Vec<u32> = crcs.by_ref().take(blocks as usize).collect();

@@ -83,9 +83,12 @@ impl Inner {
         }
         let reclaimable = {
             let state = self.lock();
-            state.disk.waiting() > 0 || !state.changes.dead.is_empty()
+            state.disk.waiting() > 0
+                || !state.changes.dead.is_empty()
+                || state.mergeable().is_some()
         };
         if reclaimable {
+            self.merge_if_open().await?;
             self.apply().await?;
             self.sync_now().await?;
             self.sync_now().await?;

@@ -26,6 +26,16 @@ pub(crate) struct File {
     pub(crate) deleted: bool,
     pub(crate) op: u64,
     pub(crate) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
+    /// Forks that lost their names and are kept: for checkpoints, or because others derive from them.
+    pub(crate) kept: BTreeSet<ForkId>,
+    pub(crate) checkpoints: BTreeMap<u64, Checkpoint>,
+}
+
+/// A checkpoint of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoint {
+    pub(crate) made: i64,
+    pub(crate) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
 }
 
 /// A fork and those of its chunks that are in memory.
@@ -36,7 +46,7 @@ pub(crate) struct Fork {
     pub(crate) chunk: u32,
     pub(crate) length: u64,
     pub(crate) modified: i64,
-    /// Blocks that its maps hold.
+    /// Blocks of its own that its maps hold.
     pub(crate) blocks: u64,
     /// Dirty blocks without a place.
     pub(crate) unplaced: u64,
@@ -45,6 +55,14 @@ pub(crate) struct Fork {
     pub(crate) indexed_end: u64,
     /// Where on the disk its next block would lie well.
     pub(crate) goal: u64,
+    /// The fork whose chunks show where it has none of its own.
+    pub(crate) parent: Option<ForkId>,
+    /// Chunks from this number on are not its parent's.
+    pub(crate) inherit: u64,
+    /// It lost its name and changes no more; the checkpoint that keeps it, 0: none does.
+    pub(crate) kept: Option<u64>,
+    /// How many forks derive from it.
+    pub(crate) children: u32,
 }
 
 /// A removed fork whose chunks may still be in the index.
@@ -64,6 +82,7 @@ pub(crate) struct Changes {
     pub(crate) files: BTreeSet<FileId>,
     pub(crate) forks: BTreeSet<ForkId>,
     pub(crate) chunks: BTreeSet<(ForkId, u64)>,
+    pub(crate) checkpoints: BTreeSet<(FileId, u64)>,
     pub(crate) dead: Vec<Dead>,
 }
 
@@ -75,6 +94,8 @@ pub(crate) struct State {
     pub(crate) next_fork: u64,
     pub(crate) disk: Allocator,
     pub(crate) changes: Changes,
+    /// Kept forks that belong to no checkpoint any more.
+    pub(crate) idle: BTreeSet<ForkId>,
     pub(crate) dirty_chunks: BTreeSet<(ForkId, u64)>,
     /// Dirty blocks in memory.
     pub(crate) dirty_blocks: u64,
@@ -166,6 +187,10 @@ impl State {
                 chunks: BTreeMap::new(),
                 indexed_end: 0,
                 goal,
+                parent: None,
+                inherit: 0,
+                kept: None,
+                children: 0,
             });
         let file = self.files.entry(key.file).or_default();
         file.forks.insert((key.cell, key.fork.clone()), id);
@@ -182,7 +207,7 @@ impl State {
         ForkStatus {
             length: fork.length,
             modified: Timestamp(fork.modified),
-            stored: (fork.blocks + fork.unplaced) * BLOCK as u64,
+            stored: self.stored_blocks(fork) * BLOCK as u64,
             chunk: fork.chunk,
         }
     }
@@ -234,12 +259,14 @@ impl State {
             return;
         };
         let entry = fork.chunks.entry(chunk).or_default();
-        if let Some(old) = entry.set(block, place, crc) {
-            self.disk.free_after(sequence, extent(old));
-        } else {
-            fork.blocks += 1;
-            if entry.block_is_dirty(block) {
-                fork.unplaced -= 1;
+        match entry.set(block, place, crc) {
+            Some((old, false)) => self.disk.free_after(sequence, extent(old)),
+            Some((_, true)) => fork.blocks += 1,
+            None => {
+                fork.blocks += 1;
+                if entry.block_is_dirty(block) {
+                    fork.unplaced -= 1;
+                }
             }
         }
     }
@@ -273,6 +300,7 @@ impl State {
                 let from = if n == first { keep } else { 0 };
                 self.empty(id, n, from..u32::MAX, sequence);
             }
+            self.inherit_below(id, first + u64::from(inside > 0));
         }
         self.touch(id, length, modified);
     }
@@ -287,10 +315,13 @@ impl State {
             return;
         };
         fork.unplaced -= chunk.unplaced(&blocks);
-        let mut freed = 0;
-        chunk.empty(blocks.clone(), |place| {
-            freed += 1;
-            self.disk.free_after(sequence, extent(place));
+        let (mut freed, mut gone) = (0, 0);
+        chunk.empty(blocks.clone(), |place, inherited| {
+            gone += 1;
+            if !inherited {
+                freed += 1;
+                self.disk.free_after(sequence, extent(place));
+            }
         });
         // Recovery counts blocks only after it has replayed the log.
         fork.blocks = fork.blocks.saturating_sub(freed);
@@ -301,7 +332,7 @@ impl State {
         if !chunk.is_dirty() {
             self.dirty_chunks.remove(&(id, n));
         }
-        if freed > 0 {
+        if gone > 0 {
             self.mark_changed(id, n);
         }
     }
@@ -329,6 +360,15 @@ impl State {
             if file.forks.get(&name) == Some(&id) {
                 file.forks.remove(&name);
             }
+            file.kept.remove(&id);
+            let keeper = fork.kept.and_then(|n| file.checkpoints.get_mut(&n));
+            if let Some(keeper) = keeper.filter(|c| c.forks.get(&name) == Some(&id)) {
+                keeper.forks.remove(&name);
+            }
+        }
+        self.idle.remove(&id);
+        if let Some(parent) = fork.parent.and_then(|p| self.forks.get_mut(&p)) {
+            parent.children = parent.children.saturating_sub(1);
         }
         self.evictions += 1;
         self.changes.forks.remove(&id);
@@ -345,7 +385,13 @@ impl State {
         let entry = self.files.entry(file).or_default();
         entry.deleted = true;
         self.changes.files.insert(file);
-        for id in std::mem::take(&mut entry.forks).into_values() {
+        let living = std::mem::take(&mut entry.forks).into_values();
+        let mut gone: BTreeSet<ForkId> = living.collect();
+        gone.append(&mut entry.kept);
+        let checkpoints = std::mem::take(&mut entry.checkpoints).into_keys();
+        let checkpoints = checkpoints.map(|number| (file, number));
+        self.changes.checkpoints.extend(checkpoints);
+        for id in gone {
             self.remove(id, sequence);
         }
     }

@@ -72,6 +72,7 @@ pub(crate) struct Inner {
     pub(crate) flush_lock: tokio::sync::Mutex<()>,
     pub(crate) apply_lock: tokio::sync::Mutex<()>,
     pub(crate) grow_lock: tokio::sync::Mutex<()>,
+    pub(crate) merge_lock: tokio::sync::Mutex<()>,
     pub(crate) signals: Arc<Signals>,
 }
 

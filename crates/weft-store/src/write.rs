@@ -394,7 +394,7 @@ fn survey(
         if let Some(id) = id.filter(|_| parts[i].len() != 1 || parts[i][0].1.len() != w.data.len())
         {
             for range in by_chunk(w.chunk, w.offset.0, w.data.len() as u64) {
-                missing.entry(state, id, range.chunk);
+                missing.own_entry(state, id, range.chunk);
             }
         }
         for (offset, data) in &parts[i] {
@@ -434,7 +434,7 @@ fn survey_range(
         *seen = Some(last);
         return blocks.len() as u64 - u64::from(again);
     };
-    if missing.entry(state, id, range.chunk) {
+    if missing.own_entry(state, id, range.chunk) {
         return 0;
     }
     let chunk = &state.forks[&id].chunks[&range.chunk];

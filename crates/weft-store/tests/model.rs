@@ -13,13 +13,15 @@ use std::fmt::Write as _;
 use common::{Machine, key, pattern, read, run, write};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use weft_layout::FileId;
+use weft_layout::{CellOffset, FileId};
 use weft_store::{Store, StoreError, Timestamp};
 
 /// What a store should hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     forks: BTreeMap<(u64, u32), Vec<u8>>,
+    /// By file and number: what each cell held.
+    checkpoints: BTreeMap<(u64, u64), BTreeMap<u32, Vec<u8>>>,
     deleted: BTreeSet<u64>,
 }
 
@@ -33,6 +35,11 @@ enum Op {
     /// `(cell, length)`
     Extend(u64, (u32, usize)),
     Remove(u64, u32),
+    Checkpoint(u64),
+    /// `(file, number)`; at first any number, see [`Model::choose`].
+    RollBack(u64, u64),
+    Drop(u64, u64),
+    Reclaim,
     Delete(u64),
     Sync,
     Apply,
@@ -67,7 +74,7 @@ fn offset(rng: &mut SmallRng) -> usize {
 fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
     let file = rng.random_range(files);
     match rng.random_range(0..100) {
-        0..54 => {
+        0..44 => {
             let pieces = rng.random_range(1..4);
             Op::Write(
                 file,
@@ -76,7 +83,11 @@ fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
                     .collect(),
             )
         }
-        54..64 => Op::Clear(file, (rng.random_range(0..2), offset(rng), length(rng))),
+        44..46 => Op::Reclaim,
+        46..52 => Op::Checkpoint(file),
+        52..55 => Op::RollBack(file, rng.random_range(0..100)),
+        55..59 => Op::Drop(file, rng.random_range(0..100)),
+        59..64 => Op::Clear(file, (rng.random_range(0..2), offset(rng), length(rng))),
         64..66 => Op::Extend(file, (rng.random_range(0..2), offset(rng))),
         66..74 => Op::Truncate(file, (0..2).map(|cell| (cell, offset(rng))).collect()),
         74..76 => Op::Remove(file, rng.random_range(0..2)),
@@ -88,6 +99,31 @@ fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
 }
 
 impl Model {
+    /// Rolling back and dropping mean one of the checkpoints there are; without any, one is made.
+    fn choose(&self, op: Op) -> Op {
+        let pick = |file: u64, any: u64| {
+            let there = self.checkpoints.keys().filter(|(f, _)| *f == file);
+            let there: Vec<u64> = there.map(|(_, number)| *number).collect();
+            (!there.is_empty()).then(|| there[any as usize % there.len()])
+        };
+        match op {
+            Op::RollBack(file, any) => match pick(file, any) {
+                Some(number) => Op::RollBack(file, number),
+                None => Op::Checkpoint(file),
+            },
+            Op::Drop(file, any) => match pick(file, any) {
+                Some(number) => Op::Drop(file, number),
+                None => Op::Checkpoint(file),
+            },
+            other => other,
+        }
+    }
+
+    fn cells(&self, file: u64) -> BTreeMap<u32, Vec<u8>> {
+        let forks = self.forks.iter().filter(|((f, _), _)| *f == file);
+        forks.map(|((_, cell), b)| (*cell, b.clone())).collect()
+    }
+
     fn apply(&mut self, n: u64, op: &Op) {
         match op {
             Op::Write(file, pieces) if !self.deleted.contains(file) => {
@@ -121,8 +157,24 @@ impl Model {
             Op::Remove(file, cell) => {
                 self.forks.remove(&(*file, *cell));
             }
+            Op::Checkpoint(file) if !self.deleted.contains(file) => {
+                self.checkpoints.insert((*file, n + 1), self.cells(*file));
+            }
+            Op::RollBack(file, number) => {
+                let Some(cells) = self.checkpoints.get(&(*file, *number)).cloned() else {
+                    return;
+                };
+                self.forks.retain(|(f, _), _| f != file);
+                for (cell, bytes) in cells {
+                    self.forks.insert((*file, cell), bytes);
+                }
+            }
+            Op::Drop(file, number) => {
+                self.checkpoints.remove(&(*file, *number));
+            }
             Op::Delete(file) => {
                 self.forks.retain(|(f, _), _| f != file);
+                self.checkpoints.retain(|(f, _), _| f != file);
                 self.deleted.insert(*file);
             }
             _ => {}
@@ -158,6 +210,16 @@ async fn perform(store: &Store, n: u64, op: &Op) -> Result<(), StoreError> {
             let key = key(*file, *cell);
             store.extend(&key, chunk(*file), *length as u64, time).await
         }
+        Op::Checkpoint(file) => store.checkpoint(FileId(*file), n + 1, time).await,
+        Op::RollBack(file, number) => {
+            let file = FileId(*file);
+            store.roll_back(file, *number, n + 1, time).await
+        }
+        Op::Drop(file, number) => {
+            let file = FileId(*file);
+            store.drop_checkpoint(file, *number, n + 1).await
+        }
+        Op::Reclaim => store.reclaim().await,
         Op::Remove(file, cell) => store.remove_fork(&key(*file, *cell)).await,
         Op::Delete(file) => store.delete_file(FileId(*file)).await,
         Op::Sync => store.sync().await,
@@ -184,10 +246,25 @@ async fn observe(store: &Store, files: std::ops::Range<u64>) -> Model {
                     assert_eq!(bytes.len() as u64, status.length);
                     model.forks.insert((file, key.cell.0), bytes);
                 }
+                for (number, _) in store.checkpoints(FileId(file)).unwrap() {
+                    let cells = observe_checkpoint(store, file, number).await;
+                    model.checkpoints.insert((file, number), cells);
+                }
             }
         }
     }
     model
+}
+
+async fn observe_checkpoint(store: &Store, file: u64, number: u64) -> BTreeMap<u32, Vec<u8>> {
+    let mut cells = BTreeMap::new();
+    for (key, status) in store.checkpoint_forks(FileId(file), number).unwrap() {
+        let parts = store.read_checkpoint(&key, number, CellOffset(0), 1 << 22);
+        let bytes = parts.await.unwrap().concat();
+        assert_eq!(bytes.len() as u64, status.length);
+        cells.insert(key.cell.0, bytes);
+    }
+    cells
 }
 
 /// The states a run went through.
@@ -219,7 +296,7 @@ impl History {
         machine: &Machine,
     ) {
         for n in base..base + count {
-            let op = op(rng, files.clone());
+            let op = self.states.last().unwrap().choose(op(rng, files.clone()));
             if std::env::var_os("SHOW").is_some() {
                 println!("{n}: {op:?}");
             }
@@ -228,7 +305,7 @@ impl History {
             match perform(store, n, &op).await {
                 Ok(()) => {
                     self.states.push(state);
-                    if matches!(op, Op::Sync | Op::Apply) {
+                    if matches!(op, Op::Sync | Op::Apply | Op::Reclaim) {
                         self.synced = self.states.len() - 1;
                     }
                 }
@@ -281,6 +358,17 @@ fn difference(wanted: &Model, found: &Model) -> String {
             }
             None => {
                 let _ = writeln!(out, "{k:?}: missing");
+            }
+        }
+    }
+    for (k, w) in &wanted.checkpoints {
+        match found.checkpoints.get(k) {
+            Some(f) if f == w => {}
+            Some(_) => {
+                let _ = writeln!(out, "checkpoint {k:?}: other bytes");
+            }
+            None => {
+                let _ = writeln!(out, "checkpoint {k:?}: missing");
             }
         }
     }
@@ -424,5 +512,43 @@ fn smallest() {
             println!("seed {seed} count {count}");
             run(lives(seed, &[(u64::MAX / 2, false)], count));
         }
+    }
+}
+
+#[test]
+fn without_checkpoints_a_store_holds_what_its_files_hold_and_no_more() {
+    for seed in 3000..3060 {
+        run(async {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let machine = Machine::new(seed);
+            let mut store = machine.open().await.unwrap();
+            let mut history = History::new(Model::default());
+            history.go(&store, &mut rng, 1, 80, 0..3, &machine).await;
+            if rng.random_bool(0.5) {
+                drop(store);
+                machine.kill(seed);
+                store = machine.open().await.unwrap();
+            }
+            let mut last = history.states.pop().unwrap();
+            for (op, (file, number)) in (1000..).zip(last.checkpoints.keys()) {
+                let file = FileId(*file);
+                store.drop_checkpoint(file, *number, op).await.unwrap();
+            }
+            last.checkpoints.clear();
+            store.reclaim().await.unwrap();
+            let mut stored = 0;
+            for file in 0..3 {
+                let forks = store.forks(FileId(file)).await.unwrap_or_default();
+                stored += forks.iter().map(|(_, s)| s.stored).sum::<u64>();
+            }
+            assert_eq!(store.usage().used, stored, "seed {seed}");
+            store.drop_cache();
+            let found = observe(&store, 0..3).await;
+            assert!(found == last, "seed {seed}: {}", difference(&last, &found));
+            // Opening counts every block again.
+            store.close().await.unwrap();
+            let store = machine.open().await.unwrap();
+            assert_eq!(store.usage().used, stored, "seed {seed}, opened again");
+        });
     }
 }

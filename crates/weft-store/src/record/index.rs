@@ -39,19 +39,29 @@ fn seal(mut value: Vec<u8>) -> Vec<u8> {
 
 /// Checks version and checksum of an index value; the fields between them.
 fn open<'a>(what: &'static str, key: &[u8], value: &'a [u8]) -> Result<Fields<'a>, StoreError> {
+    Ok(open_up_to(VERSION, what, key, value)?.1)
+}
+
+/// As [`open`], for a value of any version up to `newest`.
+fn open_up_to<'a>(
+    newest: u8,
+    what: &'static str,
+    key: &[u8],
+    value: &'a [u8],
+) -> Result<(u8, Fields<'a>), StoreError> {
     let split = value.len().checked_sub(4).filter(|&n| n > 0);
     let (front, crc) = value.split_at(split.ok_or_else(|| corrupt(what, key))?);
     if crc != checksum(front).to_le_bytes() {
         return Err(corrupt(what, key));
     }
-    if front[0] != VERSION {
+    if front[0] == 0 || front[0] > newest {
         return Err(StoreError::Version {
             what,
             found: front[0],
-            known: VERSION,
+            known: newest,
         });
     }
-    Ok(Fields(&front[1..]))
+    Ok((front[0], Fields(&front[1..])))
 }
 
 /// A file in the index.
@@ -89,6 +99,51 @@ impl FileRecord {
     }
 }
 
+/// A checkpoint of a file in the index, beside the file's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckpointRecord {
+    /// When it was made.
+    pub(crate) made: i64,
+}
+
+impl CheckpointRecord {
+    pub(crate) fn key(file: FileId, number: u64) -> Vec<u8> {
+        let mut out = FileRecord::key(file);
+        out.put_u64(number);
+        out
+    }
+    /// The file and the number, where this is the key of a checkpoint and not of a file.
+    pub(crate) fn decode_key(key: &[u8]) -> Option<(FileId, u64)> {
+        let (file, number) = key.split_at_checked(8)?;
+        let number = u64::from_be_bytes(number.try_into().ok()?);
+        Some((FileId(u64::from_be_bytes(file.try_into().ok()?)), number))
+    }
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.put_i64_le(self.made);
+        seal(out)
+    }
+    pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Self, StoreError> {
+        let what = "a checkpoint's record";
+        let mut fields = open(what, key, value)?;
+        let made = fields.i64().filter(|_| fields.0.is_empty());
+        let made = made.ok_or_else(|| corrupt(what, key))?;
+        Ok(Self { made })
+    }
+}
+
+/// The version of a fork's record that says what it derives from and which checkpoint keeps it.
+const FORK_VERSION: u8 = 2;
+
+/// What the key of a fork's record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ForkPlace {
+    /// The fork that has this name.
+    Living(ForkKey),
+    /// The fork of this id had this name once.
+    Kept(ForkKey, ForkId),
+}
+
 /// A fork in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForkRecord {
@@ -96,8 +151,14 @@ pub(crate) struct ForkRecord {
     pub(crate) chunk: u32,
     pub(crate) length: u64,
     pub(crate) modified: i64,
-    /// Blocks in its chunks' entries.
+    /// Blocks that are its own in its chunks' entries.
     pub(crate) blocks: u64,
+    /// The fork whose chunks show where it has none of its own.
+    pub(crate) parent: Option<ForkId>,
+    /// Chunks from this number on are not its parent's.
+    pub(crate) inherit: u64,
+    /// The checkpoint that keeps it; 0: none.
+    pub(crate) checkpoint: u64,
 }
 
 impl ForkRecord {
@@ -108,38 +169,69 @@ impl ForkRecord {
         out.extend_from_slice(key.fork.as_str().as_bytes());
         out
     }
-    pub(crate) fn decode_key(key: &[u8]) -> Result<ForkKey, StoreError> {
+    /// The key of a fork that lost its name: names hold no NUL.
+    pub(crate) fn kept_key(key: &ForkKey, id: ForkId) -> Vec<u8> {
+        let mut out = Self::key(key);
+        out.push(0);
+        out.put_u64(id.0);
+        out
+    }
+    pub(crate) fn decode_key(key: &[u8]) -> Result<ForkPlace, StoreError> {
         let read = || {
             let (file, rest) = key.split_at_checked(8)?;
-            let (cell, fork) = rest.split_at_checked(4)?;
-            Some(ForkKey {
+            let (cell, rest) = rest.split_at_checked(4)?;
+            let end = rest.iter().position(|b| *b == 0);
+            let (fork, id) = rest.split_at(end.unwrap_or(rest.len()));
+            let named = ForkKey {
                 file: FileId(u64::from_be_bytes(file.try_into().ok()?)),
                 cell: CellIndex(u32::from_be_bytes(cell.try_into().ok()?)),
                 fork: name(fork)?,
+            };
+            Some(match id.split_first() {
+                None => ForkPlace::Living(named),
+                Some((_, id)) => {
+                    ForkPlace::Kept(named, ForkId(u64::from_be_bytes(id.try_into().ok()?)))
+                }
             })
         };
         read().ok_or_else(|| corrupt("a fork's key", key))
     }
     pub(crate) fn encode(self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let related = self.parent.is_some() || self.checkpoint != 0;
+        let mut out = vec![if related { FORK_VERSION } else { VERSION }];
         out.put_u64_le(self.id.0);
         out.put_u32_le(self.chunk);
         out.put_u64_le(self.length);
         out.put_i64_le(self.modified);
         out.put_u64_le(self.blocks);
+        if related {
+            out.put_u8(u8::from(self.parent.is_some()));
+            out.put_u64_le(self.parent.unwrap_or_default().0);
+            out.put_u64_le(self.inherit);
+            out.put_u64_le(self.checkpoint);
+        }
         seal(out)
     }
     pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Self, StoreError> {
         let what = "a fork's record";
-        let mut fields = open(what, key, value)?;
+        let (version, mut fields) = open_up_to(FORK_VERSION, what, key, value)?;
         let mut read = || {
-            let fork = Self {
+            let mut fork = Self {
                 id: ForkId(fields.u64()?),
                 chunk: fields.u32()?,
                 length: fields.u64()?,
                 modified: fields.i64()?,
                 blocks: fields.u64()?,
+                parent: None,
+                inherit: 0,
+                checkpoint: 0,
             };
+            if version == FORK_VERSION {
+                let (derived, parent) = (fields.u8()? != 0, ForkId(fields.u64()?));
+                fork.parent = derived.then_some(parent);
+                fork.inherit = fields.u64()?;
+                fork.checkpoint = fields.u64()?;
+            }
             ((fork.chunk == 0 || chunk_is_legal(fork.chunk)) && end_is_legal(fork.length, 0))
                 .then_some(fork)
         };
@@ -151,7 +243,7 @@ impl ForkRecord {
 pub(crate) struct ChunkRecord;
 
 impl ChunkRecord {
-    /// Epoch 0, inverted, ends every key until checkpoints exist.
+    /// All ones end every key: room for a version, which checkpoints did not need.
     pub(crate) fn key(id: ForkId, chunk: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         out.put_u64(id.0);

@@ -134,6 +134,31 @@ pub(crate) enum ItemRecord {
         offset: u64,
         length: u64,
     },
+    /// A checkpoint of a file exists; its forks follow.
+    Checkpoint { file: FileId, number: u64 },
+    /// A fork lost its name and stays as it is, for a checkpoint.
+    Keep { id: ForkId, number: u64 },
+    /// A fork took over the name, with what the parent has: its length and its time.
+    Derive {
+        id: ForkId,
+        parent: ForkId,
+        chunk: u32,
+        length: u64,
+        modified: i64,
+        key: ForkKey,
+    },
+    /// A checkpoint is gone; its forks belong to none.
+    Forget { file: FileId, number: u64 },
+    /// What a kept fork has of a chunk is its only child's now, or nobody's.
+    Adopt {
+        from: ForkId,
+        to: ForkId,
+        chunk: u64,
+    },
+    /// A kept fork without chunks is gone; its only child derives from its parent.
+    Merged { from: ForkId, to: ForkId },
+    /// A chunk that showed through is the fork's own, with all that its parent has.
+    Own { id: ForkId, chunk: u64 },
 }
 
 const FORK: u8 = 1;
@@ -145,6 +170,33 @@ const REMOVE: u8 = 6;
 const DELETE: u8 = 7;
 const SYNCED: u8 = 8;
 const CLEAR: u8 = 9;
+const CHECKPOINT: u8 = 10;
+const KEEP: u8 = 11;
+const DERIVE: u8 = 12;
+const FORGET: u8 = 13;
+const ADOPT: u8 = 14;
+const MERGED: u8 = 15;
+const OWN: u8 = 16;
+
+fn put_two(out: &mut Vec<u8>, kind: u8, first: u64, second: u64) {
+    out.put_u8(kind);
+    out.put_u64_le(first);
+    out.put_u64_le(second);
+}
+
+fn put_key(out: &mut Vec<u8>, key: &ForkKey) {
+    out.put_u64_le(key.file.0);
+    out.put_u32_le(key.cell.0);
+    out.put_u8(key.fork.as_str().len() as u8);
+    out.extend_from_slice(key.fork.as_str().as_bytes());
+}
+
+fn take_key(fields: &mut Fields<'_>) -> Option<ForkKey> {
+    let (file, cell) = (FileId(fields.u64()?), CellIndex(fields.u32()?));
+    let length = fields.u8()? as usize;
+    let fork = name(fields.take(length)?)?;
+    Some(ForkKey { file, cell, fork })
+}
 
 impl ItemRecord {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -153,10 +205,7 @@ impl ItemRecord {
                 out.put_u8(FORK);
                 out.put_u64_le(id.0);
                 out.put_u32_le(*chunk);
-                out.put_u64_le(key.file.0);
-                out.put_u32_le(key.cell.0);
-                out.put_u8(key.fork.as_str().len() as u8);
-                out.extend_from_slice(key.fork.as_str().as_bytes());
+                put_key(out, key);
             }
             Self::Data { id, offset, data } => Self::encode_data(out, *id, *offset, data),
             Self::Map {
@@ -200,6 +249,29 @@ impl ItemRecord {
                     out.put_u64_le(field);
                 }
             }
+            Self::Checkpoint { file, number } => put_two(out, CHECKPOINT, file.0, *number),
+            Self::Keep { id, number } => put_two(out, KEEP, id.0, *number),
+            Self::Derive {
+                id,
+                parent,
+                chunk,
+                length,
+                modified,
+                key,
+            } => {
+                put_two(out, DERIVE, id.0, parent.0);
+                out.put_u32_le(*chunk);
+                out.put_u64_le(*length);
+                out.put_i64_le(*modified);
+                put_key(out, key);
+            }
+            Self::Forget { file, number } => put_two(out, FORGET, file.0, *number),
+            Self::Adopt { from, to, chunk } => {
+                put_two(out, ADOPT, from.0, to.0);
+                out.put_u64_le(*chunk);
+            }
+            Self::Merged { from, to } => put_two(out, MERGED, from.0, to.0),
+            Self::Own { id, chunk } => put_two(out, OWN, id.0, *chunk),
         }
     }
 
@@ -216,17 +288,11 @@ impl ItemRecord {
         Some(match fields.u8()? {
             FORK => {
                 let (id, chunk) = (ForkId(fields.u64()?), fields.u32()?);
-                let (file, cell) = (FileId(fields.u64()?), CellIndex(fields.u32()?));
-                let length = fields.u8()? as usize;
-                let fork = name(fields.take(length)?)?;
+                let key = take_key(fields)?;
                 if chunk != 0 && !chunk_is_legal(chunk) {
                     return None;
                 }
-                Self::Fork {
-                    id,
-                    chunk,
-                    key: ForkKey { file, cell, fork },
-                }
+                Self::Fork { id, chunk, key }
             }
             DATA => {
                 let (id, offset) = (ForkId(fields.u64()?), fields.u64()?);
@@ -279,6 +345,53 @@ impl ItemRecord {
                 }
                 Self::Clear { id, offset, length }
             }
+            CHECKPOINT => Self::Checkpoint {
+                file: FileId(fields.u64()?),
+                number: fields.u64()?,
+            },
+            KEEP => Self::Keep {
+                id: ForkId(fields.u64()?),
+                number: fields.u64()?,
+            },
+            DERIVE => {
+                let (id, parent) = (ForkId(fields.u64()?), ForkId(fields.u64()?));
+                let (chunk, length) = (fields.u32()?, fields.u64()?);
+                let (modified, key) = (fields.i64()?, take_key(fields)?);
+                if (chunk != 0 && !chunk_is_legal(chunk)) || !end_is_legal(length, 0) {
+                    return None;
+                }
+                Self::Derive {
+                    id,
+                    parent,
+                    chunk,
+                    length,
+                    modified,
+                    key,
+                }
+            }
+            FORGET => Self::Forget {
+                file: FileId(fields.u64()?),
+                number: fields.u64()?,
+            },
+            ADOPT => {
+                let (from, to, chunk) =
+                    (ForkId(fields.u64()?), ForkId(fields.u64()?), fields.u64()?);
+                if chunk >> 52 != 0 {
+                    return None;
+                }
+                Self::Adopt { from, to, chunk }
+            }
+            OWN => {
+                let (id, chunk) = (ForkId(fields.u64()?), fields.u64()?);
+                if chunk >> 52 != 0 {
+                    return None;
+                }
+                Self::Own { id, chunk }
+            }
+            MERGED => Self::Merged {
+                from: ForkId(fields.u64()?),
+                to: ForkId(fields.u64()?),
+            },
             _ => return None,
         })
     }

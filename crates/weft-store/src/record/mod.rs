@@ -17,8 +17,8 @@ use crc_fast::crc32_iscsi;
 
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
-    CHUNKS, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, META, RunningRecord, STORE_KEY,
-    StoreRecord,
+    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord, META,
+    RunningRecord, STORE_KEY, StoreRecord,
 };
 pub(crate) use log::{
     BODY_MAX, FRAME_BYTES, FrameRecord, Header, ItemRecord, decode_body, new_body,
@@ -92,7 +92,12 @@ pub(crate) struct RunRecord {
     pub(crate) blocks: u32,
     /// Where the first lies.
     pub(crate) place: Place,
+    /// They belong to a fork that this one derives from.
+    pub(crate) inherited: bool,
 }
+
+/// Set in a run's count of blocks where they are inherited.
+const INHERITED: u32 = 1 << 31;
 
 /// Runs of a chunk and one checksum per block of theirs, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +111,8 @@ impl RunsRecord {
         out.put_u32_le(self.runs.len() as u32);
         for run in &self.runs {
             out.put_u32_le(run.first);
-            out.put_u32_le(run.blocks);
+            let inherited = if run.inherited { INHERITED } else { 0 };
+            out.put_u32_le(run.blocks | inherited);
             out.put_u64_le(run.place.0);
         }
         for crc in &self.crcs {
@@ -122,10 +128,12 @@ impl RunsRecord {
         let mut runs = Vec::with_capacity(count);
         let (mut end, mut blocks) = (0_u32, 0_usize);
         for _ in 0..count {
+            let (first, count, place) = (fields.u32()?, fields.u32()?, Place(fields.u64()?));
             let run = RunRecord {
-                first: fields.u32()?,
-                blocks: fields.u32()?,
-                place: Place(fields.u64()?),
+                first,
+                blocks: count & !INHERITED,
+                place,
+                inherited: count & INHERITED != 0,
             };
             let last = run.first.checked_add(run.blocks)?;
             if run.blocks == 0 || run.first < end || last > 4096 || run.place.disk() != 0 {

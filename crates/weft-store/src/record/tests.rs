@@ -37,6 +37,7 @@ fn runs() -> RunsRecord {
         first,
         blocks,
         place: Place(place),
+        inherited: false,
     };
     RunsRecord {
         runs: vec![run(0, 2, 100), run(5, 1, 9)],
@@ -92,6 +93,48 @@ fn items() -> Vec<(&'static str, ItemRecord)> {
                 length: 8192,
             },
         ),
+        (
+            "Checkpoint",
+            ItemRecord::Checkpoint {
+                file: FileId(7),
+                number: 6,
+            },
+        ),
+        ("Keep", ItemRecord::Keep { id, number: 6 }),
+        (
+            "Derive",
+            ItemRecord::Derive {
+                id: ForkId(3),
+                parent: id,
+                chunk: 65536,
+                length: 300_000,
+                modified: 1,
+                key: key(),
+            },
+        ),
+        (
+            "Forget",
+            ItemRecord::Forget {
+                file: FileId(7),
+                number: 6,
+            },
+        ),
+        (
+            "Adopt",
+            ItemRecord::Adopt {
+                from: id,
+                to: ForkId(3),
+                chunk: 4,
+            },
+        ),
+        (
+            "Merged",
+            ItemRecord::Merged {
+                from: id,
+                to: ForkId(3),
+            },
+        ),
+        ("Own", ItemRecord::Own { id, chunk: 4 }),
     ]
 }
 
@@ -143,11 +186,49 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
         length: 300_000,
         modified: 1,
         blocks: 3,
+        parent: None,
+        inherit: 0,
+        checkpoint: 0,
     };
     golden("fork key", &ForkRecord::key(&key()));
     golden("fork value", &fork.encode());
     assert_eq!(ForkRecord::decode(b"", &fork.encode()), Ok(fork));
-    assert_eq!(ForkRecord::decode_key(&ForkRecord::key(&key())), Ok(key()));
+    assert_eq!(
+        ForkRecord::decode_key(&ForkRecord::key(&key())),
+        Ok(ForkPlace::Living(key()))
+    );
+    let derived = ForkRecord {
+        parent: Some(ForkId(0)),
+        inherit: 5,
+        checkpoint: 6,
+        ..fork
+    };
+    let kept = ForkRecord::kept_key(&key(), ForkId(2));
+    golden("kept fork key", &kept);
+    golden("derived fork value", &derived.encode());
+    assert_eq!(ForkRecord::decode(b"", &derived.encode()), Ok(derived));
+    assert_eq!(
+        ForkRecord::decode_key(&kept),
+        Ok(ForkPlace::Kept(key(), ForkId(2)))
+    );
+    let checkpoint = CheckpointRecord { made: 1 };
+    golden("checkpoint key", &CheckpointRecord::key(FileId(7), 6));
+    golden("checkpoint value", &checkpoint.encode());
+    assert_eq!(
+        CheckpointRecord::decode(b"", &checkpoint.encode()),
+        Ok(checkpoint)
+    );
+    assert_eq!(
+        CheckpointRecord::decode_key(&CheckpointRecord::key(FileId(7), 6)),
+        Some((FileId(7), 6))
+    );
+    let mut inherited = runs();
+    inherited.runs[1].inherited = true;
+    golden("inheriting chunk value", &ChunkRecord::encode(&inherited));
+    assert_eq!(
+        ChunkRecord::decode(b"", &ChunkRecord::encode(&inherited)),
+        Ok(inherited)
+    );
     golden("chunk key", &ChunkRecord::key(ForkId(2), 4));
     golden("chunk value", &ChunkRecord::encode(&runs()));
     assert_eq!(
@@ -179,6 +260,8 @@ proptest! {
         let _ = FileRecord::decode(b"k", &bytes);
         let _ = ForkRecord::decode(b"k", &bytes);
         let _ = ForkRecord::decode_key(&bytes);
+        let _ = CheckpointRecord::decode(b"k", &bytes);
+        let _ = CheckpointRecord::decode_key(&bytes);
         let _ = ChunkRecord::decode(b"k", &bytes);
         let _ = ChunkRecord::decode_key(&bytes);
         let _ = StoreRecord::decode(&bytes);

@@ -1,0 +1,219 @@
+//! Checkpoints of files: made, read, rolled back to and dropped in a time that does not depend on the files' sizes.
+//!
+//! `docs/design/0007-checkpoints.md` says why and how. An operation is numbered as cuts are: one that is not newer than the
+//! file's last is skipped, so repeating is safe. A checkpoint's number is that of the operation that made it.
+
+use bytes::Bytes;
+use weft_layout::{CellOffset, FileId};
+
+use crate::error::StoreError;
+use crate::key::{ForkKey, ForkStatus, Timestamp};
+use crate::record::{ForkId, ItemRecord, new_body};
+use crate::state::State;
+use crate::store::Store;
+
+impl Store {
+    /// Keeps all forks of a file's cells on this server as they are now, under the number of the operation.
+    ///
+    /// Cost: O(forks of the file on this server).
+    /// # Durability
+    /// As [`Store::write`]; all forks are kept at one moment.
+    pub async fn checkpoint(
+        &self,
+        file: FileId,
+        op: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.operate(file, op, made, |state, body, _| {
+            ItemRecord::Checkpoint { file, number: op }.encode(body);
+            state.add_checkpoint(file, op, made.0);
+            let living = state.files.get(&file).map(|f| f.forks.values().copied());
+            let living: Vec<ForkId> = living.into_iter().flatten().collect();
+            for id in living {
+                ItemRecord::Keep { id, number: op }.encode(body);
+                state.keep(id, op);
+                let modified = state.forks[&id].modified;
+                derive(state, id, modified, body);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes a file's forks on this server what they were when a checkpoint was made; forks that are younger go. Other
+    /// checkpoints stay, younger ones as well.
+    ///
+    /// Cost, durability: as [`Store::checkpoint`].
+    /// # Errors
+    /// [`StoreError::NoCheckpoint`] leaves everything as it was.
+    pub async fn roll_back(
+        &self,
+        file: FileId,
+        number: u64,
+        op: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.operate(file, op, modified, |state, body, sequence| {
+            let kept: Vec<ForkId> = checkpoint(state, file, number)?.collect();
+            let living = state.files.get(&file).map(|f| f.forks.values().copied());
+            let living: Vec<ForkId> = living.into_iter().flatten().collect();
+            for id in living {
+                remove(state, id, body, sequence);
+            }
+            for id in kept {
+                derive(state, id, modified.0, body);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Drops a checkpoint; one that does not exist is no error. Its space comes back in the background.
+    ///
+    /// Cost, durability: as [`Store::checkpoint`].
+    pub async fn drop_checkpoint(
+        &self,
+        file: FileId,
+        number: u64,
+        op: u64,
+    ) -> Result<(), StoreError> {
+        self.operate(file, op, Timestamp(0), |state, body, sequence| {
+            let kept = checkpoint(state, file, number);
+            let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
+            ItemRecord::Forget { file, number }.encode(body);
+            state.forget(file, number);
+            for id in kept {
+                if state.forks.get(&id).is_some_and(|f| f.children == 0) {
+                    remove(state, id, body, sequence);
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        self.0.signals.work.notify_one();
+        Ok(())
+    }
+
+    /// The checkpoints that a file has on this server: number and time, ascending.
+    pub fn checkpoints(&self, file: FileId) -> Result<Vec<(u64, Timestamp)>, StoreError> {
+        let (found, sequence) = {
+            let state = self.0.lock();
+            state.check_alive(file)?;
+            let all = state.files.get(&file).map(|f| f.checkpoints.iter());
+            let all = all.into_iter().flatten();
+            let found: Vec<_> = all.map(|(n, c)| (*n, Timestamp(c.made))).collect();
+            (found, state.sequence)
+        };
+        self.0.seen(sequence)?;
+        Ok(found)
+    }
+
+    /// As [`Store::forks`], of a checkpoint.
+    pub fn checkpoint_forks(
+        &self,
+        file: FileId,
+        number: u64,
+    ) -> Result<Vec<(ForkKey, ForkStatus)>, StoreError> {
+        let state = self.0.lock();
+        state.check_alive(file)?;
+        let forks = checkpoint(&state, file, number)?;
+        Ok(forks
+            .map(|id| (state.forks[&id].key.clone(), state.status(id)))
+            .collect())
+    }
+
+    /// As [`Store::read`], of a checkpoint.
+    pub async fn read_checkpoint(
+        &self,
+        key: &ForkKey,
+        number: u64,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        self.read_of(key, Some(number), offset, length).await
+    }
+
+    /// Runs a numbered operation on a file once, as one frame of the log.
+    async fn operate(
+        &self,
+        file: FileId,
+        op: u64,
+        time: Timestamp,
+        change: impl FnOnce(&mut State, &mut Vec<u8>, u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.0.admit_cut().await?;
+        let sequence = {
+            let mut state = self.0.lock();
+            state.check_writable()?;
+            state.check_alive(file)?;
+            if state.files.get(&file).is_some_and(|f| f.op >= op) {
+                state.sequence
+            } else {
+                let mut body = new_body(time.0);
+                let sequence = state.next_sequence();
+                change(&mut state, &mut body, sequence)?;
+                ItemRecord::Operation { file, op }.encode(&mut body);
+                state.files.entry(file).or_default().op = op;
+                state.changes.files.insert(file);
+                state.log(&body)
+            }
+        };
+        self.0.append(sequence)
+    }
+}
+
+/// The forks of a checkpoint.
+fn checkpoint(
+    state: &State,
+    file: FileId,
+    number: u64,
+) -> Result<impl Iterator<Item = ForkId> + use<'_>, StoreError> {
+    let found = state
+        .files
+        .get(&file)
+        .and_then(|f| f.checkpoints.get(&number));
+    let found = found.ok_or(StoreError::NoCheckpoint { file, number })?;
+    Ok(found.forks.values().copied())
+}
+
+/// The fork of this name, living or in a checkpoint.
+pub(crate) fn find_in(
+    state: &State,
+    key: &ForkKey,
+    number: Option<u64>,
+) -> Result<Option<ForkId>, StoreError> {
+    let Some(number) = number else {
+        return Ok(state.find(key));
+    };
+    let file = key.file;
+    let found = state
+        .files
+        .get(&file)
+        .and_then(|f| f.checkpoints.get(&number));
+    let found = found.ok_or(StoreError::NoCheckpoint { file, number })?;
+    Ok(found.forks.get(&(key.cell, key.fork.clone())).copied())
+}
+
+/// Lets a new fork take over the name of a kept one.
+fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) {
+    let (id, of) = (ForkId(state.next_fork), &state.forks[&parent]);
+    let (chunk, length, key) = (of.chunk, of.length, of.key.clone());
+    state.derive(id, parent, chunk, &key, length, modified);
+    ItemRecord::Derive {
+        id,
+        parent,
+        chunk,
+        length,
+        modified,
+        key,
+    }
+    .encode(body);
+}
+
+/// Removes a fork and those that were only there for it.
+pub(crate) fn remove(state: &mut State, id: ForkId, body: &mut Vec<u8>, sequence: u64) {
+    for id in state.doomed(id) {
+        ItemRecord::Remove { id }.encode(body);
+        state.remove(id, sequence);
+    }
+}
