@@ -56,7 +56,7 @@ impl Carrier {
         }
     }
 
-    fn link(&self, server: ServerId) -> Result<Link, String> {
+    pub(super) fn link(&self, server: ServerId) -> Result<Link, String> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links
             .get(&server)
@@ -194,7 +194,7 @@ impl Carrier {
         }
     }
 
-    async fn truncate_cells(
+    pub(super) async fn truncate_cells(
         &self,
         file: u64,
         layout: &Layout,

@@ -4,6 +4,7 @@ mod append;
 mod carry;
 mod locks;
 mod sessions;
+mod spill;
 mod watchers;
 
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use weft_meta::{Attached, Intent, MetaError, Namespace, Truncation, mutates};
+use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
-    AttachRequest, Credentials, ReassertRequest, ReportRequest, ServerMapRequest, StatReply,
+    Credentials, ReassertRequest, ReportRequest, ServerMapRequest, StatReply,
     StatRequest, Target, TruncateRequest,
 };
 use weft_proto::session::Role;
@@ -30,6 +31,7 @@ use crate::node::{MetaRole, stopped};
 use carry::Carrier;
 use locks::Locks;
 use sessions::Sessions;
+use spill::Lanes;
 use watchers::Watchers;
 
 /// Serves the calls of kinds 64 and above from one namespace.
@@ -44,6 +46,7 @@ pub struct MetaService {
     carrying: tokio::sync::Mutex<()>,
     /// The grace after the start is over: clients of an earlier life have told what they hold.
     recovered: watch::Sender<bool>,
+    spilling: Lanes,
     /// There are new intents.
     owed: Notify,
     /// Something was acknowledged that does not survive power loss yet.
@@ -97,6 +100,7 @@ impl MetaService {
             carrier,
             carrying: tokio::sync::Mutex::default(),
             recovered: watch::Sender::new(false),
+            spilling: Lanes::default(),
             owed: Notify::new(),
             unsynced: Notify::new(),
         }))
@@ -216,18 +220,7 @@ impl MetaService {
         let n = &self.namespace.by(client);
         let now = self.env.clock.now();
         match call.kind {
-            Kind::Attach => {
-                let attach = |r: &AttachRequest| {
-                    let Attached { reply, committed } = n.attach(now, client, r)?;
-                    // I/O servers will hold more than the size that power loss would bring back as exact.
-                    let stable = match (committed, reply.created) {
-                        (true, false) => Stable::Now,
-                        (committed, _) => Stable::soon_if(committed),
-                    };
-                    Ok((reply, stable))
-                };
-                self.answer_with(call, attach).await;
-            }
+            Kind::Attach => self.attach(call).await,
             Kind::Report => {
                 let report = |r: &ReportRequest| {
                     let reply = n.report(client, r)?;
@@ -275,6 +268,8 @@ impl MetaService {
                 self.answer(call, |r| n.heartbeat(now, r)).await;
             }
             Kind::Truncate => self.truncate(call).await,
+            Kind::StoreInline => self.store_inline(call).await,
+            Kind::Spill => self.spill_for(call).await,
             Kind::Lock => self.lock(call).await,
             Kind::TestLock => self.test_lock(call),
             Kind::Watch => self.watch(call).await,
@@ -303,26 +298,40 @@ impl MetaService {
         operation: impl FnOnce(&C) -> Result<(C::Reply, Stable), MetaError>,
     ) {
         let started = Instant::now();
-        let kind = call.kind;
         let request = match call.request::<C>() {
             Ok(request) => request,
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
-        let result = operation(&request);
+        let result = operation(&request).map_err(|e| failure::of_meta(&e));
+        self.finish::<C>(call, started, result).await;
+    }
+
+    /// Answers with the outcome of an operation, once what it committed may be acknowledged.
+    async fn finish<C: Call>(
+        &self,
+        call: Served,
+        started: Instant,
+        result: Result<(C::Reply, Stable), Failure>,
+    ) {
+        let kind = call.kind;
         self.tell_watchers();
         if let Ok((_, stable)) = &result
             && let Err(failure) = self.stable(*stable, call.peer.client, kind).await
         {
             return call.reply.fail(&failure);
         }
-        if result.is_ok() && matches!(kind, Kind::Unlink | Kind::Rename | Kind::Report) {
+        let frees = matches!(
+            kind,
+            Kind::Unlink | Kind::Rename | Kind::Report | Kind::StoreInline
+        );
+        if result.is_ok() && frees {
             self.owed.notify_one();
         }
         match result {
             Ok((reply, _)) => call.reply.done(&reply),
-            Err(e) => {
-                tracing::debug!(client = call.peer.client, call = call.id, kind = kind.name(), error = %e, "refused");
-                call.reply.fail(&failure::of_meta(&e));
+            Err(failure) => {
+                tracing::debug!(client = call.peer.client, call = call.id, kind = kind.name(), error = %failure.message, "refused");
+                call.reply.fail(&failure);
             }
         }
         self.metrics.stage(kind, Stage::Total, started.elapsed());
@@ -360,9 +369,17 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
         let namespace = self.namespace.by(call.peer.client);
-        let truncation = match namespace.truncate(self.env.clock.now(), &request) {
-            Ok(truncation) => truncation,
-            Err(e) => return call.reply.fail(&failure::of_meta(&e)),
+        let now = self.env.clock.now();
+        let mut tries = 0;
+        let truncation = loop {
+            match namespace.truncate(now, &request) {
+                Ok(truncation) => break truncation,
+                Err(error) => {
+                    if let Err(failure) = self.make_cells(error, &mut tries).await {
+                        return call.reply.fail(&failure);
+                    }
+                }
+            }
         };
         let result = match truncation {
             Truncation::Done(reply) => {

@@ -1,0 +1,248 @@
+//! Moves the bytes of a small file from its metadata to its cells; the steps are those of `weft_meta`'s `inline.rs`.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::try_join_all;
+use tokio::time::Instant;
+use weft_layout::{Layout, Map, Request, ServerSlot, View, ViewOffset};
+use weft_meta::{Attached, MetaError, Spill};
+use weft_net::Served;
+use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineRequest};
+use weft_proto::io::{Access, Grid, Pattern, View as WireView, WriteRequest};
+use weft_proto::meta::AttachRequest;
+use weft_proto::{Code, Failure, Kind};
+
+use super::carry::Carrier;
+use super::{MetaService, Stable};
+use crate::failure;
+use crate::metrics::Stage;
+
+/// Files that are spilled at a time.
+const LANES: usize = 64;
+/// How often a file may be found inline again before a call gives up: a file is spilled once, so this is never reached
+/// unless a path names another inline file each time.
+const TRIES: usize = 16;
+
+/// One spill of a file at a time: files with the same lane wait for each other.
+pub(super) struct Lanes([tokio::sync::Mutex<()>; LANES]);
+
+impl Default for Lanes {
+    fn default() -> Lanes {
+        Lanes(std::array::from_fn(|_| tokio::sync::Mutex::default()))
+    }
+}
+
+impl MetaService {
+    /// Attaches; a file whose bytes the client needs in its cells is spilled first.
+    pub(super) async fn attach(self: Arc<Self>, call: Served) {
+        let started = Instant::now();
+        let request = match call.request::<AttachRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        let client = call.peer.client;
+        let namespace = self.namespace.by(client);
+        let mut tries = 0;
+        let result = loop {
+            match namespace.attach(self.env.clock.now(), client, &request) {
+                Ok(attached) => break Ok(attached),
+                Err(error) => {
+                    if let Err(failure) = self.make_cells(error, &mut tries).await {
+                        break Err(failure);
+                    }
+                }
+            }
+        };
+        let result = result.map(|Attached { reply, committed }| {
+            // I/O servers will hold more than the size that power loss would bring back as exact.
+            let stable = match (committed, reply.created) {
+                (true, false) => Stable::Now,
+                (committed, _) => Stable::soon_if(committed),
+            };
+            (reply, stable)
+        });
+        self.finish::<AttachRequest>(call, started, result).await;
+    }
+
+    /// Stores the bytes of a small file, unless they are in its cells, or on their way.
+    pub(super) async fn store_inline(self: Arc<Self>, call: Served) {
+        let started = Instant::now();
+        let request = match call.request::<StoreInlineRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        let client = call.peer.client;
+        let namespace = self.namespace.by(client);
+        let mut tries = 0;
+        let result = loop {
+            match namespace.store_inline(self.env.clock.now(), client, &request) {
+                Ok(reply) => {
+                    if request.detach && !namespace.is_attached(client, request.file) {
+                        self.locks.detached(client, request.file);
+                    }
+                    break Ok((reply, Stable::Soon));
+                }
+                Err(error) => {
+                    if let Err(failure) = self.make_cells(error, &mut tries).await {
+                        break Err(failure);
+                    }
+                }
+            }
+        };
+        self.finish::<StoreInlineRequest>(call, started, result)
+            .await;
+    }
+
+    /// What follows from an operation's error: where it needs the bytes of an inline file in its cells they are moved,
+    /// and it is to be run again; else the failure to answer with.
+    pub(super) async fn make_cells(
+        self: &Arc<Self>,
+        error: MetaError,
+        tries: &mut usize,
+    ) -> Result<(), Failure> {
+        match error {
+            MetaError::Inline { id } if *tries < TRIES => {
+                *tries += 1;
+                self.spill(id).await
+            }
+            MetaError::Spilled { .. } => {
+                // Whoever hears it writes to the cells: that they count must not be taken back.
+                let synced = self.group.sync().await;
+                synced.map_err(|reason| Failure::new(Code::Io, reason))?;
+                Err(failure::of_meta(&error))
+            }
+            error => Err(failure::of_meta(&error)),
+        }
+    }
+
+    /// Answers a client that wants a file's bytes in its cells.
+    pub(super) async fn spill_for(self: &Arc<Self>, call: Served) {
+        let started = Instant::now();
+        let request = match call.request::<SpillRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        match self.spill(request.file).await {
+            Ok(()) => call.reply.done(&SpillReply {}),
+            Err(failure) => call.reply.fail(&failure),
+        }
+        self.metrics
+            .stage(Kind::Spill, Stage::Total, started.elapsed());
+    }
+
+    /// Returns when the bytes of a file are in its cells, durably. Carried through even if the caller goes away.
+    async fn spill(self: &Arc<Self>, file: u64) -> Result<(), Failure> {
+        let service = self.clone();
+        let spilled = tokio::spawn(async move { service.carry_spill(file).await }).await;
+        spilled.unwrap_or_else(|_| {
+            let what = format!("moving the bytes of file {file} to its cells was given up");
+            Err(Failure::new(Code::Unavailable, what))
+        })
+    }
+
+    async fn carry_spill(&self, file: u64) -> Result<(), Failure> {
+        let lane = &self.spilling.0[(file % LANES as u64) as usize];
+        let _turn = lane.lock().await;
+        let spill = self.namespace.begin_spill(file);
+        let spill = spill.map_err(|e| failure::of_meta(&e))?;
+        // The mark before the first byte in a cell; without bytes, that the file is no longer inline.
+        let marked = self.group.sync().await;
+        let Some(spill) = spill else {
+            return marked.map_err(|reason| Failure::new(Code::Io, reason));
+        };
+        let written = match marked {
+            Ok(()) => {
+                self.learn_servers();
+                self.carrier.spill(&spill).await
+            }
+            Err(reason) => Err(reason),
+        };
+        let now = self.env.clock.now();
+        let ended = self.namespace.end_spill(now, file, written.is_ok());
+        self.owed.notify_one();
+        if let Err(reason) = written {
+            let what = format!(
+                "the bytes of file {file} cannot be moved to its cells: {reason}; nothing of it is lost"
+            );
+            return Err(Failure::new(Code::Unavailable, what));
+        }
+        ended.map_err(|e| failure::of_meta(&e))?;
+        let synced = self.group.sync().await;
+        synced.map_err(|reason| Failure::new(Code::Io, reason))
+    }
+}
+
+impl Carrier {
+    /// Empties the cells, if that is asked for, and writes all bytes to them with sync: one request to each server
+    /// that holds some.
+    async fn spill(&self, spill: &Spill) -> Result<(), String> {
+        let Spill {
+            file,
+            layout,
+            data,
+            empty_first,
+        } = spill;
+        if let Some(op) = empty_first {
+            self.truncate_cells(file.0, layout, 0, *op).await?;
+        }
+        let request = Request::Contiguous {
+            offset: ViewOffset(0),
+            length: data.len() as u64,
+        };
+        let map = Map::new(layout.grid(), View::canonical()).map_err(|e| e.to_string())?;
+        let slots = map.slots(&request).map_err(|e| e.to_string())?;
+        let mut writes = Vec::with_capacity(slots.len());
+        for slot in slots.iter() {
+            writes.push(self.write_slot(file.0, layout, &map, &request, *slot, data));
+        }
+        try_join_all(writes).await.map(drop)
+    }
+
+    async fn write_slot(
+        &self,
+        file: u64,
+        layout: &Layout,
+        map: &Map,
+        request: &Request,
+        slot: ServerSlot,
+        data: &[u8],
+    ) -> Result<(), String> {
+        let server = layout.servers()[slot.0 as usize];
+        let mut payload = BytesMut::new();
+        for piece in map.pieces(request, slot).map_err(|e| e.to_string())? {
+            let at = piece.memory as usize;
+            payload.extend_from_slice(&data[at..at + piece.length as usize]);
+        }
+        let call = WriteRequest {
+            access: Access {
+                file,
+                grid: Grid::from(map.grid()),
+                view: WireView::from(map.view()),
+                pattern: Pattern::from_request(request, false).map_err(|e| e.to_string())?,
+                slot: slot.0,
+                fork: "data".to_owned(),
+                epoch: 0,
+            },
+            chunk: layout.chunk(),
+            bytes: payload.len() as u64,
+            sync: true,
+            ..WriteRequest::default()
+        };
+        let payload: Vec<Bytes> = vec![payload.freeze()];
+        let written = async {
+            let (connection, _) = self
+                .link(server)?
+                .connection()
+                .await
+                .map_err(|e| e.to_string())?;
+            let outgoing = connection.send(&call, payload, true).await;
+            let outgoing = outgoing.map_err(|e| e.to_string())?;
+            outgoing.reply().await.map_err(|e| e.to_string())
+        };
+        let written = written.await;
+        written
+            .map(drop)
+            .map_err(|e| format!("write on server {server}: {e}"))
+    }
+}
