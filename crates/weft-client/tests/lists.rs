@@ -87,7 +87,9 @@ async fn a_list_costs_one_request_per_server_that_holds_any_of_it() {
     let file = create(&volume, "/counted", 3, 10).await;
     let view = file.view(View::canonical()).unwrap();
     // Warms the connections.
-    view.write_at(ViewOffset(0), vec![1; 300].into()).await.unwrap();
+    view.write_at(ViewOffset(0), vec![1; 300].into())
+        .await
+        .unwrap();
     let before = volume.counters().calls_of(Kind::Write);
     let list: Vec<(ViewOffset, Bytes)> = (0..5)
         .map(|i| (ViewOffset(i * 30), Bytes::from_static(b"twelve bytes")))
@@ -128,7 +130,7 @@ async fn a_list_longer_than_a_message_is_split() {
     let file = create(&volume, "/long", 2, 64).await;
     let view = file.view(View::canonical()).unwrap();
     let mut rng = SmallRng::seed_from_u64(3);
-    let places = runs(&mut rng, 200_000, 9);
+    let places = runs(&mut rng, 300_000, 9);
     let list: Vec<(ViewOffset, Bytes)> = places
         .iter()
         .map(|(at, length)| (ViewOffset(*at), Bytes::from(vec![*at as u8; *length])))
