@@ -215,6 +215,11 @@ impl OpenData {
     /// As [`OpenData::flush`], and survives power loss.
     pub async fn sync(&self) -> Result<(), DataError> {
         self.flush().await?;
+        let cells = matches!(self.data.state.lock().home, Home::Cells);
+        if cells {
+            // Another attachment may have moved them: then this one does not know what to sync.
+            self.data.to_cells(&self.file).await?;
+        }
         // What was acknowledged survived the server's death, so a sync after it covers that, too.
         patiently(self.data.cache.config.patience, || self.file.sync()).await?;
         Ok(())

@@ -1,0 +1,224 @@
+//! Extents against plain bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SPACE: u64 = 3 * BLOCK;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { offset: u64, length: u64, byte: u8 },
+    Truncate(u64),
+    Take { all: bool },
+    Land(usize),
+    Epoch,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    // Near the borders of blocks and at a few places, so that writes meet.
+    let place = prop_oneof![
+        (0..SPACE / 4096).prop_map(|p| p * 4096),
+        (0..SPACE),
+        (1..3u64, 0..64u64).prop_map(|(block, back)| block * BLOCK - back),
+    ];
+    let length = prop_oneof![
+        1..64u64,
+        1..9000u64,
+        Just(4096),
+        60_000..140_000u64,
+        Just(BLOCK)
+    ];
+    let write = (place.clone(), length, 1..=255u8).prop_map(|(offset, length, byte)| Step::Write {
+        offset,
+        length,
+        byte,
+    });
+    let step = prop_oneof![
+        8 => write,
+        1 => place.prop_map(Step::Truncate),
+        2 => any::<bool>().prop_map(|all| Step::Take { all }),
+        2 => (0..8usize).prop_map(Step::Land),
+        1 => Just(Step::Epoch),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// What the servers have, what flies, what a reader sees: plain bytes.
+struct Model {
+    servers: Vec<u8>,
+    seen: Vec<u8>,
+    extents: Extents,
+    flying: Vec<Batch>,
+    epoch: u64,
+}
+
+impl Model {
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Write {
+                offset,
+                length,
+                byte,
+            } => {
+                // Bytes of a write differ, so that a shifted piece shows.
+                let bytes: Vec<u8> = (0..length)
+                    .map(|i| byte.wrapping_add((i % 251) as u8))
+                    .collect();
+                self.seen[offset as usize..(offset + length) as usize].copy_from_slice(&bytes);
+                self.extents.write(offset, bytes.into(), self.epoch);
+            }
+            Step::Truncate(size) => {
+                while !self.flying.is_empty() {
+                    self.land(0);
+                }
+                self.extents.truncate(size);
+                self.servers[size as usize..].fill(0);
+                self.seen[size as usize..].fill(0);
+            }
+            Step::Take { all } => {
+                let due = if all { u64::MAX } else { self.epoch };
+                if let Some(batch) = self.extents.take(due, 16) {
+                    let aside = |run: &Run, other: &Run| {
+                        run.end() <= other.offset || other.end() <= run.offset
+                    };
+                    for run in &batch.runs {
+                        let flying = self.flying.iter().flat_map(|batch| &batch.runs);
+                        assert!(
+                            flying.into_iter().all(|other| aside(run, other)),
+                            "{run:?} is on its way twice"
+                        );
+                    }
+                    self.flying.push(batch);
+                }
+            }
+            Step::Land(i) if !self.flying.is_empty() => self.land(i % self.flying.len()),
+            Step::Land(_) => {}
+            Step::Epoch => self.epoch += 1,
+        }
+    }
+
+    fn land(&mut self, i: usize) {
+        let batch = self.flying.swap_remove(i);
+        for run in &batch.runs {
+            let mut at = run.offset as usize;
+            for part in &run.parts {
+                self.servers[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+            assert_eq!(at as u64, run.end());
+        }
+        self.extents.landed(&batch);
+    }
+
+    fn check(&self) {
+        let mut found = self.servers.clone();
+        let mut end = 0;
+        for (at, bytes) in self.extents.overlay(0..found.len() as u64) {
+            assert!(at >= end, "pieces overlap at {at}");
+            end = at + bytes.len() as u64;
+            found[at as usize..end as usize].copy_from_slice(&bytes);
+        }
+        assert_eq!(end, self.extents.end());
+        assert!(found == self.seen, "a reader sees something else");
+        let flying: u64 = self.flying.iter().map(Batch::bytes).sum();
+        assert_eq!(flying as usize, self.extents.flying_bytes);
+        let dirty: usize = self.extents.dirty.values().map(Part::len).sum();
+        assert_eq!(dirty, self.extents.dirty_bytes);
+        let parts = self.extents.dirty.len() + self.extents.flying.len();
+        assert_eq!(self.extents.epochs.values().sum::<usize>(), parts);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_reader_sees_the_latest_bytes_and_the_servers_end_with_them(steps in steps()) {
+        let empty = vec![0; (SPACE + BLOCK) as usize];
+        let mut model = Model {
+            servers: empty.clone(),
+            seen: empty,
+            extents: Extents::default(),
+            flying: Vec::new(),
+            epoch: 1,
+        };
+        for step in &steps {
+            model.apply(step);
+            model.check();
+        }
+        let mut rounds = 0;
+        while model.extents.charge() > 0 {
+            model.apply(&Step::Take { all: true });
+            model.apply(&Step::Land(rounds));
+            rounds += 1;
+            prop_assert!(rounds < 10_000, "it never ends");
+        }
+        model.check();
+        prop_assert!(model.servers == model.seen);
+    }
+
+    #[test]
+    fn a_part_of_the_overlay_is_that_part_of_it(steps in steps(), start in 0..SPACE, length in 1..BLOCK) {
+        let empty = vec![0; (SPACE + BLOCK) as usize];
+        let mut model = Model {
+            servers: empty.clone(),
+            seen: empty,
+            extents: Extents::default(),
+            flying: Vec::new(),
+            epoch: 1,
+        };
+        steps.iter().for_each(|step| model.apply(step));
+        let range = start..start + length;
+        let mut found = model.servers[start as usize..range.end as usize].to_vec();
+        for (at, bytes) in model.extents.overlay(range.clone()) {
+            let at = (at - start) as usize;
+            found[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        prop_assert!(found == model.seen[start as usize..range.end as usize]);
+    }
+}
+
+#[test]
+fn small_neighbours_become_one_part_and_a_whole_block_takes_off_at_once() {
+    let mut extents = Extents::default();
+    for i in 0..BLOCK / 4096 {
+        assert!(extents.take(0, 1).is_none());
+        extents.write(i * 4096, vec![i as u8; 4096].into(), 1);
+    }
+    let batch = extents.take(0, 1).expect("the block is whole");
+    assert_eq!((batch.runs.len(), batch.range()), (1, 0..BLOCK));
+    assert_eq!(batch.runs[0].parts.len(), 1);
+}
+
+#[test]
+fn a_large_write_is_not_copied() {
+    let mut extents = Extents::default();
+    let data = Bytes::from(vec![1; BLOCK as usize]);
+    extents.write(0, data.clone(), 1);
+    let batch = extents.take(0, 1).expect("the block is whole");
+    assert_eq!(batch.runs[0].parts[0].as_ptr(), data.as_ptr());
+}
+
+#[test]
+fn what_was_written_over_a_flying_block_waits_for_it() {
+    let mut extents = Extents::default();
+    let write =
+        |extents: &mut Extents, byte| extents.write(0, vec![byte; BLOCK as usize].into(), 1);
+    write(&mut extents, 1);
+    let first = extents.take(9, 9).expect("the block is whole");
+    write(&mut extents, 2);
+    assert!(extents.take(9, 9).is_none());
+    extents.landed(&first);
+    let second = extents.take(9, 9).expect("nothing is over it any more");
+    assert_eq!(second.runs[0].parts[0][0], 2);
+}
+
+#[test]
+fn a_little_rest_does_not_hold_a_large_buffer() {
+    let mut extents = Extents::default();
+    let data = Bytes::from(vec![1; 2 * BLOCK as usize]);
+    extents.write(0, data.clone(), 1);
+    extents.write(10, vec![2; 2 * BLOCK as usize - 20].into(), 1);
+    assert!(data.is_unique());
+}
