@@ -109,8 +109,12 @@ async fn compare(config: DataConfig, (cells, bsu): (u32, u64), seed: u64) {
     let volume = test.client().await;
     let cache = cache(config);
     let opens = [
-        cache.open(attach(&volume, "/file", cells, bsu).await).unwrap(),
-        cache.open(attach(&volume, "/file", cells, bsu).await).unwrap(),
+        cache
+            .open(attach(&volume, "/file", cells, bsu).await)
+            .unwrap(),
+        cache
+            .open(attach(&volume, "/file", cells, bsu).await)
+            .unwrap(),
     ];
     let mut oracle = Oracle {
         bytes: Vec::new(),
@@ -165,11 +169,18 @@ async fn a_strict_read_sees_what_another_client_wrote_just_now() {
         ..DataConfig::default()
     };
     let (one, two) = (test.client().await, test.client().await);
-    let writer = cache(config).open(attach(&one, "/file", 2, 4096).await).unwrap();
-    let reader = cache(config).open(attach(&two, "/file", 2, 4096).await).unwrap();
+    let writer = cache(config)
+        .open(attach(&one, "/file", 2, 4096).await)
+        .unwrap();
+    let reader = cache(config)
+        .open(attach(&two, "/file", 2, 4096).await)
+        .unwrap();
     for i in 0..20_u64 {
         assert_eq!(reader.read(i * 1000, 1000).await.unwrap(), Bytes::new());
-        writer.write(i * 1000, vec![i as u8; 1000].into()).await.unwrap();
+        writer
+            .write(i * 1000, vec![i as u8; 1000].into())
+            .await
+            .unwrap();
         let read = reader.read(i * 1000, 2000).await.unwrap();
         assert_eq!(read, vec![i as u8; 1000]);
     }
@@ -184,7 +195,9 @@ async fn small_sequential_writes_become_a_request_per_mebibyte_and_server() {
         flush_after: Duration::from_mins(1),
         ..DataConfig::default()
     };
-    let open = cache(config).open(attach(&volume, "/file", 2, 65_536).await).unwrap();
+    let open = cache(config)
+        .open(attach(&volume, "/file", 2, 65_536).await)
+        .unwrap();
     let before = volume.counters();
     let data = noise(7, 16 << 20);
     for (i, chunk) in data.chunks(4096).enumerate() {
@@ -208,7 +221,9 @@ async fn scattered_small_writes_become_one_request_per_server() {
         flush_after: Duration::from_mins(1),
         ..DataConfig::default()
     };
-    let open = cache(config).open(attach(&volume, "/file", 2, 65_536).await).unwrap();
+    let open = cache(config)
+        .open(attach(&volume, "/file", 2, 65_536).await)
+        .unwrap();
     let mut expected = vec![0; 200 * 10_000];
     for i in (0..200_usize).rev() {
         let data = noise(i as u64, 2000);
@@ -219,7 +234,10 @@ async fn scattered_small_writes_become_one_request_per_server() {
     let before = volume.counters();
     open.flush().await.unwrap();
     let after = volume.counters();
-    assert_eq!(after.calls_of(Kind::Write) - before.calls_of(Kind::Write), 2);
+    assert_eq!(
+        after.calls_of(Kind::Write) - before.calls_of(Kind::Write),
+        2
+    );
     assert!(elsewhere(&test, "/file").await == expected);
     open.close().await.unwrap();
     test.stop().await;
@@ -248,7 +266,10 @@ async fn sequential_reads_are_read_ahead_and_random_ones_are_not() {
     let after = volume.counters();
     let reads = after.calls_of(Kind::Read) - before.calls_of(Kind::Read);
     // One for the first read, and a piece that ends at the next mebibyte.
-    assert!(reads <= 2 * 33, "{reads} requests for 32 MiB from two servers");
+    assert!(
+        reads <= 2 * 33,
+        "{reads} requests for 32 MiB from two servers"
+    );
 
     let before = volume.counters();
     for i in 0..200_u64 {
@@ -256,7 +277,10 @@ async fn sequential_reads_are_read_ahead_and_random_ones_are_not() {
         assert!(open.read(at as u64, 4096).await.unwrap() == data[at..at + 4096]);
     }
     let after = volume.counters();
-    assert_eq!(after.calls_of(Kind::Read) - before.calls_of(Kind::Read), 200);
+    assert_eq!(
+        after.calls_of(Kind::Read) - before.calls_of(Kind::Read),
+        200
+    );
     let bytes = after.bytes_received - before.bytes_received;
     assert!(bytes < 200 * 4300, "{bytes} bytes for 200 reads of 4 KiB");
     open.close().await.unwrap();
@@ -267,7 +291,9 @@ async fn sequential_reads_are_read_ahead_and_random_ones_are_not() {
 async fn a_write_is_seen_by_who_has_read_ahead() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
-    let open = cache(DataConfig::default()).open(attach(&volume, "/file", 2, 65_536).await).unwrap();
+    let open = cache(DataConfig::default())
+        .open(attach(&volume, "/file", 2, 65_536).await)
+        .unwrap();
     let mut data = noise(9, 8 << 20);
     open.write(0, data.clone().into()).await.unwrap();
     open.flush().await.unwrap();
@@ -278,7 +304,9 @@ async fn a_write_is_seen_by_who_has_read_ahead() {
         let place = at + rng.random_range(0..1 << 20);
         if place < data.len() - 10 {
             data[place..place + 10].copy_from_slice(b"0123456789");
-            open.write(place as u64, Bytes::from_static(b"0123456789")).await.unwrap();
+            open.write(place as u64, Bytes::from_static(b"0123456789"))
+                .await
+                .unwrap();
             if rng.random() {
                 open.flush().await.unwrap();
             }
@@ -292,7 +320,9 @@ async fn a_write_is_seen_by_who_has_read_ahead() {
 async fn a_server_that_restarts_during_write_behind_loses_nothing() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
-    let open = cache(DataConfig::default()).open(attach(&volume, "/file", 2, 65_536).await).unwrap();
+    let open = cache(DataConfig::default())
+        .open(attach(&volume, "/file", 2, 65_536).await)
+        .unwrap();
     let data = noise(10, 24 << 20);
     let mut rng = SmallRng::seed_from_u64(2);
     for (i, chunk) in data.chunks(1 << 18).enumerate() {
@@ -328,8 +358,12 @@ async fn a_server_that_stays_dead_is_told_once_to_each_open_and_ends_in_time() {
         ..DataConfig::default()
     };
     let cache = cache(config);
-    let one = cache.open(attach(&volume, "/file", 2, 65_536).await).unwrap();
-    let two = cache.open(attach(&volume, "/file", 2, 65_536).await).unwrap();
+    let one = cache
+        .open(attach(&volume, "/file", 2, 65_536).await)
+        .unwrap();
+    let two = cache
+        .open(attach(&volume, "/file", 2, 65_536).await)
+        .unwrap();
     one.write(0, noise(1, 1 << 20).into()).await.unwrap();
     one.flush().await.unwrap();
     test.stop_server(1).await;
@@ -376,7 +410,9 @@ async fn dirty_bytes_age_and_go_by_themselves() {
         ..DataConfig::default()
     };
     let cache = cache(config);
-    let open = cache.open(attach(&volume, "/file", 1, 65_536).await).unwrap();
+    let open = cache
+        .open(attach(&volume, "/file", 1, 65_536).await)
+        .unwrap();
     open.write(5, Bytes::from_static(b"hello")).await.unwrap();
     assert!(cache.dirty_bytes() > 0);
     for _ in 0..200 {
