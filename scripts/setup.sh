@@ -74,6 +74,15 @@ setup_build() {
     setup_rust
 }
 
+# What a mount needs: the kernel's FUSE, and who is not root a helper that may mount for them.
+setup_mount() {
+    if [ ! -e /dev/fuse ]; then
+        setup_say "missing: /dev/fuse, the kernel's door for file systems like this one. Try: sudo modprobe fuse"
+        return 1
+    fi
+    [ "$(id -u)" -eq 0 ] || command -v fusermount3 >/dev/null || setup_packages fuse3
+}
+
 # What the lints need besides.
 setup_lints() {
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
