@@ -55,6 +55,14 @@ pub enum Error {
     /// The request's pattern is not legal.
     #[error("this request is refused: {0}")]
     Pattern(#[from] PatternError),
+    /// The caller's buffer is too small for the request.
+    #[error("the buffer has {given} bytes, the request needs {needed}")]
+    Buffer {
+        /// Bytes of the buffer.
+        given: usize,
+        /// Bytes that it must have.
+        needed: u64,
+    },
     /// The file is of a kind without data.
     #[error("{path} is a {kind}, which has no cells")]
     NoData {
@@ -85,6 +93,7 @@ impl Error {
             Error::Map(MapError::PastLimit { .. }) => Code::TooLarge,
             Error::Pattern(PatternError::OutOfRange { .. }) => Code::TooLarge,
             Error::Pattern(_)
+            | Error::Buffer { .. }
             | Error::View(_)
             | Error::NoData { .. }
             | Error::Inline { .. }

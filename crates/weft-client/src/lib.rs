@@ -43,6 +43,7 @@ mod read;
 mod servers;
 mod span;
 mod stat;
+mod transfer;
 mod upkeep;
 mod view;
 mod volume;
@@ -61,6 +62,7 @@ pub use options::ConnectOptions;
 pub use parts::ReadParts;
 pub use place::Place;
 pub use stat::{Attributes, FileKind};
+pub use transfer::Transfer;
 pub use upkeep::{
     ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
 };

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use weft_layout::Memory;
 
-use crate::read::Memory;
+use crate::read::Memory as Place;
 
 /// Bytes to write.
 #[derive(Clone)]
@@ -14,6 +15,8 @@ pub(crate) enum Source {
     Packed(Bytes),
     /// In several buffers.
     Parts(Arc<Parts>),
+    /// Scattered over one buffer.
+    Patterned(Bytes, Memory),
 }
 
 /// Several buffers, one after another.
@@ -30,10 +33,10 @@ impl Source {
         Source::Parts(Arc::new(Parts { starts, parts }))
     }
 
-    /// How many bytes there are.
+    /// How many bytes of memory there are.
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Source::Packed(bytes) => bytes.len() as u64,
+            Source::Packed(bytes) | Source::Patterned(bytes, _) => bytes.len() as u64,
             Source::Parts(all) => {
                 let last = all.starts.last().copied().unwrap_or(0);
                 last + all.parts.last().map_or(0, |part| part.len() as u64)
@@ -41,16 +44,21 @@ impl Source {
         }
     }
 
-    /// The bytes from `number` on, at most `length` and as many as lie in a row.
-    pub(crate) fn slice(&self, number: u64, length: u64) -> Bytes {
-        match self {
-            Source::Packed(bytes) => bytes.slice(number as usize..(number + length) as usize),
+    /// The bytes from `number` on, at most `length` and as many as lie in a row: where they are in which buffer.
+    pub(crate) fn find(&self, number: u64, length: u64) -> (&Bytes, Range<usize>) {
+        let (bytes, at, row) = match self {
+            Source::Packed(bytes) => (bytes, number, length),
+            Source::Patterned(bytes, memory) => {
+                let (at, row) = memory.place(number);
+                (bytes, at, row)
+            }
             Source::Parts(all) => {
                 let i = find(&all.starts, number);
-                let (part, at) = (&all.parts[i], (number - all.starts[i]) as usize);
-                part.slice(at..part.len().min(at.saturating_add(length as usize)))
+                let (part, at) = (&all.parts[i], number - all.starts[i]);
+                (part, at, part.len() as u64 - at)
             }
-        }
+        };
+        (bytes, at as usize..(at + row.min(length)) as usize)
     }
 }
 
@@ -60,6 +68,8 @@ pub(crate) enum Target<'a> {
     Packed(&'a mut [u8]),
     /// In several buffers, and where each starts.
     Parts(Vec<u64>, Vec<&'a mut [u8]>),
+    /// Scattered over one buffer.
+    Patterned(&'a mut [u8], Memory),
 }
 
 impl<'a> Target<'a> {
@@ -70,11 +80,21 @@ impl<'a> Target<'a> {
     }
 }
 
-impl Memory for Target<'_> {
+impl Place for Target<'_> {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         let mut bytes = &bytes[range];
         match self {
             Target::Packed(memory) => memory[at..at + bytes.len()].copy_from_slice(bytes),
+            Target::Patterned(memory, pattern) => {
+                let mut number = at as u64;
+                while !bytes.is_empty() {
+                    let (at, row) = pattern.place(number);
+                    let (now, later) = bytes.split_at(bytes.len().min(row as usize));
+                    memory[at as usize..at as usize + now.len()].copy_from_slice(now);
+                    number += now.len() as u64;
+                    bytes = later;
+                }
+            }
             Target::Parts(starts, parts) => {
                 let mut i = find(starts, at as u64);
                 let mut from = at - starts[i] as usize;

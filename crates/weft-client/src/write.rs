@@ -54,20 +54,24 @@ impl Gather<'_> {
             let Some(mut piece) = self.rest.take().or_else(|| self.pieces.next()) else {
                 break;
             };
-            let taken = self
+            let (bytes, range) = self
                 .source
-                .slice(piece.memory, piece.length.min(room as u64));
-            room -= taken.len();
-            piece.memory += taken.len() as u64;
-            piece.length -= taken.len() as u64;
+                .find(piece.memory, piece.length.min(room as u64));
+            let taken = range.len();
+            room -= taken;
+            piece.memory += taken as u64;
+            piece.length -= taken as u64;
             self.rest = (piece.length > 0).then_some(piece);
-            if taken.len() >= SLICE_MIN && parts.len() < FRAME_SLICES {
+            if taken >= SLICE_MIN && parts.len() < FRAME_SLICES {
                 if !small.is_empty() {
                     parts.push(small.split().freeze());
                 }
-                parts.push(taken);
+                parts.push(bytes.slice(range));
             } else {
-                small.extend_from_slice(&taken);
+                if small.is_empty() {
+                    small.reserve(room + taken);
+                }
+                small.extend_from_slice(&bytes[range]);
             }
         }
         if !small.is_empty() {

@@ -62,6 +62,7 @@ mod grid;
 mod groups;
 mod layout;
 mod map;
+mod memory;
 mod modular;
 mod nest;
 mod normal;
@@ -84,6 +85,7 @@ pub use layout::{
     LayoutSpec, SERVERS_MAX, Storage,
 };
 pub use map::{Map, MapError, Place};
+pub use memory::Memory;
 pub use parts::{Part, PartKind, Runs};
 pub use pattern::{DEPTH_MAX, Every, PARTS_MAX, Pattern, PatternError};
 pub use pieces::Pieces;

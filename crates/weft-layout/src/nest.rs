@@ -331,6 +331,48 @@ impl Nest {
         }
     }
 
+    /// The byte of this rank and how many follow it in its run. The nest is in the caller's order, so ranks ascend.
+    pub(crate) fn find(&self, rank: u64) -> (u64, u64) {
+        debug_assert!(rank < self.bytes);
+        let (mut at, mut rest) = (self.start, rank);
+        let mut node = self.root.expect("a nest with bytes has a root");
+        loop {
+            match &self.nodes[node as usize] {
+                Node::Leaf { first, end } => {
+                    let strips = &self.strips[*first as usize..*end as usize];
+                    let i = strips.partition_point(|strip| strip.rank <= rest) - 1;
+                    let strip = &strips[i];
+                    let (run, within) = (
+                        (rest - strip.rank) / strip.length,
+                        (rest - strip.rank) % strip.length,
+                    );
+                    let place = at
+                        .wrapping_add(strip.at)
+                        .wrapping_add((strip.stride as u64).wrapping_mul(run));
+                    return (place + within, strip.length - within);
+                }
+                Node::Loop {
+                    body,
+                    stride,
+                    rank_stride,
+                    ..
+                } => {
+                    let round = rest / *rank_stride as u64;
+                    rest -= round * *rank_stride as u64;
+                    at = at.wrapping_add((*stride as u64).wrapping_mul(round));
+                    node = *body;
+                }
+                Node::Series { first, end } => {
+                    let arms = &self.arms[*first as usize..*end as usize];
+                    let i = arms.partition_point(|arm| arm.rank as u64 <= rest) - 1;
+                    rest -= arms[i].rank as u64;
+                    at = at.wrapping_add(arms[i].at as u64);
+                    node = arms[i].node;
+                }
+            }
+        }
+    }
+
     /// The strips, in the nest's order.
     pub(crate) fn walk(self: &Arc<Self>) -> Walk {
         let mut walk = Walk {

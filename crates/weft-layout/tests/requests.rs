@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use model::{Byte, Model};
 use proptest::prelude::*;
 use weft_layout::{
-    CellIndex, Map, Order, Partition, Pattern, PatternError, Request, ServerSlot, Subfile, View,
-    ViewOffset,
+    CellIndex, Map, Memory, Order, Partition, Pattern, PatternError, Request, ServerSlot, Subfile,
+    View, ViewOffset,
 };
 
 #[test]
@@ -28,7 +28,9 @@ fn runs_in_a_unit_that_begins_before_the_view_are_found() {
 
 /// How many cases each property tries; `WEFT_CASES` asks for more.
 fn cases(usual: u32) -> ProptestConfig {
-    let asked = std::env::var("WEFT_CASES").ok().and_then(|n| n.parse().ok());
+    let asked = std::env::var("WEFT_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
     ProptestConfig {
         cases: asked.unwrap_or(usual),
         failure_persistence: None,
@@ -191,6 +193,22 @@ proptest! {
                 bytes.sort_unstable_by_key(|(number, _)| *number);
                 prop_assert_eq!(&bytes, &expected(&map, &places, slot));
             }
+        }
+    }
+
+    #[test]
+    fn memory_is_where_the_model_says(pattern in pattern(), spare in 0..100u64) {
+        let (start, runs) = placed(&pattern, spare);
+        let bytes: Vec<usize> = runs.into_iter().flatten().collect();
+        let request = Request::new(ViewOffset(7), &Pattern::bytes(bytes.len() as u64)).unwrap();
+        let memory = Memory::new(start.0, &pattern, &request).unwrap();
+        prop_assert_eq!(memory.end(), bytes.iter().max().map_or(start.0, |last| *last as u64 + 1));
+        for (number, at) in bytes.iter().enumerate() {
+            let (place, row) = memory.place(number as u64);
+            prop_assert_eq!(place, *at as u64);
+            prop_assert!(row >= 1);
+            let last = number + row as usize - 1;
+            prop_assert_eq!(bytes.get(last), Some(&(at + row as usize - 1)));
         }
     }
 

@@ -1,0 +1,168 @@
+//! Reads and writes of patterns: which bytes of a view, and where they lie in memory.
+//!
+//! ```no_run
+//! # async fn example(view: weft_client::OpenView) -> Result<(), weft_client::Error> {
+//! use weft_client::Transfer;
+//! use weft_layout::{Pattern, ViewOffset};
+//!
+//! // 64 bytes every 256, a thousand times, from byte 128 on; in memory every 80 bytes.
+//! let records = Transfer::of(Pattern::bytes(64).every(256).times(1000))
+//!     .at(ViewOffset(128))
+//!     .in_memory(Pattern::bytes(64).every(80).times(1000));
+//! let mut memory = vec![0; 80 * 1000];
+//! view.read_with(&records, &mut memory).await?;
+//! # Ok(()) }
+//! ```
+
+use bytes::Bytes;
+use weft_layout::{Memory, Pattern, Request, ViewOffset};
+
+use crate::span::{Source, Target};
+use crate::write::Durability;
+use crate::{Error, OpenView};
+
+/// Which bytes of a view one call moves, and where they lie in memory.
+///
+/// The bytes of both patterns are numbered in the order in which each names them; byte `n` of the one is byte
+/// `n` of the other. In what order they travel is left to Weft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    pattern: Pattern,
+    at: ViewOffset,
+    memory: Option<(u64, Pattern)>,
+    last_wins: bool,
+    synced: bool,
+}
+
+impl Transfer {
+    /// These bytes, from the view's first on, packed in memory.
+    pub fn of(pattern: Pattern) -> Transfer {
+        Transfer {
+            pattern,
+            at: ViewOffset(0),
+            memory: None,
+            last_wins: false,
+            synced: false,
+        }
+    }
+
+    /// From this byte of the view on. Negative strides may reach before it.
+    #[must_use]
+    pub fn at(self, at: ViewOffset) -> Transfer {
+        Transfer { at, ..self }
+    }
+
+    /// Where the bytes lie in memory: as many as the request has.
+    #[must_use]
+    pub fn in_memory(self, pattern: Pattern) -> Transfer {
+        self.in_memory_from(0, pattern)
+    }
+
+    /// As [`Transfer::in_memory`], from this byte of the buffer on: for patterns that go backwards.
+    #[must_use]
+    pub fn in_memory_from(self, start: u64, pattern: Pattern) -> Transfer {
+        let memory = Some((start, pattern));
+        Transfer { memory, ..self }
+    }
+
+    /// A write may touch a byte more than once; what the pattern names last stays.
+    #[must_use]
+    pub fn last_wins(self) -> Transfer {
+        Transfer {
+            last_wins: true,
+            ..self
+        }
+    }
+
+    /// What is written survives power loss when the call returns.
+    #[must_use]
+    pub fn synced(self) -> Transfer {
+        Transfer {
+            synced: true,
+            ..self
+        }
+    }
+
+    fn memory(&self, request: &Request) -> Result<Option<Memory>, Error> {
+        let memory = self.memory.as_ref();
+        let memory = memory.map(|(start, pattern)| Memory::new(*start, pattern, request));
+        Ok(memory.transpose()?)
+    }
+}
+
+/// How much memory a call was given and needs.
+fn check_room(given: usize, needed: u64) -> Result<(), Error> {
+    if given as u64 >= needed {
+        return Ok(());
+    }
+    Err(Error::Buffer { given, needed })
+}
+
+impl OpenView {
+    /// Reads the bytes of a transfer: one request to each server that holds any, whatever their number. Ghosts and
+    /// holes as for [`OpenView::read_at`].
+    ///
+    /// Returns the number of bytes moved.
+    /// # Errors
+    /// [`Error::Pattern`] when the transfer is not legal or two of its bytes have one place in memory;
+    /// [`Error::Buffer`] when the buffer is too small. Nothing is read then.
+    /// # Cancellation
+    /// Dropped, the servers stop; the buffer may be partly filled.
+    pub async fn read_with(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<u64, Error> {
+        let request = Request::sorted(transfer.at, &transfer.pattern, !self.map.rearranges())?;
+        let target = match transfer.memory(&request)? {
+            None => {
+                check_room(buffer.len(), request.memory())?;
+                Target::Packed(buffer)
+            }
+            Some(memory) => {
+                check_room(buffer.len(), memory.end())?;
+                memory.check_disjoint()?;
+                Target::Patterned(buffer, memory)
+            }
+        };
+        Ok(self.read_request(&request, target).await?.bytes)
+    }
+
+    /// Writes the bytes of a transfer: one request to each server that holds any, whatever their number. Ghosts
+    /// swallow their bytes and count nothing.
+    ///
+    /// Returns the number of bytes moved.
+    /// # Durability
+    /// On return the bytes survive the death of any server's process, and power loss if the transfer is
+    /// [`Transfer::synced`].
+    /// # Errors
+    /// [`Error::Pattern`] when the transfer is not legal, or touches a byte of the view twice without
+    /// [`Transfer::last_wins`]; [`Error::Buffer`] when `data` is too small. Nothing is written then.
+    /// [`Error::MayHaveHappened`] as for [`OpenView::write_at`].
+    /// # Cancellation
+    /// Dropped, any part of the bytes may have been written.
+    pub async fn write_with(&self, transfer: &Transfer, data: Bytes) -> Result<u64, Error> {
+        let mut request = Request::sorted(transfer.at, &transfer.pattern, !self.map.rearranges())?;
+        let mut ordered = false;
+        if let Err(overlap) = request.check_disjoint() {
+            if !transfer.last_wins {
+                return Err(overlap.into());
+            }
+            request = Request::new(transfer.at, &transfer.pattern)?;
+            ordered = true;
+        }
+        let source = match transfer.memory(&request)? {
+            None => {
+                check_room(data.len(), request.memory())?;
+                Source::Packed(data)
+            }
+            Some(memory) => {
+                check_room(data.len(), memory.end())?;
+                Source::Patterned(data, memory)
+            }
+        };
+        let durability = if transfer.synced {
+            Durability::Power
+        } else {
+            Durability::Process
+        };
+        self.write_request(&request, source, durability, ordered)
+            .await
+    }
+}
