@@ -1,0 +1,292 @@
+//! Operations in the background, against real servers whose answers a gate in front of the client can hold back.
+
+mod common;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::TestVolume;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, ReadBuf};
+use weft_client::{Access, Error, File, NewLayout, OpenView, Volume, wait_all, wait_any};
+use weft_layout::{CellIndex, OFFSET_MAX, View, ViewOffset};
+use weft_net::{BoxRead, BoxWrite, Listener, Network, TcpNetwork};
+use weft_proto::{Code, Kind};
+
+/// Holds back what servers send.
+#[derive(Clone, Default)]
+struct Gate(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
+
+impl Gate {
+    fn close(&self) {
+        self.0.0.store(true, Ordering::SeqCst);
+    }
+
+    fn open(&self) {
+        self.0.0.store(false, Ordering::SeqCst);
+        self.0.1.lock().unwrap().drain(..).for_each(Waker::wake);
+    }
+}
+
+struct Gated(BoxRead, Gate);
+
+impl AsyncRead for Gated {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let gate = self.1.clone();
+        let mut waiting = gate.0.1.lock().unwrap();
+        if gate.0.0.load(Ordering::SeqCst) {
+            waiting.push(context.waker().clone());
+            return Poll::Pending;
+        }
+        drop(waiting);
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl Network for Gate {
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>> {
+        async move {
+            let (read, write) = TcpNetwork.connect(address).await?;
+            Ok((Box::new(Gated(read, self.clone())) as BoxRead, write))
+        }
+        .boxed()
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        TcpNetwork.listen(address)
+    }
+}
+
+async fn client(test: &TestVolume, gate: &Gate) -> Volume {
+    let mut options = test.options();
+    options.env.network = Arc::new(gate.clone());
+    // A closed gate is no dead server.
+    options.env.timing.silence = Duration::from_mins(2);
+    Volume::connect(options).await.unwrap()
+}
+
+async fn created(volume: &Volume, path: &str, cells: u32) -> File {
+    let layout = NewLayout {
+        cells: Some(cells),
+        bsu: Some(1000),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create_new(0o644).layout(&layout);
+    volume.attach(path, access).await.unwrap()
+}
+
+fn served(test: &TestVolume, kind: Kind) -> u64 {
+    let nodes = test.servers.iter().flatten();
+    nodes
+        .map(|n| n.metrics().net().snapshot().calls_of(kind))
+        .sum()
+}
+
+fn sent(test: &TestVolume) -> u64 {
+    let nodes = test.servers.iter().flatten();
+    nodes.map(|n| n.metrics().net().snapshot().bytes_sent).sum()
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..4000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never: {what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pointer_moves_when_an_operation_is_posted() {
+    let test = TestVolume::start(2).await;
+    let gate = Gate::default();
+    let volume = client(&test, &gate).await;
+    let file = created(&volume, "/file", 3).await;
+    let view = file.canonical().unwrap();
+    // A connection to each server, which the gate will not let anybody open.
+    view.write(vec![0; 3000].into()).await.unwrap();
+    view.seek(ViewOffset(0));
+    gate.close();
+    let lengths = [10, 2500, 1, 4000, 777];
+    let mut at = 0;
+    let mut writes = Vec::new();
+    for (i, length) in lengths.into_iter().enumerate() {
+        writes.push(view.post_write(vec![i as u8 + 1; length].into()));
+        at += length as u64;
+        assert_eq!(view.position(), ViewOffset(at));
+    }
+    assert!(writes.iter().all(|w| !w.poll()), "nobody was answered");
+    gate.open();
+    for (outcome, length) in wait_all(writes).await.into_iter().zip(lengths) {
+        assert_eq!(outcome.unwrap().bytes, length as u64);
+    }
+    view.seek(ViewOffset(0));
+    let reads: Vec<_> = lengths.iter().map(|l| view.post_read(*l)).collect();
+    assert_eq!(view.position(), ViewOffset(at));
+    for (i, (outcome, length)) in wait_all(reads).await.into_iter().zip(lengths).enumerate() {
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.bytes, length as u64);
+        assert_eq!(outcome.buffer, vec![i as u8 + 1; length], "{i}");
+    }
+    // Beyond the end nothing is moved: the caller's bytes stay.
+    let beyond = view.post_read_into(vec![9; 50]).wait().await.unwrap();
+    assert_eq!((beyond.bytes, beyond.buffer), (0, vec![9; 50]));
+    view.post_sync().wait().await.unwrap();
+    file.close().await.unwrap();
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_of_one_view_are_under_way_at_once_and_any_can_be_waited_for() {
+    let test = TestVolume::start(1).await;
+    let gate = Gate::default();
+    let volume = client(&test, &gate).await;
+    let file = created(&volume, "/file", 1).await;
+    let view = file.view(View::Cell(CellIndex(0))).unwrap();
+    view.write(vec![7; 8000].into()).await.unwrap();
+    view.seek(ViewOffset(0));
+    let (reads_before, writes_before) = (served(&test, Kind::Read), served(&test, Kind::Write));
+    gate.close();
+    let mut operations: Vec<_> = (0..8).map(|_| view.post_read(1000)).collect();
+    operations.extend((0..4).map(|_| view.post_write(vec![8; 500].into())));
+    // The server has them all, and the client has no answer: they are under way at once.
+    until("the server has all calls", || {
+        served(&test, Kind::Read) == reads_before + 8
+            && served(&test, Kind::Write) == writes_before + 4
+    })
+    .await;
+    assert!(operations.iter().all(|o| !o.poll()));
+    assert!(wait_any(&mut operations).now_or_never().is_none());
+    gate.open();
+    let (mut ended, mut bytes) = (0, 0);
+    while let Some(i) = wait_any(&mut operations).await {
+        assert!(operations[i].poll());
+        bytes += operations.swap_remove(i).wait().await.unwrap().bytes;
+        ended += 1;
+    }
+    assert_eq!((ended, bytes), (12, 10_000));
+    assert!(wait_any(&mut []).await.is_none());
+    assert_eq!(file.size().await.unwrap(), 10_000);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_read_stops_its_servers_and_gives_its_place_back() {
+    const LENGTH: usize = 48 << 20;
+    let test = TestVolume::start(1).await;
+    let gate = Gate::default();
+    let volume = client(&test, &gate).await;
+    let file = created(&volume, "/file", 1).await;
+    let view = file.view(View::Cell(CellIndex(0))).unwrap();
+    view.write(vec![7; LENGTH].into()).await.unwrap();
+    let (calls, bytes) = (served(&test, Kind::Read), sent(&test));
+    gate.close();
+    let read = view.post_read_at(ViewOffset(0), vec![0; LENGTH]);
+    until("the server reads", || served(&test, Kind::Read) > calls).await;
+    drop(read);
+    // More than a connection has places for: those that are dropped give theirs back.
+    for _ in 0..2000 {
+        drop(view.post_read_at(ViewOffset(0), vec![0; 100]));
+    }
+    gate.open();
+    let after = view.post_read_at(ViewOffset(5), vec![0; 10]).wait().await;
+    assert_eq!(after.unwrap().buffer, [7; 10]);
+    let sent = sent(&test) - bytes;
+    assert!(sent < LENGTH as u64 / 2, "it sent {sent} bytes");
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_write_leaves_a_file_whose_size_is_found_out() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let file = created(&volume, "/file", 2).await;
+    let view = file.canonical().unwrap();
+    view.write(vec![1; 5000].into()).await.unwrap();
+    for _ in 0..20 {
+        let write = view.post_write(vec![2; 300_000].into());
+        tokio::task::yield_now().await;
+        drop(write);
+    }
+    // What was cancelled may still be on its way for a moment; then it is over.
+    view.post_sync().wait().await.unwrap();
+    file.close().await.unwrap();
+    let (told, reader) = (
+        volume.stat("/file").await.unwrap().size,
+        volume.attach("/file", Access::read()).await.unwrap(),
+    );
+    assert!(told >= 5000);
+    assert_eq!(reader.size().await.unwrap(), told);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_told_by_the_wait() {
+    let mut test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let file = created(&volume, "/file", 2).await;
+    let view = file.canonical().unwrap();
+    view.write(vec![1; 4000].into()).await.unwrap();
+
+    let past = view.post_read_at(ViewOffset(OFFSET_MAX - 10), vec![0; 100]);
+    let error = past.wait().await.unwrap_err();
+    assert!(matches!(error, Error::Map(_)), "{error}");
+
+    test.stop_server(1).await;
+    let posted = [
+        view.post_read_at(ViewOffset(0), vec![0; 1000]),
+        view.post_write_at(ViewOffset(1000), vec![2; 10].into()),
+        view.post_write_at(ViewOffset(0), vec![3; 10].into()),
+        view.post_sync(),
+    ];
+    let outcomes = wait_all(posted).await;
+    let codes: Vec<Option<Code>> = outcomes
+        .iter()
+        .map(|o| o.as_ref().err().map(Error::code))
+        .collect();
+    let away = Some(Code::Unavailable);
+    assert_eq!(codes, [None, away, None, away]);
+    test.stop().await;
+}
+
+#[test]
+fn threads_without_a_runtime_post_and_wait() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (test, view) = runtime.block_on(async {
+        let test = TestVolume::start(2).await;
+        let file = created(&test.client().await, "/file", 2).await;
+        (test, Arc::new(file.canonical().unwrap()))
+    });
+    let write = |view: Arc<OpenView>, i: u8| {
+        std::thread::spawn(move || {
+            let data = Bytes::from(vec![i; 1500]);
+            let write = view.post_write_at(ViewOffset(u64::from(i) * 1500), data);
+            write.wait_blocking().unwrap().bytes
+        })
+    };
+    let threads: Vec<_> = (0..8).map(|i| write(view.clone(), i)).collect();
+    assert!(threads.into_iter().all(|t| t.join().unwrap() == 1500));
+    let read = view.post_read(12_000);
+    while !read.poll() {
+        std::thread::yield_now();
+    }
+    let read = read.wait_blocking().unwrap();
+    assert!(
+        read.buffer
+            .chunks(1500)
+            .zip(0_u8..)
+            .all(|(c, i)| c == [i; 1500])
+    );
+    runtime.block_on(test.stop());
+}
