@@ -135,7 +135,7 @@ impl DataCache {
 
     /// Writes all dirty bytes of the mount to the servers. Failures are told to the opens of the file.
     pub async fn flush_all(&self) {
-        join_all(self.files().iter().map(|file| file.flush())).await;
+        join_all(self.files().iter().map(FileData::flush)).await;
     }
 
     /// Forgets what was read ahead and what is known of sizes: anything may have been changed by others.

@@ -16,7 +16,7 @@ const EARLY: usize = 32;
 /// The streams of an open file.
 #[derive(Debug)]
 pub(super) struct Streams {
-    streams: Vec<Stream>,
+    followed: Vec<Stream>,
     limit: u64,
     clock: u64,
     next_name: u64,
@@ -54,7 +54,7 @@ impl Streams {
     /// Reads ahead at most `limit` bytes of a stream; 0: never.
     pub(super) fn new(limit: u64) -> Streams {
         Streams {
-            streams: Vec::new(),
+            followed: Vec::new(),
             limit,
             clock: 0,
             next_name: 0,
@@ -71,10 +71,10 @@ impl Streams {
             .position(|s| s.has(range))
             .unwrap_or_else(|| {
                 forgotten = self.begin(range);
-                self.streams.len() - 1
+                self.followed.len() - 1
             });
         let limit = self.limit;
-        let stream = &mut self.streams[i];
+        let stream = &mut self.followed[i];
         stream.used = self.clock;
         let fetch = if stream.advance(range) {
             stream.fetch(limit)
@@ -90,12 +90,12 @@ impl Streams {
     }
 
     fn begin(&mut self, range: &Range<u64>) -> Option<u64> {
-        let oldest = (0..self.streams.len()).min_by_key(|i| self.streams[*i].used);
+        let oldest = (0..self.followed.len()).min_by_key(|i| self.followed[*i].used);
         let forgotten = oldest
-            .filter(|_| self.streams.len() == STREAMS)
-            .map(|i| self.streams.swap_remove(i).name);
+            .filter(|_| self.followed.len() == STREAMS)
+            .map(|i| self.followed.swap_remove(i).name);
         self.next_name += 1;
-        self.streams.push(Stream {
+        self.followed.push(Stream {
             name: self.next_name,
             next: range.start,
             early: Vec::new(),
@@ -220,7 +220,7 @@ mod tests {
                 let advice = read(&mut streams, base + part * 128 * K, 128 * K);
                 assert_eq!((advice.stream, advice.forgotten), (1, None));
             }
-            assert_eq!(streams.streams[0].next, base + 512 * K);
+            assert_eq!(streams.followed[0].next, base + 512 * K);
         }
     }
 

@@ -21,8 +21,8 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-pub(super) use part::{Batch, Run};
-use part::{Data, Part};
+pub(super) use part::Batch;
+use part::{Data, Part, Run};
 
 /// A whole aligned block of this size takes off at once, as one request.
 pub(super) const BLOCK: u64 = 1 << 20;
