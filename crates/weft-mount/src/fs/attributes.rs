@@ -138,7 +138,7 @@ impl FileSystem {
                 self.call(|| volume.truncate(Place::of(id), size)).await?;
                 // Whoever has it open here must know, too.
                 if let Some(open) = self.files.writer(id) {
-                    open.data().truncate(size).await?;
+                    open.data.truncate(size).await?;
                 }
             }
         }

@@ -51,7 +51,7 @@ impl FileSystem {
         let kind =
             kind_of_mode(mode).ok_or(FsError::wrong("no such kind of node", Errno::INVAL))?;
         let attributes = if kind == FileKind::Regular {
-            let access = Access::default().create_new(bits).umask(umask);
+            let access = Access::default().create_new(bits).umask(umask).inline();
             let file = self.call(|| volume.attach(&place, access.clone())).await?;
             let attributes = file.attributes().clone();
             self.call(|| file.close()).await?;

@@ -21,30 +21,12 @@ const FOR_EXECUTION: i32 = 0x20;
 pub(super) struct Handle {
     pub(super) id: u64,
     pub(super) file: File,
-    /// There until the open is closed.
-    data: Option<OpenData>,
-    runtime: tokio::runtime::Handle,
+    pub(super) data: OpenData,
     pub(super) write: bool,
     wrote: AtomicBool,
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // Only where a request was still under way when the file was closed; else it was taken out before.
-        if let Some(data) = self.data.take() {
-            self.runtime.spawn(async move { data.close().await });
-        }
-    }
-}
-
 impl Handle {
-    /// The file's data.
-    pub(super) fn data(&self) -> &OpenData {
-        self.data
-            .as_ref()
-            .expect("only who owns the handle alone takes it out")
-    }
-
     pub(super) async fn truncate(&self, size: u64) -> Result<(), FsError> {
         if !self.write {
             return Err(FsError::wrong(
@@ -53,7 +35,7 @@ impl Handle {
             ));
         }
         self.wrote.store(true, Ordering::Relaxed);
-        Ok(self.data().truncate(size).await?)
+        Ok(self.data.truncate(size).await?)
     }
 }
 
@@ -129,7 +111,7 @@ impl Files {
     /// The data cache's bytes of a file are old.
     pub(super) fn invalidate(&self, id: u64) {
         for handle in self.all(id) {
-            handle.data().invalidate();
+            handle.data.invalidate();
         }
     }
 
@@ -153,7 +135,7 @@ impl Files {
         let Some(file) = files.get(&attr.id) else {
             return;
         };
-        if let Some(end) = file.handles.iter().find_map(|h| h.data().known_end()) {
+        if let Some(end) = file.handles.iter().find_map(|h| h.data.known_end()) {
             attr.size = attr.size.max(end);
         }
         if let Some(written) = file.written {
@@ -205,6 +187,7 @@ impl FileSystem {
         if flags & libc::O_TRUNC != 0 && !writes(flags) {
             access = Access::read_write();
         }
+        let access = access.inline();
         let volume = self.on(caller);
         let file = self
             .call(|| volume.attach(Place::of(id), access.clone()))
@@ -226,7 +209,7 @@ impl FileSystem {
         if kill_set_id {
             self.drop_set_id(handle.id).await?;
         }
-        handle.data().truncate(0).await?;
+        handle.data.truncate(0).await?;
         handle.wrote.store(true, Ordering::Relaxed);
         self.files.wrote(handle.id);
         Ok(())
@@ -245,8 +228,8 @@ impl FileSystem {
         let place = Place::under(parent, name);
         let bits = mode & 0o7777;
         let access = match flags & libc::O_EXCL {
-            0 => access(flags).create(bits).umask(umask).no_follow(),
-            _ => access(flags).create_new(bits).umask(umask),
+            0 => access(flags).create(bits).umask(umask).no_follow().inline(),
+            _ => access(flags).create_new(bits).umask(umask).inline(),
         };
         let file = self.attach_new(&volume, &place, &access).await?;
         let created = file.created();
@@ -289,8 +272,7 @@ impl FileSystem {
         let append = flags & libc::O_APPEND != 0;
         let handle = Arc::new(Handle {
             id,
-            data: Some(self.cache.open(file.clone())?),
-            runtime: tokio::runtime::Handle::current(),
+            data: self.cache.open(file.clone())?,
             file,
             write: writes(flags),
             wrote: AtomicBool::new(false),
@@ -307,13 +289,19 @@ impl FileSystem {
         })
     }
 
-    /// Reads; fewer bytes than asked for only at the end of the file.
-    pub async fn read(&self, handle: u64, offset: u64, length: usize) -> Result<Bytes, FsError> {
+    /// Reads, in the parts in which it arrived; fewer bytes than asked for only at the end of the file.
+    pub async fn read(
+        &self,
+        handle: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<Bytes>, FsError> {
         if is_view(handle) {
-            return self.read_view(handle, offset, length).await;
+            return Ok(vec![self.read_view(handle, offset, length).await?]);
         }
         let handle = self.handles.get(handle)?;
-        Ok(handle.data().read(offset, length).await?)
+        let rope = handle.data.read_parts(offset, length).await?;
+        Ok(rope.parts().cloned().collect())
     }
 
     /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is cached.
@@ -337,9 +325,9 @@ impl FileSystem {
             self.drop_set_id(handle.id).await?;
         }
         if how.append {
-            handle.data().append(data).await?;
+            handle.data.append(data).await?;
         } else {
-            handle.data().write(offset, data).await?;
+            handle.data.write(offset, data).await?;
         }
         handle.wrote.store(true, Ordering::Relaxed);
         self.files.wrote(handle.id);
@@ -353,7 +341,7 @@ impl FileSystem {
         }
         let handle = self.handles.get(handle)?;
         if handle.write {
-            handle.data().flush().await?;
+            handle.data.flush().await?;
         }
         Ok(())
     }
@@ -364,7 +352,7 @@ impl FileSystem {
             return self.sync_view(handle).await;
         }
         let handle = self.handles.get(handle)?;
-        let data = async { Ok(handle.data().sync().await?) };
+        let data = async { Ok(handle.data.sync().await?) };
         tokio::try_join!(data, self.sync_names())?;
         Ok(())
     }
@@ -373,7 +361,7 @@ impl FileSystem {
     pub(super) async fn flush_all(&self, id: u64) -> Result<(), FsError> {
         for handle in self.files.all(id) {
             if handle.write {
-                handle.data().flush().await?;
+                handle.data.flush().await?;
             }
         }
         Ok(())
@@ -390,21 +378,13 @@ impl FileSystem {
     }
 
     pub(super) async fn close(&self, handle: Arc<Handle>) {
-        let id = handle.id;
-        // Whoever borrows it still does so for a moment only, and closes it then.
-        self.files.remove(&handle);
-        let Some(mut handle) = Arc::into_inner(handle) else {
-            return self.nodes.settled(id, None);
-        };
-        let Some(data) = handle.data.take() else {
-            return;
-        };
-        let result = data.close().await;
+        let result = handle.data.close().await;
         if handle.wrote.load(Ordering::Relaxed) {
-            self.nodes.settled(id, None);
+            self.nodes.settled(handle.id, None);
         }
+        self.files.remove(&handle);
         if let Err(error) = result {
-            tracing::warn!(file = id, %error, "closing a file failed");
+            tracing::warn!(file = handle.id, %error, "closing a file failed");
         }
     }
 }

@@ -47,7 +47,7 @@ impl FileSystem {
             return Ok(());
         }
         let handle = self.handles.get(handle)?;
-        if handle.data().size().await? < end {
+        if handle.data.size().await? < end {
             handle.truncate(end).await?;
             self.files.wrote(handle.id);
         }
@@ -62,7 +62,7 @@ impl FileSystem {
         let nothing = FsError::wrong("nothing is there", Errno::NXIO);
         let handle = self.handles.get(handle)?;
         self.flush_all(handle.id).await?;
-        let size = handle.data().size().await?;
+        let size = handle.data.size().await?;
         if offset >= size {
             return Err(nothing);
         }
@@ -102,12 +102,12 @@ impl FileSystem {
         let mut done = 0;
         while done < length {
             let part = usize::try_from(length - done).map_or(COPY, |rest| rest.min(COPY));
-            let data = from.data().read(from_offset + done, part).await?;
+            let data = from.data.read(from_offset + done, part).await?;
             if data.is_empty() {
                 break;
             }
             let count = data.len() as u64;
-            to.data().write(to_offset + done, data).await?;
+            to.data.write(to_offset + done, data).await?;
             done += count;
         }
         self.files.wrote(to.id);

@@ -17,8 +17,10 @@ pub(super) enum Answer {
     Done,
     /// A structure, or several one after the other.
     Packed(Vec<u8>),
-    /// File data.
+    /// Bytes as they are.
     Data(Bytes),
+    /// File data, in the parts in which it arrived.
+    Parts(Vec<Bytes>),
 }
 
 impl Answer {
@@ -26,11 +28,12 @@ impl Answer {
         Answer::Packed(structure.bytes().to_vec())
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(super) fn parts(&self) -> Vec<&[u8]> {
         match self {
-            Answer::Done => &[],
-            Answer::Packed(bytes) => bytes,
-            Answer::Data(bytes) => bytes,
+            Answer::Done => Vec::new(),
+            Answer::Packed(bytes) => vec![bytes],
+            Answer::Data(bytes) => vec![bytes],
+            Answer::Parts(parts) => parts.iter().map(|part| &part[..]).collect(),
         }
     }
 }
@@ -44,6 +47,9 @@ impl<T: IntoBytes + zerocopy::Immutable> IntoBytesRef for T {
         self.as_bytes()
     }
 }
+
+/// Parts that one call hands to the kernel; it takes 1,024, the header among them.
+const PARTS_MAX: usize = 1000;
 
 type Result = std::result::Result<Answer, FsError>;
 
@@ -76,9 +82,11 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
         }
         opcode::READ => {
             let (read, _) = argument::<abi::ReadIn>(request)?;
-            Ok(Answer::Data(
-                fs.read(read.fh, read.offset, read.size as usize).await?,
-            ))
+            let parts = fs.read(read.fh, read.offset, read.size as usize).await?;
+            if parts.len() > PARTS_MAX {
+                return Ok(Answer::Packed(parts.concat()));
+            }
+            Ok(Answer::Parts(parts))
         }
         opcode::WRITE => write(fs, request).await,
         opcode::OPEN => {

@@ -233,7 +233,7 @@ async fn finish(
 
 fn answer(device: &Device, unique: u64, number: u32, outcome: Outcome) {
     match outcome {
-        Ok(answer) => device.reply(unique, &[answer.bytes()]),
+        Ok(answer) => device.reply(unique, &answer.parts()),
         Err(error) => {
             if error.is_failure() {
                 tracing::warn!(request = number, %error, "a request failed");

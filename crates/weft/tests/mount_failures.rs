@@ -1,0 +1,194 @@
+//! Mounts whose process, or whose volume, dies; and commands that cannot do what they are asked.
+
+mod mount_support;
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use mount_support::{Mounted, kill, sh, wait_until, weft, weft_ok};
+
+#[test]
+fn a_mount_whose_process_was_killed_is_taken_away_by_the_next() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("f"), b"closed").unwrap();
+    kill(m.process());
+    wait_until("the mount is dead", || fs::metadata(&m.path).is_err());
+    let volume = m.volume.to_str().unwrap();
+    let output = weft(&["--volume", volume, "mount", m.path.to_str().unwrap()]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(String::from_utf8_lossy(&output.stderr).contains("was gone"));
+    assert_eq!(fs::read(m.file("f")).unwrap(), b"closed");
+}
+
+#[test]
+fn a_dead_volume_gives_errors_soon_and_nobody_hangs() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("f"), b"x").unwrap();
+    for pid in m.nodes() {
+        kill(pid);
+    }
+    let start = Instant::now();
+    let error = fs::write(m.file("g"), b"y").unwrap_err();
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error()),
+        "{error}"
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        start.elapsed()
+    );
+    // From now on it is known.
+    let start = Instant::now();
+    assert!(fs::read_dir(m.file("other")).is_err());
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    weft_ok(&["up", m.volume.to_str().unwrap()]);
+    wait_until("it is well again", || {
+        fs::read(m.file("f")).is_ok_and(|data| data == b"x")
+    });
+}
+
+#[test]
+fn a_program_that_waits_for_a_dead_volume_can_be_killed() {
+    let Some(m) = Mounted::new() else { return };
+    for pid in m.nodes() {
+        kill(pid);
+    }
+    let mut child = Command::new("cat")
+        .arg(m.file("f"))
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_service_that_starts_again_is_waited_for() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("f"), b"x").unwrap();
+    for pid in m.nodes() {
+        kill(pid);
+    }
+    let path = m.file("g");
+    let writer = std::thread::spawn(move || fs::write(path, b"patient"));
+    std::thread::sleep(Duration::from_millis(500));
+    weft_ok(&["up", m.volume.to_str().unwrap()]);
+    writer.join().unwrap().unwrap();
+    assert_eq!(fs::read(m.file("g")).unwrap(), b"patient");
+}
+
+#[test]
+fn a_busy_mount_says_who_uses_it() {
+    let Some(m) = Mounted::new() else { return };
+    let file = fs::File::create(m.file("f")).unwrap();
+    let output = weft(&["unmount", m.path.to_str().unwrap()]);
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(
+        words.contains(&format!("process {}", std::process::id())) && words.contains("--lazy"),
+        "{words}"
+    );
+    drop(file);
+    m.unmount();
+}
+
+#[test]
+fn a_volume_does_not_stop_under_a_mount_but_takes_its_own_along() {
+    let Some(m) = Mounted::new() else { return };
+    let (volume, path) = (m.volume.to_str().unwrap(), m.path.to_str().unwrap());
+    let output = weft(&["down", volume]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("weft unmount"));
+    m.unmount();
+    weft_ok(&["down", volume]);
+    weft_ok(&["up", volume, "--mount", path]);
+    fs::write(m.file("f"), b"there").unwrap();
+    weft_ok(&["down", volume]);
+    assert!(!m.file("f").exists());
+    weft_ok(&["up", volume]);
+    assert_eq!(weft_ok(&["--volume", volume, "cat", "/f"]), "there");
+}
+
+#[test]
+fn what_cannot_be_mounted_says_why() {
+    let Some(m) = Mounted::new() else { return };
+    let volume = m.volume.to_str().unwrap();
+    let beside = m.beside("dir");
+    fs::write(beside.join("file"), b"").unwrap();
+    for (path, options, word) in [
+        (m.path.clone(), "", "already"),
+        (beside.join("missing"), "", "mkdir"),
+        (beside.join("file"), "", "no directory"),
+        (beside.clone(), "fast", "no mount option"),
+    ] {
+        let output = weft(&[
+            "--volume",
+            volume,
+            "mount",
+            path.to_str().unwrap(),
+            "-o",
+            options,
+        ]);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && words.contains(word), "{words}");
+    }
+    let output = weft(&["unmount", beside.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no volume is mounted"));
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("f"), b"x").unwrap();
+    let other = m.further("other", "ro");
+    assert_eq!(fs::read(other.join("f")).unwrap(), b"x");
+    for script in [
+        "echo y > f",
+        "rm f",
+        "mkdir d",
+        "chmod 600 f",
+        "truncate -s 0 f",
+    ] {
+        sh(&other, &format!("! {{ {script}; }} 2>/dev/null"));
+    }
+    assert_eq!(fs::read(m.file("f")).unwrap(), b"x");
+}
+
+#[test]
+fn a_strict_mount_shows_at_once_what_another_wrote() {
+    use std::io::Write;
+    let Some(m) = Mounted::with_options("strict") else {
+        return;
+    };
+    let other = m.further("other", "strict");
+    let mut writer = fs::File::create(m.file("f")).unwrap();
+    let reader = {
+        writer.write_all(b"one").unwrap();
+        fs::File::open(other.join("f")).unwrap()
+    };
+    for round in 0..10_u64 {
+        writer.write_all(b"more").unwrap();
+        let mut buffer = [0; 4];
+        std::os::unix::fs::FileExt::read_exact_at(&reader, &mut buffer, 3 + 4 * round).unwrap();
+        assert_eq!(&buffer, b"more");
+        assert_eq!(reader.metadata().unwrap().len(), 7 + 4 * round);
+    }
+}

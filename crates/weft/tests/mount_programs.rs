@@ -1,0 +1,277 @@
+//! Programs that never heard of Weft, on a mounted volume.
+
+mod mount_support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
+
+use mount_support::{Mounted, sh, weft_ok};
+
+#[test]
+fn trees_are_copied_moved_listed_and_removed() {
+    let Some(m) = Mounted::new() else { return };
+    let tree = m.beside("tree");
+    sh(
+        &tree,
+        "mkdir -p a/b/c empty; for i in $(seq 300); do echo $i > a/b/f$i; done; ln -s b/f1 a/link; \
+               ln a/b/f2 a/hard; head -c 3000000 /dev/urandom > a/big; mkfifo a/fifo; chmod 640 a/b/f3; \
+               touch -d '2001-02-03 04:05:06.789' a/b/f4",
+    );
+    sh(&m.path, &format!("cp -a {}/. t", tree.display()));
+    sh(
+        &m.path,
+        &format!(
+            "diff -r --no-dereference {}/a/b t/a/b; cmp {0}/a/big t/a/big",
+            tree.display()
+        ),
+    );
+    assert_eq!(sh(&m.path, "readlink t/a/link"), "b/f1\n");
+    assert!(
+        fs::metadata(m.file("t/a/fifo"))
+            .unwrap()
+            .file_type()
+            .is_fifo()
+    );
+    assert_eq!(
+        fs::metadata(m.file("t/a/b/f3")).unwrap().mode() & 0o7777,
+        0o640
+    );
+    assert_eq!(fs::metadata(m.file("t/a/hard")).unwrap().nlink(), 2);
+    assert_eq!(
+        fs::metadata(m.file("t/a/b/f4")).unwrap().mtime_nsec(),
+        789_000_000
+    );
+    sh(
+        &m.path,
+        "tar cf - t | (mkdir u; cd u; tar xf -); diff -r --no-dereference t/a/b u/t/a/b",
+    );
+    assert_eq!(sh(&m.path, "find t -type f | wc -l").trim(), "302");
+    sh(
+        &m.path,
+        "mv t moved; mv moved/a/b/f5 top; test -e top; test ! -e t",
+    );
+    sh(&m.path, "rm -rf moved u top");
+    assert_eq!(fs::read_dir(&m.path).unwrap().count(), 0);
+    m.unmount();
+}
+
+#[test]
+fn what_was_written_is_there_after_unmounting_and_for_the_command_line() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("small"), b"hello").unwrap();
+    let data: Vec<u8> = (0..5_000_001_u32).map(|i| (i * 7 % 251) as u8).collect();
+    fs::write(m.file("large"), &data).unwrap();
+    m.unmount();
+    assert!(fs::read_dir(&m.path).unwrap().next().is_none());
+    let volume = m.volume.to_str().unwrap();
+    assert_eq!(weft_ok(&["--volume", volume, "cat", "/small"]), "hello");
+    m.mount("");
+    assert_eq!(fs::read(m.file("large")).unwrap(), data);
+}
+
+#[test]
+fn an_unlinked_open_file_goes_on_working() {
+    let Some(m) = Mounted::new() else { return };
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(m.file("x"))
+        .unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    fs::remove_file(m.file("x")).unwrap();
+    file.write_all_at(b"after", 100_000).unwrap();
+    let mut buffer = [0; 5];
+    file.read_exact_at(&mut buffer, 100_000).unwrap();
+    assert_eq!(&buffer, b"after");
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    assert_eq!(file.metadata().unwrap().len(), 100_005);
+}
+
+#[test]
+fn names_are_exchanged_replaced_and_kept_as_renameat2_says() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("a"), b"A").unwrap();
+    fs::write(m.file("b"), b"B").unwrap();
+    let rename = |flags| renameat_with(CWD, m.file("a"), CWD, m.file("b"), flags);
+    assert_eq!(
+        rename(RenameFlags::NOREPLACE),
+        Err(rustix::io::Errno::EXIST)
+    );
+    rename(RenameFlags::EXCHANGE).unwrap();
+    assert_eq!(
+        (
+            fs::read(m.file("a")).unwrap(),
+            fs::read(m.file("b")).unwrap()
+        ),
+        (b"B".to_vec(), b"A".to_vec())
+    );
+    rename(RenameFlags::empty()).unwrap();
+    assert_eq!(fs::read(m.file("b")).unwrap(), b"B");
+    assert!(!m.file("a").exists());
+}
+
+#[test]
+fn attributes_are_set_as_chmod_chown_touch_and_truncate_ask() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("f"), b"0123456789").unwrap();
+    sh(
+        &m.path,
+        "chmod 4711 f; chown 12:34 f; touch -d @1000000000.5 f; truncate -s 4 f",
+    );
+    let stat = fs::metadata(m.file("f")).unwrap();
+    assert_eq!((stat.uid(), stat.gid(), stat.len()), (12, 34, 4));
+    assert_eq!(fs::read(m.file("f")).unwrap(), b"0123");
+    sh(&m.path, "touch -d @1000000000.5 f");
+    assert_eq!(fs::metadata(m.file("f")).unwrap().mtime(), 1_000_000_000);
+    sh(
+        &m.path,
+        "truncate -s 100000 f; test $(stat -c %s f) = 100000; mknod null c 1 3; echo x > null",
+    );
+    assert_eq!(
+        fs::metadata(m.file("null")).unwrap().rdev(),
+        rustix::fs::makedev(1, 3)
+    );
+    symlink("nowhere", m.file("dangling")).unwrap();
+    assert!(fs::metadata(m.file("dangling")).is_err());
+}
+
+#[test]
+fn set_id_bits_go_when_somebody_else_writes() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("f"), b"x").unwrap();
+    fs::set_permissions(m.file("f"), fs::Permissions::from_mode(0o6777)).unwrap();
+    sh(
+        &m.path,
+        "chmod 777 .; setpriv --reuid 1000 --regid 1000 --clear-groups bash -c 'echo y >> f'",
+    );
+    assert_eq!(fs::metadata(m.file("f")).unwrap().mode() & 0o7777, 0o777);
+}
+
+#[test]
+fn a_large_directory_is_listed_once_and_whole_also_while_it_is_emptied() {
+    let Some(m) = Mounted::new() else { return };
+    sh(
+        &m.path,
+        "mkdir d; cd d; for i in $(seq 2500); do : > $i; done",
+    );
+    let mut names: Vec<u32> = fs::read_dir(m.file("d"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, (1..=2500).collect::<Vec<_>>());
+    for entry in fs::read_dir(m.file("d")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    assert_eq!(fs::read_dir(m.file("d")).unwrap().count(), 0);
+}
+
+#[test]
+fn attributes_of_ones_own_are_kept() {
+    let Some(m) = Mounted::new() else { return };
+    sh(
+        &m.path,
+        "echo x > f; setfattr -n user.colour -v blue f; test $(getfattr --only-values -n user.colour f) = blue; \
+                 setfattr -x user.colour f; ! getfattr -n user.colour f 2>/dev/null",
+    );
+}
+
+#[test]
+fn the_layout_of_a_directory_is_set_and_read_as_text() {
+    let Some(m) = Mounted::new() else { return };
+    sh(
+        &m.path,
+        "mkdir d; setfattr -n user.weft.layout -v 'cells=3 bsu=4KiB' d; echo x > d/f",
+    );
+    let layout = sh(&m.path, "getfattr --only-values -n user.weft.layout d/f");
+    assert!(layout.starts_with("cells=3 bsu=4KiB chunk="), "{layout}");
+    assert!(
+        !sh(&m.path, "getfattr d/f").contains("weft"),
+        "a copy would carry it along"
+    );
+    sh(
+        &m.path,
+        "! setfattr -n user.weft.layout -v 'rows=3' d 2>/dev/null",
+    );
+}
+
+#[test]
+fn views_are_files_under_a_hidden_directory() {
+    let Some(m) = Mounted::new() else { return };
+    sh(
+        &m.path,
+        "mkdir d; setfattr -n user.weft.layout -v 'cells=4 bsu=4' d; printf '0000111122223333444455556666' > d/f",
+    );
+    assert_eq!(sh(&m.path, "cat d/.weft/views/f/cell=2"), "22226666");
+    assert_eq!(
+        sh(
+            &m.path,
+            "dd if=d/.weft/views/f/subfile=1,1,1,4,1 status=none"
+        ),
+        "11115555"
+    );
+    assert_eq!(sh(&m.path, "stat -c %s d/.weft/views/f/cell=2"), "8\n");
+    sh(
+        &m.path,
+        "printf 'XXXX' | dd of=d/.weft/views/f/cell=1 conv=notrunc status=none",
+    );
+    assert_eq!(sh(&m.path, "cat d/f"), "0000XXXX22223333444455556666");
+    assert_eq!(sh(&m.path, "ls -A d"), "f\n");
+    sh(
+        &m.path,
+        "! cat d/.weft/views/f/cell=9 2>/dev/null; ! touch d/.weft/x 2>/dev/null; ! mkdir .weft 2>/dev/null",
+    );
+}
+
+#[test]
+fn holes_are_found_and_room_is_made() {
+    use rustix::fs::{FallocateFlags, SeekFrom};
+    let Some(m) = Mounted::new() else { return };
+    let file = fs::File::create(m.file("f")).unwrap();
+    file.write_all_at(&[1; 4096], 8 << 20).unwrap();
+    assert_eq!(rustix::fs::seek(&file, SeekFrom::Data(0)).unwrap(), 8 << 20);
+    assert_eq!(
+        rustix::fs::seek(&file, SeekFrom::Hole(8 << 20)).unwrap(),
+        (8 << 20) + 4096
+    );
+    assert_eq!(
+        rustix::fs::seek(&file, SeekFrom::Data(9 << 20)),
+        Err(rustix::io::Errno::NXIO)
+    );
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 10 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 10 << 20);
+    rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 20 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 10 << 20);
+}
+
+#[test]
+fn requests_are_a_mebibyte_long() {
+    let Some(m) = Mounted::new() else { return };
+    let log = fs::read_dir(m.volume.join("log")).unwrap().flatten();
+    let log = log
+        .map(|e| e.path())
+        .find(|p| p.to_str().unwrap().contains("mount-"))
+        .unwrap();
+    let text = fs::read_to_string(log).unwrap();
+    let limit = fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").unwrap_or("256".into());
+    let expected = limit.trim().parse::<u32>().unwrap().min(1024) * 4096;
+    assert!(text.contains(&format!("max_write={expected}")), "{text}");
+}
+
+#[test]
+fn two_mounts_agree_after_close_and_open() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    for round in 0..20_u32 {
+        let text = format!("round {round} {}", "x".repeat(round as usize * 700));
+        let (from, to) = if round % 2 == 0 {
+            (&m.path, &other)
+        } else {
+            (&other, &m.path)
+        };
+        fs::write(from.join("f"), &text).unwrap();
+        assert_eq!(fs::read_to_string(to.join("f")).unwrap(), text);
+    }
+}
