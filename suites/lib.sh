@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the suites share: a place to test in, and an end that leaves nothing behind. Sourced, not run.
 #
 #   DIRECTORY=/some/dir   test there, whatever file system it is; nothing is mounted
@@ -47,19 +48,20 @@ mount_volume() {
 
 unmount_volume() { "$WEFT" unmount "$mounted" >> "$scratch/up.log" 2>&1 || umount -l "$mounted"; }
 
-# The process of node $1 (meta, server-0 …), found by what it serves: only ours has this volume's folder.
-node_process() {
+# The process that serves server $1; no other volume lies in our folder.
+server_process() {
     local process
     for process in /proc/[0-9]*; do
-        tr '\0' ' ' 2> /dev/null < "$process/cmdline" | grep -q "serve.*$volume.*$1\b\|serve.*$1\b.*$volume" &&
-            { basename "$process"; return; }
+        [[ "$(tr '\0' ' ' 2> /dev/null < "$process/cmdline")" == *" $volume/weft.toml "*" --server $1 "* ]] || continue
+        basename "$process"
+        return
     done
     return 1
 }
 
 restart_server() {
     local process
-    process=$(node_process "server-$1") || fail "server-$1 is not running"
+    process=$(server_process "$1") || fail "server-$1 is not running"
     kill -9 "$process"
     while kill -0 "$process" 2> /dev/null; do sleep 0.05; done
     "$WEFT" up "$volume" >> "$scratch/up.log" 2>&1 || { cat "$scratch/up.log" >&2; fail "server-$1 does not come back"; }
@@ -69,6 +71,11 @@ end() {
     local status=$?
     trap - EXIT
     cd /
+    local job
+    for job in $(jobs -p); do
+        kill "$job" 2> /dev/null
+        wait "$job" 2> /dev/null
+    done
     if [ -n "$volume" ]; then
         [ "$status" = 0 ] || cp "$volume"/*.log "$volume"/*/*.log "${KEEP_LOGS:-/dev/null}" 2> /dev/null
         mountpoint -q "$mounted" && unmount_volume
