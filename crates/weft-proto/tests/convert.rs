@@ -27,11 +27,96 @@ fn access() -> Access {
         file: 1,
         grid: io::Grid::from(&grid()),
         view: io::View::from(&View::canonical()),
-        pattern: Pattern::from_request(&request).unwrap(),
+        pattern: Pattern::from_request(&request, true).unwrap(),
         slot: 1,
         fork: "data".to_owned(),
         epoch: 1,
+        checkpoint: 0,
     }
+}
+
+fn patterns() -> impl Strategy<Value = weft_layout::Pattern> {
+    use weft_layout::Pattern;
+    let leaf = prop_oneof![
+        (1..50u64).prop_map(Pattern::bytes),
+        prop::collection::vec((-90..900i64, 0..9u64), 0..20).prop_map(Pattern::list),
+    ];
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        prop_oneof![
+            (inner.clone(), -900..900i64, 0..9u64)
+                .prop_map(|(body, by, n)| body.every(by).times(n)),
+            prop::collection::vec((-90..900i64, inner), 0..3).prop_map(Pattern::Sequence),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_shaped_request_arrives_as_it_was_sent(pattern in patterns(), join in any::<bool>()) {
+        let request = Request::new(ViewOffset(1 << 40), &pattern).unwrap();
+        let (offset, parts) = request.to_parts(join);
+        let sent = Pattern::from_request(&request, join).unwrap();
+        let arrived = Request::try_from(&wire(&sent)).unwrap();
+        prop_assert_eq!(arrived, Request::from_parts(offset, &parts).unwrap());
+    }
+
+    #[test]
+    fn no_parts_whatever_panic(
+        parts in prop::collection::vec((any::<i64>(), 0..5u8, any::<i64>(), any::<u64>()), 0..20),
+        (offset, small) in any::<(u64, bool)>(),
+    ) {
+        let number = |n: u64| if small { n % 5 } else { n };
+        let parts = parts.into_iter().map(|(at, kind, signed, unsigned)| {
+            let kind = match kind {
+                0 => None,
+                1 => Some(io::PartKind::Bytes(number(unsigned))),
+                2 => Some(io::PartKind::Repeat(io::PartRepeat { stride: signed, times: number(unsigned) })),
+                3 => Some(io::PartKind::Sequence(number(unsigned) as u32)),
+                _ => Some(io::PartKind::Runs(io::Runs {
+                    gaps: vec![signed, at],
+                    lengths: vec![number(unsigned)],
+                    times: vec![number(unsigned); 2],
+                    strides: vec![signed; 2],
+                })),
+            };
+            io::Part { at: if small { at % 100 } else { at }, kind }
+        });
+        let pattern = Pattern { kind: Some(io::PatternKind::Shaped(io::Shaped { offset, parts: parts.collect() })) };
+        if let Ok(request) = Request::try_from(&pattern) {
+            let map = Map::new(grid(), View::canonical()).unwrap();
+            if let Ok(pieces) = map.pieces(&request, weft_layout::ServerSlot(1)) {
+                prop_assert!(pieces.take(100).all(|piece| piece.length > 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_whose_columns_differ_or_that_is_too_long_is_refused() {
+    let refused = |runs: io::Runs| {
+        let part = io::Part {
+            at: 0,
+            kind: Some(io::PartKind::Runs(runs)),
+        };
+        let shaped = io::Shaped {
+            offset: 0,
+            parts: vec![part],
+        };
+        let pattern = Pattern {
+            kind: Some(io::PatternKind::Shaped(shaped)),
+        };
+        matches!(Request::try_from(&pattern), Err(ConvertError::List { .. }))
+    };
+    let runs = |gaps: usize, lengths: usize, times: usize, strides: usize| io::Runs {
+        gaps: vec![1; gaps],
+        lengths: vec![1; lengths],
+        times: vec![1; times],
+        strides: vec![1; strides],
+    };
+    assert!(!refused(runs(5, 1, 0, 0)) && !refused(runs(5, 5, 5, 5)) && !refused(runs(0, 0, 0, 0)));
+    assert!(refused(runs(5, 2, 0, 0)) && refused(runs(5, 0, 0, 0)));
+    assert!(refused(runs(5, 5, 5, 0)) && refused(runs(5, 5, 2, 2)));
+    assert!(refused(runs(weft_proto::limits::LIST_MAX + 1, 1, 0, 0)));
 }
 
 prop_compose! {
@@ -80,7 +165,7 @@ proptest! {
         let request = Request::Contiguous { offset: ViewOffset(offset), length };
         let message = wire(&Access {
             view: io::View::from(&view),
-            pattern: Pattern::from_request(&request).unwrap(),
+            pattern: Pattern::from_request(&request, true).unwrap(),
             ..access()
         });
         let (map, found) = message.checked().unwrap();

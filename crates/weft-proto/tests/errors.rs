@@ -105,6 +105,7 @@ fn the_page_states_the_limits_as_they_are() {
         ("FRAME_COST_MIN", u64::from(l::FRAME_COST_MIN)),
         ("REPLY_WINDOW_MIN", u64::from(l::REPLY_WINDOW_MIN)),
         ("TRANSFER_MAX", l::TRANSFER_MAX),
+        ("LIST_MAX", l::LIST_MAX as u64),
         ("PATH_MAX", l::PATH_MAX as u64),
         ("NAME_MAX", l::NAME_MAX as u64),
         ("LINKS_MAX", l::LINKS_MAX as u64),

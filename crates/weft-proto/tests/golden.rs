@@ -3,6 +3,12 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
+use weft_proto::checkpoint::{
+    CheckpointInfo, CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest,
+    ListCheckpointsReply, ListCheckpointsRequest, MakeCheckpointReply, MakeCheckpointRequest,
+    RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest, RollbackReply,
+    RollbackRequest,
+};
 use weft_proto::coord::{
     AppendReply, AppendRequest, ChangedEntry, HeldLock, LockFamily, LockKind, LockOutcome,
     LockReply, LockRequest, SyncNamespaceReply, SyncNamespaceRequest, TestLockReply,
@@ -13,9 +19,9 @@ use weft_proto::io::{
     Access, CellRun, CellStatusReply, CellStatusRequest, ClearRangeReply, ClearRangeRequest,
     Contiguous, CopyRangeReply, CopyRangeRequest, CreateForkReply, CreateForkRequest, DataRun,
     DataRunsReply, DataRunsRequest, DeleteCellsReply, DeleteCellsRequest, ForkPlace, ForkState,
-    Grid, Partition, Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply,
-    RemoveForkRequest, Subfile, SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest,
-    View, ViewKind, WriteReply, WriteRequest,
+    Grid, Part, PartKind, PartRepeat, Partition, Pattern, PatternKind, ReadReply, ReadRequest,
+    RemoveForkReply, RemoveForkRequest, Runs, Shaped, Subfile, SyncReply, SyncRequest,
+    TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
 };
 use weft_proto::meta::{
     AttachReply, AttachRequest, Attributes, Create, Credentials, Entry, FileKind, GetXattrReply,
@@ -64,6 +70,41 @@ fn bytes(first: u8, count: u8) -> Bytes {
     (first..first + count).collect::<Vec<_>>().into()
 }
 
+/// A nested-batched request: twice a run and a list of three runs, two of them alike.
+fn shaped() -> Pattern {
+    let part = |at, kind| Part {
+        at,
+        kind: Some(kind),
+    };
+    let runs = Runs {
+        gaps: vec![-3, 100],
+        lengths: vec![5, 6],
+        times: vec![2, 1],
+        strides: vec![7, 0],
+    };
+    let repeat = PartRepeat {
+        stride: -4096,
+        times: 2,
+    };
+    let parts = vec![
+        part(8192, PartKind::Repeat(repeat)),
+        part(0, PartKind::Sequence(2)),
+        part(-1, PartKind::Bytes(64)),
+        part(300, PartKind::Runs(runs)),
+    ];
+    Pattern {
+        kind: Some(PatternKind::Shaped(Shaped {
+            offset: 1 << 40,
+            parts,
+        })),
+    }
+}
+
+#[test]
+fn shaped_requests_have_the_bytes_they_always_had() {
+    same(Kind::Read, &shaped(), "");
+}
+
 fn grid() -> Grid {
     Grid {
         cells: 6,
@@ -87,6 +128,7 @@ fn access(kind: ViewKind) -> Access {
         slot: 2,
         fork: "data".to_owned(),
         epoch: 9,
+        checkpoint: 0,
     }
 }
 
@@ -256,7 +298,10 @@ fn check(kind: Kind) -> Kind {
         | Kind::ClearRange
         | Kind::CopyRange
         | Kind::Scrub
-        | Kind::ScrubStatus => io(kind),
+        | Kind::ScrubStatus
+        | Kind::Checkpoint
+        | Kind::Rollback
+        | Kind::DropCheckpoint => io(kind),
         Kind::Attach
         | Kind::Report
         | Kind::Stat
@@ -285,7 +330,64 @@ fn check(kind: Kind) -> Kind {
         | Kind::SyncNamespace
         | Kind::StoreInline
         | Kind::Spill => rest(kind),
+        Kind::MakeCheckpoint | Kind::ListCheckpoints | Kind::RemoveCheckpoint | Kind::RollBack => {
+            checkpoints(kind)
+        }
     }
+}
+
+fn checkpoints(kind: Kind) -> Kind {
+    let (who, target, name) = (who(), target(), "c".to_owned());
+    let info = || CheckpointInfo {
+        name: "c".to_owned(),
+        number: 5,
+        made: 1,
+        size: 300,
+    };
+    match kind {
+        Kind::MakeCheckpoint => call(
+            &MakeCheckpointRequest { who, target, name },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0163",
+            &MakeCheckpointReply { checkpoint: info() },
+            "0a0a0a01631005180120ac02",
+        ),
+        Kind::ListCheckpoints => call(
+            &ListCheckpointsRequest {
+                who,
+                target,
+                after: name,
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0163",
+            &ListCheckpointsReply {
+                checkpoints: vec![info()],
+                more: true,
+            },
+            "0a0a0a01631005180120ac021001",
+        ),
+        Kind::RemoveCheckpoint => call(
+            &RemoveCheckpointRequest { who, target, name },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0163",
+            &RemoveCheckpointReply {},
+            "",
+        ),
+        _ => call(
+            &RollBackRequest { who, target, name },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0163",
+            &stat(),
+            STAT,
+        ),
+    }
+}
+
+#[test]
+fn an_access_names_its_checkpoint() {
+    let living = access(ViewKind::Cell(1));
+    let kept = Access {
+        checkpoint: 5,
+        ..living.clone()
+    };
+    let (living, kept) = (living.encode_to_vec(), kept.encode_to_vec());
+    assert_eq!(kept, [&living[..], &[0x40, 0x05]].concat());
 }
 
 fn session(kind: Kind) -> Kind {
@@ -369,9 +471,10 @@ fn io(kind: Kind) -> Kind {
                 chunk: 262_144,
                 bytes: 1_000_000,
                 sync: true,
+                ordered: true,
             },
             "0a2f084d120808061080800418041a081206080a1014181e220d0a0b0880808080802010c0843d28\
-             0232046461746138091080801018c0843d2001",
+             0232046461746138091080801018c0843d20012801",
             &WriteReply { bytes: 1_000_000 },
             "08c0843d",
         ),
@@ -458,6 +561,36 @@ fn io(kind: Kind) -> Kind {
              3d2802320464617461380918808010",
             &CopyRangeReply { bytes: 1_000_000 },
             "08c0843d",
+        ),
+        Kind::Checkpoint => call(
+            &CheckpointRequest {
+                file: 77,
+                grid: grid(),
+                op: 5,
+            },
+            "084d120808061080800418041805",
+            &CheckpointReply { size: 300 },
+            "08ac02",
+        ),
+        Kind::Rollback => call(
+            &RollbackRequest {
+                file: 77,
+                checkpoint: 5,
+                op: 6,
+            },
+            "084d10051806",
+            &RollbackReply {},
+            "",
+        ),
+        Kind::DropCheckpoint => call(
+            &DropCheckpointRequest {
+                file: 77,
+                checkpoint: 5,
+                op: 6,
+            },
+            "084d10051806",
+            &DropCheckpointReply {},
+            "",
         ),
         Kind::Scrub => call(
             &ScrubRequest {
