@@ -66,7 +66,7 @@ impl Streams {
         self.clock += 1;
         let mut forgotten = None;
         let i = self
-            .streams
+            .followed
             .iter()
             .position(|s| s.has(range))
             .unwrap_or_else(|| {
