@@ -102,7 +102,11 @@ fn shaped() -> Pattern {
 
 #[test]
 fn shaped_requests_have_the_bytes_they_always_had() {
-    same(Kind::Read, &shaped(), "");
+    same(
+        Kind::Read,
+        &shaped(),
+        "123608808080808020120b088080011a0508ff3f100212022002120408011040121608d8042a110a0305c801120205061a02020122020e00",
+    );
 }
 
 fn grid() -> Grid {
