@@ -23,6 +23,7 @@ mod nodes;
 mod open;
 mod space;
 mod views;
+mod watch;
 mod xattr;
 
 use std::sync::{Arc, OnceLock};
@@ -170,6 +171,12 @@ impl FileSystem {
         for handle in self.handles.drain() {
             self.close(handle).await;
         }
+        self.cache.shut_down().await;
+    }
+
+    /// Hears of what others change, and takes back what was told about it. Ends when it is dropped.
+    pub async fn follow_changes(self: Arc<Self>) {
+        watch::follow(self).await;
     }
 
     /// The volume on behalf of a caller.

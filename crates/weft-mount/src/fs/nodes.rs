@@ -90,6 +90,14 @@ impl Nodes {
         }
     }
 
+    /// The ids of all nodes that the kernel knows.
+    pub(super) fn all(&self) -> Vec<u64> {
+        let shards = self.0.iter();
+        shards
+            .flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>())
+            .collect()
+    }
+
     /// The permission bits that the kernel was told.
     pub(super) fn mode(&self, id: u64) -> Option<u32> {
         let shard = self.shard(id).lock();

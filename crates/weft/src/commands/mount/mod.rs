@@ -118,8 +118,12 @@ impl Mount {
         std::fs::metadata(&path)
             .with_context(|| format!("{} is mounted but does not answer", path.display()))?;
         unmount_on_signals(&runtime, path)?;
+        let watching = (!self.options.strict).then(|| runtime.spawn(fs.clone().follow_changes()));
         ready()?;
         let ended = running.wait();
+        if let Some(watching) = watching {
+            watching.abort();
+        }
         runtime.block_on(fs.shutdown());
         ended.context("the kernel ended the mount")?;
         tracing::info!("unmounted");
