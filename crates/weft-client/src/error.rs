@@ -1,4 +1,5 @@
 use thiserror::Error;
+use weft_layout::array::ArrayError;
 use weft_layout::{MapError, PatternError, ViewError};
 use weft_net::{CallError, ConnectError};
 use weft_proto::{Code, ConvertError, Retry};
@@ -55,6 +56,9 @@ pub enum Error {
     /// The request's pattern is not legal.
     #[error("this request is refused: {0}")]
     Pattern(#[from] PatternError),
+    /// What a file or a caller says is no array, or no part of one.
+    #[error("this array is refused: {0}")]
+    Array(#[from] ArrayError),
     /// The caller's buffer is too small for the request.
     #[error("the buffer has {given} bytes, the request needs {needed}")]
     Buffer {
@@ -94,6 +98,7 @@ impl Error {
             Error::Pattern(PatternError::OutOfRange { .. }) => Code::TooLarge,
             Error::Pattern(_)
             | Error::Buffer { .. }
+            | Error::Array(_)
             | Error::View(_)
             | Error::NoData { .. }
             | Error::Inline { .. }

@@ -25,6 +25,7 @@
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
 
 mod append;
+mod array;
 mod attach;
 mod clear;
 mod copy;

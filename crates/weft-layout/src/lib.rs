@@ -56,6 +56,7 @@
 //! Where to look: `layout.rs` and `view.rs` for what callers may ask for, `shape.rs` for how views
 //! are reduced to four forms, `columns.rs` for the formulas of subfiles, `pieces/` for the loops.
 
+pub mod array;
 mod columns;
 mod divisor;
 mod grid;

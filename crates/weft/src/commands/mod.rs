@@ -19,6 +19,7 @@ mod mkdir;
 mod mount;
 mod mv;
 mod put;
+mod read;
 mod rm;
 mod serve;
 mod sort;
@@ -27,6 +28,7 @@ mod status;
 mod truncate;
 mod unmount;
 mod up;
+mod write;
 
 use std::process::ExitCode;
 
@@ -58,6 +60,7 @@ pub(crate) enum Command {
     Mount(mount::Mount),
     Mv(mv::Mv),
     Put(put::Put),
+    Read(read::Read),
     Rm(rm::Rm),
     Serve(serve::Serve),
     Sort(sort::Sort),
@@ -68,6 +71,7 @@ pub(crate) enum Command {
     Truncate(truncate::Truncate),
     Unmount(unmount::Unmount),
     Up(up::Up),
+    Write(write::Write),
 }
 
 pub(crate) use mount::as_mount_helper;
@@ -95,6 +99,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Mount(command) => command.run(cli.global),
         Command::Mv(command) => command.run(&cli.global),
         Command::Put(command) => command.run(&cli.global),
+        Command::Read(command) => command.run(&cli.global),
         Command::Rm(command) => command.run(&cli.global),
         Command::Serve(command) => command.run(),
         Command::Sort(command) => command.run(&cli.global),
@@ -104,5 +109,6 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Truncate(command) => command.run(&cli.global),
         Command::Unmount(command) => command.run(),
         Command::Up(command) => command.run(),
+        Command::Write(command) => command.run(&cli.global),
     }
 }

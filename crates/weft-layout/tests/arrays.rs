@@ -1,0 +1,126 @@
+//! Arrays in files: parts of them against a walk over every element.
+
+use proptest::prelude::*;
+use weft_layout::array::{Array, ArrayError, ArrayOrder, Element, Slab};
+use weft_layout::{Grid, Map, Request, ServerSlot, View};
+
+fn dimension() -> impl Strategy<Value = (u64, Slab)> {
+    (0..4u64, 0..4u64, 1..4u64, 0..3u64, 0..4u64).prop_map(|(start, count, block, gap, spare)| {
+        let stride = block + gap;
+        let slab = Slab {
+            start,
+            stride,
+            count,
+            block,
+        };
+        (start + count * stride + block + spare, slab)
+    })
+}
+
+/// The bytes of a part, walking every element of the array.
+fn walked(array: &Array, slabs: &[Slab]) -> Vec<u64> {
+    let shape = array.shape();
+    let size = array.element().bytes();
+    let mut bytes = Vec::new();
+    for place in 0..shape.iter().product::<u64>() {
+        let mut rest = place;
+        let mut inside = true;
+        let mut order: Vec<usize> = (0..shape.len()).collect();
+        if array.order() == ArrayOrder::Row {
+            order.reverse();
+        }
+        for d in order {
+            let (at, slab) = (rest % shape[d], slabs[d]);
+            rest /= shape[d];
+            inside &= (0..slab.count)
+                .any(|k| (0..slab.block).any(|b| slab.start + k * slab.stride + b == at));
+        }
+        if inside {
+            bytes.extend((0..size).map(|b| place * size + b));
+        }
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn a_hyperslab_is_what_a_walk_over_all_elements_finds(
+        dimensions in prop::collection::vec(dimension(), 1..4), wide in any::<bool>(), columns in any::<bool>(),
+    ) {
+        let element = if wide { Element::Float(8) } else { Element::Opaque(3) };
+        let order = if columns { ArrayOrder::Column } else { ArrayOrder::Row };
+        let (shape, slabs): (Vec<u64>, Vec<Slab>) = dimensions.into_iter().unzip();
+        let array = Array::new(element, shape, order).unwrap();
+        let (offset, pattern) = array.hyperslab(&slabs).unwrap();
+        let request = Request::new(offset, &pattern).unwrap();
+        let map = Map::new(Grid::new(1, 4096, 1).unwrap(), View::canonical()).unwrap();
+        let bytes: Vec<u64> = map
+            .pieces(&request, ServerSlot(0))
+            .unwrap()
+            .flat_map(|piece| piece.offset.0..piece.offset.0 + piece.length)
+            .collect();
+        prop_assert_eq!(bytes, walked(&array, &slabs));
+        prop_assert_eq!(array.to_string().parse(), Ok(array));
+    }
+}
+
+#[test]
+fn what_is_no_part_is_refused() {
+    let array: Array = "i16 10x4".parse().unwrap();
+    let whole = Slab::from(0).block(4);
+    assert_eq!(
+        array.hyperslab(&[whole]),
+        Err(ArrayError::Dimensions { array: 2, part: 1 })
+    );
+    for slab in [
+        Slab::from(10),
+        Slab::from(0).block(11),
+        Slab::from(1).every(3).times(4),
+        Slab::from(0).every(2).block(3).times(2),
+        Slab::from(u64::MAX).every(u64::MAX).times(u64::MAX),
+    ] {
+        let refused = array.hyperslab(&[slab, whole]);
+        assert_eq!(
+            refused,
+            Err(ArrayError::Slab {
+                dimension: 0,
+                size: 10,
+                slab
+            })
+        );
+    }
+}
+
+#[test]
+fn arrays_are_written_as_they_are_read() {
+    for text in [
+        "f64 1000x500",
+        "u8 7",
+        "bytes24 2x3x4 column",
+        "i32 1x1x1x1x1x1x1",
+    ] {
+        assert_eq!(text.parse::<Array>().unwrap().to_string(), text);
+    }
+    for text in [
+        "",
+        "f64",
+        "f8 3",
+        "u7 3",
+        "u128 3",
+        "bytes0 3",
+        "f64 3x",
+        "f64 3 diagonal",
+        "f64 3 row row",
+    ] {
+        assert!(
+            matches!(text.parse::<Array>(), Err(ArrayError::Text { .. })),
+            "{text}"
+        );
+    }
+    for text in ["f64 0", "f64 1x1x1x1x1x1x1x1", "f64 9223372036854775807"] {
+        assert!(
+            matches!(text.parse::<Array>(), Err(ArrayError::Shape { .. })),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,84 @@
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tokio::task::block_in_place;
+use weft_client::Access;
+
+use crate::layout_args::LayoutArgs;
+use crate::remote::RemotePath;
+use crate::request_args::{PATTERNS, RequestArgs};
+use crate::{Global, connect, mode, remote};
+
+/// Write standard input to a pattern of a file, or of a view of it
+#[derive(Args)]
+#[command(after_help = format!("\
+Examples:
+  weft write /log 64/4Kx100 < headers                    the first 64 bytes of each of 100 pages
+  weft write /matrix 8/8Kx1000 --offset 16 < column      the third column of a matrix of 1024 × 8 bytes
+  weft write /matrix --slab 0:1000,2 --array 'f64 1000x1024' < column    the same; the file remembers its array
+  weft write /grid 0:5,100:5 --cell 2 < two-records
+
+{PATTERNS}
+
+Everything else stays as it is. One request goes to each server that holds any of it, however many pieces that makes. \
+At the end the bytes survive power loss. The input must be as long as the request."))]
+pub(crate) struct Write {
+    /// The file; made if it is not there
+    #[arg(value_parser = remote::parser())]
+    file: RemotePath,
+    #[command(flatten)]
+    request: RequestArgs,
+    #[command(flatten)]
+    layout: LayoutArgs,
+    /// Where the pattern names a byte twice, let the last stay instead of refusing it
+    #[arg(long)]
+    last_wins: bool,
+    /// Do not wait until the data survives power loss
+    #[arg(long)]
+    no_sync: bool,
+}
+
+impl Write {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            let access = Access::write()
+                .create(0o666 & !mode::umask())
+                .layout(&self.layout.layout());
+            let file = volume.attach(&self.file, access).await?;
+            let view = self.request.open(&file)?;
+            let (mut transfer, span) = self.request.transfer(&file).await?;
+            if self.last_wins {
+                transfer = transfer.last_wins();
+            }
+            if !self.no_sync {
+                transfer = transfer.synced();
+            }
+            let data = input(span)?;
+            view.write_with(&transfer, data.into()).await?;
+            if let Some(array) = self.request.array() {
+                file.set_array(array).await?;
+            }
+            file.close().await?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// All of standard input, which must have this length.
+fn input(length: usize) -> Result<Vec<u8>> {
+    let mut data = Vec::new();
+    let limit = length as u64 + 1;
+    block_in_place(|| std::io::stdin().take(limit).read_to_end(&mut data))
+        .context("cannot read standard input")?;
+    if data.len() != length {
+        let (given, more) = (data.len().min(length), data.len() > length);
+        bail!(
+            "the request spans {length} bytes of input, and there are {}{given}: nothing was written",
+            if more { "more than " } else { "" }
+        );
+    }
+    Ok(data)
+}

@@ -1,0 +1,129 @@
+//! The options that say which bytes of a view a command moves, and where they lie in memory.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use weft_client::{File, OpenView, Transfer};
+use weft_layout::array::{Array, Slab};
+use weft_layout::{Pattern, ViewOffset, size};
+use weft_proto::limits::TRANSFER_MAX;
+
+use crate::pattern_args;
+use crate::view_args::ViewArgs;
+
+/// What is said of patterns in the help of commands that take them.
+pub(crate) const PATTERNS: &str = "\
+Patterns (numbers may have units: 4K, 1M):
+  64                         64 bytes
+  64/256x1000                64 bytes every 256, 1000 times
+  64/256x1000/1Mx8           that every 1 MiB, 8 times: innermost first, as deep as you like
+  64/-256x10                 backwards
+  (64+100:32)/1Kx9           64 bytes and, from 100 on, 32 more; all that every KiB, 9 times
+  0:64,4K:64,1M:512          a list: place and length of each";
+
+/// Which bytes of a view.
+#[derive(Args)]
+pub(crate) struct RequestArgs {
+    /// Which bytes, from --offset on; without it, --slab says it
+    #[arg(value_name = "PATTERN", value_parser = pattern_args::parse, allow_hyphen_values = true,
+          required_unless_present = "slab", conflicts_with = "slab")]
+    pattern: Option<Pattern>,
+    /// A part of the file's array, dimension by dimension
+    #[arg(long, value_name = "START[:STRIDE]:COUNT[:BLOCK],…", value_parser = slabs)]
+    slab: Option<Slabs>,
+    /// The array that the file holds, as in `f64 1000x500 column`; without it, what the file says itself
+    #[arg(long, value_name = "ARRAY", requires = "slab")]
+    array: Option<Array>,
+    /// Where the bytes lie in the input or output; without it, one after another
+    #[arg(long, value_name = "PATTERN", value_parser = pattern_args::parse)]
+    memory: Option<Pattern>,
+    /// Where in the input or output that pattern starts
+    #[arg(long, value_name = "BYTES", value_parser = size::parse, requires = "memory")]
+    memory_offset: Option<u64>,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
+
+/// One for each dimension.
+#[derive(Clone, Debug)]
+struct Slabs(Vec<Slab>);
+
+fn slabs(text: &str) -> Result<Slabs, String> {
+    let slab = |part: &str| {
+        let numbers: Vec<u64> = part
+            .split(':')
+            .map(|n| n.parse().ok())
+            .collect::<Option<_>>()?;
+        Some(match numbers[..] {
+            [start] => Slab::from(start),
+            [start, count] => Slab::from(start).times(count),
+            [start, stride, count] => Slab::from(start).every(stride).times(count),
+            [start, stride, count, block] => {
+                Slab::from(start).every(stride).times(count).block(block)
+            }
+            _ => return None,
+        })
+    };
+    let slabs: Option<Vec<Slab>> = text.split(',').map(slab).collect();
+    slabs.map(Slabs).ok_or_else(|| {
+        format!(
+            "`{text}` is no part of an array: give for each dimension START, START:COUNT, START:STRIDE:COUNT or \
+             START:STRIDE:COUNT:BLOCK, with commas between them"
+        )
+    })
+}
+
+impl RequestArgs {
+    /// The view that the request is on.
+    pub(crate) fn open(&self, file: &File) -> Result<OpenView> {
+        if self.view.length.is_some() {
+            bail!("--length does not go with a request, which says its own length");
+        }
+        Ok(file.view_of_fork(self.view.view(), self.view.fork())?)
+    }
+
+    /// The array of the call, if it is said here.
+    pub(crate) fn array(&self) -> Option<&Array> {
+        self.array.as_ref()
+    }
+
+    /// The request, and how many bytes of input or output it spans.
+    pub(crate) async fn transfer(&self, file: &File) -> Result<(Transfer, usize)> {
+        let (at, pattern) = match (&self.pattern, &self.slab) {
+            (Some(pattern), _) => (0, pattern.clone()),
+            (None, Some(Slabs(slabs))) => self.part(file, slabs).await?,
+            (None, None) => bail!("say which bytes: a pattern, or --slab"),
+        };
+        let length = pattern.length()?;
+        let at = ViewOffset(at.saturating_add(self.view.start()));
+        let transfer = Transfer::of(pattern).at(at);
+        let (transfer, span) = match &self.memory {
+            None => (transfer, length),
+            Some(memory) => {
+                let start = self.memory_offset.unwrap_or(0);
+                let span = weft_layout::Request::new(ViewOffset(start), memory)?.end();
+                (transfer.in_memory_from(start, memory.clone()), span)
+            }
+        };
+        if span > TRANSFER_MAX {
+            bail!(
+                "a request of the command line spans at most {TRANSFER_MAX} bytes of input or output; this one {span}"
+            );
+        }
+        Ok((transfer, span as usize))
+    }
+
+    async fn part(&self, file: &File, slabs: &[Slab]) -> Result<(u64, Pattern)> {
+        let array = match &self.array {
+            Some(array) => array.clone(),
+            None => match file.array().await? {
+                Some(array) => array,
+                None => bail!(
+                    "{} does not say which array it holds: say it with --array",
+                    file.path()
+                ),
+            },
+        };
+        let (offset, pattern) = array.hyperslab(slabs)?;
+        Ok((offset.0, pattern))
+    }
+}
