@@ -83,6 +83,11 @@ setup_mount() {
     [ "$(id -u)" -eq 0 ] || command -v fusermount3 >/dev/null || setup_packages fuse3
 }
 
+# Programs that the tests of the mount run.
+setup_mount_programs() {
+    command -v getfattr >/dev/null || setup_packages attr
+}
+
 # What the lints need besides.
 setup_lints() {
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0

@@ -31,7 +31,7 @@ pub(crate) fn show(layout: &Layout) -> String {
 
 fn size(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-        if bytes % unit == 0 {
+        if bytes.is_multiple_of(unit) {
             return format!("{}{name}", bytes / unit);
         }
     }

@@ -124,7 +124,10 @@ mod tests {
         };
         let attr = Attr::from(&attributes);
         // The kernel's `new_encode_dev`.
-        assert_eq!(attr.device, (300 & 0xff) | (8 << 8) | ((300 & !0xff) << 12));
+        assert_eq!(
+            attr.device,
+            (0x12c & 0xff) | (8 << 8) | ((0x12c & !0xff) << 12)
+        );
         assert_eq!(attr.full_mode(), libc::S_IFBLK | 0o660);
     }
 }

@@ -130,16 +130,15 @@ impl FileSystem {
         handle: Option<u64>,
         size: u64,
     ) -> Result<(), FsError> {
-        match handle {
-            Some(handle) => self.handles.get(handle)?.truncate(size).await?,
-            None => {
-                self.flush_all(id).await?;
-                let volume = self.on(caller);
-                self.call(|| volume.truncate(Place::of(id), size)).await?;
-                // Whoever has it open here must know, too.
-                if let Some(open) = self.files.writer(id) {
-                    open.data.truncate(size).await?;
-                }
+        if let Some(handle) = handle {
+            self.handles.get(handle)?.truncate(size).await?;
+        } else {
+            self.flush_all(id).await?;
+            let volume = self.on(caller);
+            self.call(|| volume.truncate(Place::of(id), size)).await?;
+            // Whoever has it open here must know, too.
+            if let Some(open) = self.files.writer(id) {
+                open.data.truncate(size).await?;
             }
         }
         self.files.wrote(id);

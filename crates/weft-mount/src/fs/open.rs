@@ -41,6 +41,10 @@ impl Handle {
 
 /// A file was opened.
 #[derive(Clone, Copy, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an answer of its own to the kernel"
+)]
 pub struct Opened {
     /// Its number.
     pub handle: u64,

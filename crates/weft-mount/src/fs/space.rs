@@ -75,7 +75,7 @@ impl FileSystem {
                 (libc::SEEK_DATA, Some(range)) if range.start >= size => return Err(nothing),
                 (libc::SEEK_DATA, Some(range)) => return Ok(range.start.max(offset)),
                 (libc::SEEK_HOLE, Some(range)) if range.start <= end && end < size => {
-                    end = end.max(range.end)
+                    end = end.max(range.end);
                 }
                 (libc::SEEK_HOLE, _) => return Ok(end.min(size)),
                 _ => return Err(FsError::wrong("no such seek", Errno::INVAL)),

@@ -57,12 +57,11 @@ struct Known {
 impl ViewNodes {
     fn looked_up(&self, node: Node) -> u64 {
         let mut known = self.0.lock();
-        let id = match known.ids.get(&node) {
-            Some(id) => *id,
-            None => {
-                known.last += 1;
-                known.last | MARK
-            }
+        let id = if let Some(id) = known.ids.get(&node) {
+            *id
+        } else {
+            known.last += 1;
+            known.last | MARK
         };
         known.ids.insert(node.clone(), id);
         known.nodes.entry(id).or_insert((node, 0)).1 += 1;
@@ -142,7 +141,7 @@ fn parse(text: &str, layout: &Layout) -> Result<(Map, View, String), FsError> {
             Errno::INVAL,
         ));
     }
-    let map = Map::new(layout.grid(), view.clone()).map_err(|why| {
+    let map = Map::new(layout.grid(), view).map_err(|why| {
         tracing::debug!(%why, "the view does not fit");
         not_found()
     })?;

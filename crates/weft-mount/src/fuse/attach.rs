@@ -24,6 +24,10 @@ const HELPER: &str = "fusermount3";
 
 /// How a volume appears to the kernel.
 #[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own of mount(2)"
+)]
 pub struct MountFlagsWanted {
     /// Nothing can be changed.
     pub read_only: bool,
@@ -228,10 +232,10 @@ pub fn detach(path: &Path, lazy: bool) -> Result<(), MountError> {
             .arg(path)
             .output()
             .map_err(MountError::NoHelper)?;
-        return match output.status.success() {
-            true => Ok(()),
-            false => Err(helper_failed(path, &output.stderr)),
-        };
+        if output.status.success() {
+            return Ok(());
+        }
+        return Err(helper_failed(path, &output.stderr));
     }
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, lazy);

@@ -104,7 +104,7 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
         opcode::FSYNC => done(fs.sync(argument::<abi::FsyncIn>(request)?.0.fh).await),
         opcode::OPENDIR => {
             let out = abi::OpenOut {
-                fh: fs.open_directory(caller, id).await?,
+                fh: fs.open_directory(caller, id),
                 ..abi::OpenOut::default()
             };
             Ok(Answer::of(&out))
