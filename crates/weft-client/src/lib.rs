@@ -27,6 +27,7 @@
 mod append;
 mod array;
 mod attach;
+mod checkpoint;
 mod clear;
 mod copy;
 mod data_ranges;
@@ -52,6 +53,7 @@ mod watch;
 mod write;
 
 pub use attach::{Access, NewLayout};
+pub use checkpoint::CheckpointInfo;
 pub use data_ranges::DataRanges;
 pub use error::Error;
 pub use file::{File, Fork};

@@ -15,6 +15,8 @@ pub struct OpenView {
     pub(crate) file: File,
     pub(crate) map: Map,
     pub(crate) fork: String,
+    /// 0: the file as it is.
+    pub(crate) checkpoint: u64,
     position: AtomicU64,
 }
 
@@ -24,6 +26,7 @@ impl OpenView {
             file,
             map,
             fork: fork.to_owned(),
+            checkpoint: 0,
             position: AtomicU64::new(0),
         }
     }
@@ -152,6 +155,7 @@ impl OpenView {
             slot: slot.0,
             fork: self.fork.clone(),
             epoch: self.file.0.volume.shared.servers.epoch(),
+            checkpoint: self.checkpoint,
         }
     }
 

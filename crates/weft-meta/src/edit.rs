@@ -194,12 +194,14 @@ impl<'t, 'n> Edit<'t, 'n> {
             has_cells = content(self.reader(), node.id)?.spilling;
             self.delete(INLINE, &node.id.to_be_bytes());
         }
+        self.forget_checkpoints(node.id)?;
         if known.is(FileKind::Regular) && has_cells {
             let servers = known.layout.map_or_else(Vec::new, |layout| layout.servers);
             self.owe(&IntentRecord {
                 file: node.id,
                 delete: Some(DeleteRecord { servers }),
                 truncate: None,
+                checkpoint: None,
             })?;
         }
         Ok(())

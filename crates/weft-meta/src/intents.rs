@@ -10,9 +10,8 @@ use weft_layout::{FileId, Layout, ServerId};
 use weft_proto::meta::{self, StatReply};
 
 use crate::keys::{self, INTENTS};
-use crate::ops::{attributes, note_write};
-use crate::path::Node;
-use crate::record::{IntentRecord, LayoutRecord};
+use crate::ops::attributes;
+use crate::record::{IntentRecord, LayoutRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK};
 use crate::{MetaError, Namespace};
 
 /// Work owed to I/O servers.
@@ -38,20 +37,48 @@ pub enum Intent {
         /// The new size in canonical order.
         size: u64,
     },
+    /// Do something about a checkpoint.
+    Checkpoint {
+        /// The intent, and the operation's number for the servers.
+        number: u64,
+        /// The file.
+        file: FileId,
+        /// Where its cells are.
+        layout: Layout,
+        /// What.
+        task: CheckpointTask,
+        /// The checkpoint's name.
+        name: String,
+    },
+}
+
+/// What the servers are to do about a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointTask {
+    /// Make one, under the intent's number.
+    Make,
+    /// Make the file what it is in the checkpoint of this number.
+    RollBack(u64),
+    /// Drop the checkpoint of this number.
+    Drop(u64),
 }
 
 impl Intent {
     /// Its number.
     pub fn number(&self) -> u64 {
         match self {
-            Intent::Delete { number, .. } | Intent::Truncate { number, .. } => *number,
+            Intent::Delete { number, .. }
+            | Intent::Truncate { number, .. }
+            | Intent::Checkpoint { number, .. } => *number,
         }
     }
 
     /// The file.
     pub fn file(&self) -> FileId {
         match self {
-            Intent::Delete { file, .. } | Intent::Truncate { file, .. } => *file,
+            Intent::Delete { file, .. }
+            | Intent::Truncate { file, .. }
+            | Intent::Checkpoint { file, .. } => *file,
         }
     }
 
@@ -62,13 +89,13 @@ impl Intent {
             reason,
         };
         let file = FileId(record.file);
-        match (&record.delete, &record.truncate) {
-            (Some(delete), None) => Ok(Intent::Delete {
+        match (&record.delete, &record.truncate, &record.checkpoint) {
+            (Some(delete), None, None) => Ok(Intent::Delete {
                 number,
                 file,
                 servers: delete.servers.iter().copied().map(ServerId).collect(),
             }),
-            (None, Some(truncate)) => {
+            (None, Some(truncate), None) => {
                 let layout = truncate.layout.as_ref();
                 let layout = layout.ok_or_else(|| corrupt("it has no layout".into()))?;
                 Ok(Intent::Truncate {
@@ -78,7 +105,24 @@ impl Intent {
                     size: truncate.size,
                 })
             }
-            _ => Err(corrupt("it is neither a delete nor a truncate".into())),
+            (None, None, Some(owed)) => {
+                let layout = owed.layout.as_ref();
+                let layout = layout.ok_or_else(|| corrupt("it has no layout".into()))?;
+                let task = match owed.task {
+                    TASK_MAKE => CheckpointTask::Make,
+                    TASK_ROLL_BACK => CheckpointTask::RollBack(owed.checkpoint),
+                    TASK_DROP => CheckpointTask::Drop(owed.checkpoint),
+                    other => return Err(corrupt(format!("its task {other} is not known"))),
+                };
+                Ok(Intent::Checkpoint {
+                    number,
+                    file,
+                    layout: checked(layout).map_err(corrupt)?,
+                    task,
+                    name: owed.name.clone(),
+                })
+            }
+            _ => Err(corrupt("it is not one of the works that are known".into())),
         }
     }
 }
@@ -168,34 +212,10 @@ impl Namespace {
                 number,
                 expected: "truncate",
             })?;
-            edit.delete(INTENTS, &number.to_be_bytes());
-            edit.counters()?.intents -= 1;
-            let id = record.file;
-            let Some(inode) = keys::inode(edit.reader(), id)? else {
-                return Ok(None);
-            };
-            // A writer may have written behind the truncate; after a restart, one that has not told
-            // yet that it is there.
-            let written_to = self.recovering() || edit.open_files().has_writer(id);
-            let inode = edit.change(id, &inode);
-            let known = !inode.truncate_raced;
-            if known {
-                inode.size = truncate.size;
-            }
-            note_write(inode, now);
-            if inode.truncate == number {
-                inode.truncate = 0;
-                inode.truncate_raced = false;
-                inode.size_exact = known && !written_to;
-            }
-            let inode = inode.clone();
-            if !known {
-                // The stored size is older than the truncate: a writer who goes without having
-                // written must not make it exact.
-                edit.open_files().wrote(id);
-            }
-            let attributes = attributes(&Node { id, inode });
-            Ok(Some(StatReply { attributes }))
+            let sized = edit.sized(number, record.file, truncate.size, now)?;
+            Ok(sized.map(|node| StatReply {
+                attributes: attributes(&node),
+            }))
         })
     }
 }

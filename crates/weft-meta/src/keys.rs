@@ -16,6 +16,8 @@ pub(crate) const ENTRIES: Space = Space("entries");
 pub(crate) const XATTRS: Space = Space("xattrs");
 /// `id` → `InlineRecord`.
 pub(crate) const INLINE: Space = Space("inline");
+/// `id ‖ checkpoint's name` → `CheckpointRecord`.
+pub(crate) const CHECKPOINTS: Space = Space("checkpoints");
 /// `id` → `OrphanRecord`.
 pub(crate) const ORPHANS: Space = Space("orphans");
 /// `number` → [`IntentRecord`].

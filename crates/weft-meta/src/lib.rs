@@ -39,7 +39,7 @@ pub use appends::Append;
 pub use changes::{ChangeLog, News};
 pub use error::MetaError;
 pub use inline::Spill;
-pub use intents::Intent;
+pub use intents::{CheckpointTask, Intent};
 pub use locks::{Family, Granted, Lock, LockTable, Outcome, Owner, Span};
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
 pub use ops::{Attached, Truncation};

@@ -397,6 +397,13 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ClearRange
         | Kind::CopyRange
         | Kind::Scrub
-        | Kind::ScrubStatus => false,
+        | Kind::ScrubStatus
+        | Kind::Checkpoint
+        | Kind::Rollback
+        | Kind::DropCheckpoint
+        | Kind::MakeCheckpoint
+        | Kind::ListCheckpoints
+        | Kind::RemoveCheckpoint
+        | Kind::RollBack => false,
     }
 }

@@ -183,7 +183,7 @@ pub struct OrphanRecord {
     pub since: i64,
 }
 
-/// Work owed to I/O servers. Exactly one of `delete` and `truncate` is there.
+/// Work owed to I/O servers. Exactly one of `delete`, `truncate` and `checkpoint` is there.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct IntentRecord {
     /// The file.
@@ -195,7 +195,61 @@ pub struct IntentRecord {
     /// Set its size.
     #[prost(message, optional, tag = "3")]
     pub truncate: Option<TruncateRecord>,
+    /// Make, drop or roll back to a checkpoint.
+    #[prost(message, optional, tag = "4")]
+    pub checkpoint: Option<CheckpointTaskRecord>,
 }
+
+/// A checkpoint of a file.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CheckpointRecord {
+    /// The intent that made it, and its number on the servers.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// When it was asked for.
+    #[prost(int64, tag = "2")]
+    pub made: i64,
+    /// The file's size in it.
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
+    /// [`CHECKPOINT_MAKING`], [`CHECKPOINT_THERE`] or [`CHECKPOINT_GOING`].
+    #[prost(int32, tag = "4")]
+    pub state: i32,
+}
+
+/// Not all servers may have it yet.
+pub(crate) const CHECKPOINT_MAKING: i32 = 0;
+/// All servers have it.
+pub(crate) const CHECKPOINT_THERE: i32 = 1;
+/// Some servers may have it still.
+pub(crate) const CHECKPOINT_GOING: i32 = 2;
+
+/// What the servers owe for a checkpoint.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CheckpointTaskRecord {
+    /// The file's layout.
+    #[prost(message, optional, tag = "1")]
+    pub layout: Option<LayoutRecord>,
+    /// [`TASK_MAKE`], [`TASK_ROLL_BACK`] or [`TASK_DROP`].
+    #[prost(int32, tag = "2")]
+    pub task: i32,
+    /// The number of the checkpoint; 0 where it is the intent's.
+    #[prost(uint64, tag = "3")]
+    pub checkpoint: u64,
+    /// The size that a rollback gives the file.
+    #[prost(uint64, tag = "4")]
+    pub size: u64,
+    /// The checkpoint's name.
+    #[prost(string, tag = "5")]
+    pub name: String,
+}
+
+/// Make it.
+pub(crate) const TASK_MAKE: i32 = 0;
+/// Make the file what it is in it.
+pub(crate) const TASK_ROLL_BACK: i32 = 1;
+/// Drop it.
+pub(crate) const TASK_DROP: i32 = 2;
 
 /// What a delete needs.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -217,6 +217,7 @@ fn carry(meta: &Namespace) -> Result<(), MetaError> {
         match intent {
             Intent::Delete { number, .. } => meta.intent_done(number)?,
             Intent::Truncate { number, .. } => drop(meta.truncate_done(number, 70)?),
+            Intent::Checkpoint { number, .. } => drop(meta.checkpoint_done(number, 0, 70)?),
         }
     }
     Ok(())

@@ -110,6 +110,7 @@ fn intent_records() {
             servers: vec![1, 2],
         }),
         truncate: None,
+        checkpoint: None,
     };
     fixed(&delete, "080912040a020102");
     let truncate = IntentRecord {
@@ -119,11 +120,36 @@ fn intent_records() {
             layout: Some(layout()),
             size: 0,
         }),
+        checkpoint: None,
     };
     fixed(
         &truncate,
         "08091a140a120804108080041880801022040301ac022801",
     );
+    let rollback = IntentRecord {
+        file: 9,
+        delete: None,
+        truncate: None,
+        checkpoint: Some(CheckpointTaskRecord {
+            layout: Some(layout()),
+            task: 1,
+            checkpoint: 5,
+            size: 300,
+            name: "c".into(),
+        }),
+    };
+    fixed(
+        &rollback,
+        "0809221e0a120804108080041880801022040301ac022801100118052\
+         0ac022a0163",
+    );
+    let checkpoint = CheckpointRecord {
+        number: 5,
+        made: 1,
+        size: 300,
+        state: 1,
+    };
+    fixed(&checkpoint, "0805100118ac022001");
 }
 
 #[test]

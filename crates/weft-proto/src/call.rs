@@ -1,6 +1,6 @@
 //! The table of calls: number, request and reply of each.
 
-use crate::{coord, inline, io, meta, session, upkeep};
+use crate::{checkpoint, coord, inline, io, meta, session, upkeep};
 
 /// A request type: its kind on the wire and the type of its reply.
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
@@ -84,6 +84,12 @@ calls! {
     Scrub = 43: upkeep::ScrubRequest => upkeep::ScrubStatusReply;
     /// How far the scrub of a server is and what it found.
     ScrubStatus = 44: upkeep::ScrubStatusRequest => upkeep::ScrubStatusReply;
+    /// Keep a file's cells on one server as they are (from the metadata service).
+    Checkpoint = 45: checkpoint::CheckpointRequest => checkpoint::CheckpointReply;
+    /// Make a file's cells on one server what they are in a checkpoint (from the metadata service).
+    Rollback = 46: checkpoint::RollbackRequest => checkpoint::RollbackReply;
+    /// Drop a checkpoint on one server (from the metadata service).
+    DropCheckpoint = 47: checkpoint::DropCheckpointRequest => checkpoint::DropCheckpointReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;
@@ -141,4 +147,12 @@ calls! {
     StoreInline = 90: inline::StoreInlineRequest => inline::StoreInlineReply;
     /// Move the bytes of a small file to its cells.
     Spill = 91: inline::SpillRequest => inline::SpillReply;
+    /// Make a checkpoint of a file.
+    MakeCheckpoint = 92: checkpoint::MakeCheckpointRequest => checkpoint::MakeCheckpointReply;
+    /// One page of a file's checkpoints.
+    ListCheckpoints = 93: checkpoint::ListCheckpointsRequest => checkpoint::ListCheckpointsReply;
+    /// Drop a checkpoint of a file.
+    RemoveCheckpoint = 94: checkpoint::RemoveCheckpointRequest => checkpoint::RemoveCheckpointReply;
+    /// Make a file what it is in a checkpoint.
+    RollBack = 95: checkpoint::RollBackRequest => meta::StatReply;
 }

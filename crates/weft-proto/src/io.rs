@@ -195,6 +195,9 @@ pub struct Access {
     /// The server map's epoch the client knows.
     #[prost(uint64, tag = "7")]
     pub epoch: u64,
+    /// The checkpoint that is meant, by its number; 0: the file as it is.
+    #[prost(uint64, tag = "8")]
+    pub checkpoint: u64,
 }
 
 /// Read; the reply's payload is the valid bytes of the pieces, packed in view order.

@@ -14,6 +14,7 @@
 //! Absent on purpose: sockets, timers, the handshake's order (`weft-net`).
 
 pub mod call;
+pub mod checkpoint;
 mod convert;
 pub mod coord;
 mod error;

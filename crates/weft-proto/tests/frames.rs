@@ -5,7 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_proto::prost::Message;
 use weft_proto::{
-    Flags, FrameError, HEADER_BYTES, Header, Kind, body_from, io, limits, meta, session, upkeep,
+    Flags, FrameError, HEADER_BYTES, Header, Kind, body_from, checkpoint, io, limits, meta,
+    session, upkeep,
 };
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -71,6 +72,11 @@ fn decode_all(kind: Kind, bytes: &[u8]) {
         io::ClearRangeReply,
         io::CopyRangeRequest,
         io::CopyRangeReply,
+        checkpoint::CheckpointRequest,
+        checkpoint::RollbackRequest,
+        checkpoint::DropCheckpointRequest,
+        checkpoint::MakeCheckpointRequest,
+        checkpoint::ListCheckpointsReply,
         upkeep::ScrubRequest,
         upkeep::ScrubStatusRequest,
         upkeep::ScrubStatusReply,

@@ -1,6 +1,7 @@
 //! The operations, one per file, and the few steps that several of them share.
 
 mod attach;
+mod checkpoint;
 mod create;
 mod link;
 mod list;

@@ -86,6 +86,7 @@ impl Namespace {
                     layout: Some(layout),
                     size,
                 }),
+                checkpoint: None,
             };
             let number = edit.owe(&record)?;
             edit.open_files().truncated(id);

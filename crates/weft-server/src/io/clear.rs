@@ -22,7 +22,8 @@ impl IoService {
         &self,
         request: ClearRangeRequest,
     ) -> Result<ClearRangeReply, Failure> {
-        let (job, now) = (self.unbounded_job(&request.access)?, self.now());
+        let (job, now) = (self.unbounded_job(&request.access)?.living()?, self.now());
+        let _under_way = self.gates.enter(job.file).await;
         if let Some(ranges) = job.worked_out() {
             self.clear(&ranges, now).await?;
             return Ok(ClearRangeReply {});
@@ -125,6 +126,7 @@ mod tests {
             slot: ServerSlot(slot),
             file: FileId(1),
             fork: ForkName::data(),
+            checkpoint: 0,
         }
     }
 

@@ -98,8 +98,8 @@ impl IoService {
         request: CopyRangeRequest,
     ) -> Result<CopyRangeReply, Failure> {
         let copy = Copy {
-            from: self.job(&request.from)?,
-            to: self.job(&request.to)?,
+            from: self.job(&request.from)?.living()?,
+            to: self.job(&request.to)?.living()?,
             chunk: request.chunk,
             now: self.now(),
         };
@@ -107,6 +107,7 @@ impl IoService {
             from: (copy.from.pieces()?, None),
             to: (copy.to.pieces()?, None),
         };
+        let _under_way = self.gates.enter(copy.to.file).await;
         let mut open: BTreeMap<CellIndex, Pair> = BTreeMap::new();
         let mut bytes = 0;
         for pair in pairs {

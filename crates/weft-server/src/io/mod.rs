@@ -1,6 +1,7 @@
 //! The I/O server's role: requests become jobs on the store.
 
 mod cells;
+mod checkpoint;
 mod clear;
 mod copy;
 mod data_runs;
@@ -36,6 +37,7 @@ pub struct IoService {
     epoch: AtomicU64,
     clients: Mutex<HashMap<u64, Client>>,
     scrubber: Arc<scrub::Scrubber>,
+    gates: checkpoint::Gates,
 }
 
 struct Client {
@@ -50,6 +52,8 @@ struct Job {
     slot: ServerSlot,
     file: FileId,
     fork: ForkName,
+    /// 0: the file as it is.
+    checkpoint: u64,
 }
 
 impl IoService {
@@ -62,6 +66,7 @@ impl IoService {
             epoch: AtomicU64::new(0),
             clients: Mutex::default(),
             scrubber: scrub::Scrubber::new(),
+            gates: checkpoint::Gates::default(),
         }
     }
 
@@ -116,6 +121,24 @@ impl IoService {
                     return;
                 };
                 answer(call, async |r| self.truncate_cells(r).await).await;
+            }
+            Kind::Checkpoint => {
+                let Some(call) = only_service(call) else {
+                    return;
+                };
+                answer(call, async |r| self.checkpoint(r).await).await;
+            }
+            Kind::Rollback => {
+                let Some(call) = only_service(call) else {
+                    return;
+                };
+                answer(call, async |r| self.rollback(r).await).await;
+            }
+            Kind::DropCheckpoint => {
+                let Some(call) = only_service(call) else {
+                    return;
+                };
+                answer(call, async |r| self.drop_checkpoint(r).await).await;
             }
             Kind::DeleteCells => {
                 let Some(call) = only_service(call) else {
@@ -176,7 +199,21 @@ impl IoService {
             slot: ServerSlot(access.slot),
             file: FileId(access.file),
             fork,
+            checkpoint: access.checkpoint,
         })
+    }
+}
+
+impl Job {
+    /// Refuses what is not to be done to a checkpoint.
+    fn living(self) -> Result<Self, Failure> {
+        match self.checkpoint {
+            0 => Ok(self),
+            n => Err(failure::invalid(format!(
+                "checkpoint {n} of file {} can only be read",
+                self.file
+            ))),
+        }
     }
 }
 

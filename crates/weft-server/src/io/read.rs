@@ -124,9 +124,11 @@ impl IoService {
         let reads = ranges.iter().map(|range| {
             let key = job.key(range.cell);
             async move {
-                self.store
-                    .read(&key, CellOffset(range.start), range.end - range.start)
-                    .await
+                let (at, length) = (CellOffset(range.start), range.end - range.start);
+                match job.checkpoint {
+                    0 => self.store.read(&key, at, length).await,
+                    n => self.store.read_checkpoint(&key, n, at, length).await,
+                }
             }
         });
         let read = try_join_all(reads).await?;
@@ -148,6 +150,14 @@ impl IoService {
             if seen.insert(piece.cell) && seen.len() == own {
                 break;
             }
+        }
+        if job.checkpoint != 0 {
+            let forks = self.store.checkpoint_forks(job.file, job.checkpoint);
+            let forks = forks.map_err(|e| failure::of_store(&e))?;
+            let wanted = forks.into_iter().filter(|(key, status)| {
+                key.fork == job.fork && seen.contains(&key.cell) && status.length > 0
+            });
+            return Ok(wanted.map(|(key, s)| (key.cell, s.length)).collect());
         }
         for cell in seen {
             let status = self.store.status(&job.key(cell)).await;

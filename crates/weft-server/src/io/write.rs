@@ -81,7 +81,8 @@ impl IoService {
     }
 
     async fn receive(&self, request: &WriteRequest, call: &mut Served) -> Result<u64, Failure> {
-        let job = self.job(&request.access)?;
+        let job = self.job(&request.access)?.living()?;
+        let _under_way = self.gates.enter(job.file).await;
         let mut dealer = Dealer {
             pieces: job.pieces()?,
             rest: None,

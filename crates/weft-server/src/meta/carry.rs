@@ -73,6 +73,7 @@ impl Carrier {
     ) -> Result<(), String> {
         let mut deletes = Vec::new();
         let mut truncates = Vec::new();
+        let mut checkpoints = Vec::new();
         for intent in intents {
             match intent {
                 Intent::Delete {
@@ -81,12 +82,15 @@ impl Carrier {
                     servers,
                 } => deletes.push((number, file.0, servers)),
                 Intent::Truncate { .. } => truncates.push(intent),
+                Intent::Checkpoint { .. } => checkpoints.push(intent),
             }
         }
         // These are of different files: the namespace gives out one intent of a file at a time.
         let results = join_all(truncates.iter().map(|t| self.truncate(namespace, now, t))).await;
+        let kept = checkpoints.iter().map(|c| self.checkpoint(namespace, now, c));
+        let kept = join_all(kept).await;
         self.delete(namespace, deletes).await?;
-        results.into_iter().collect()
+        results.into_iter().chain(kept).collect()
     }
 
     /// One request per server for all files together.

@@ -2,6 +2,7 @@
 
 mod append;
 mod carry;
+mod checkpoint;
 mod locks;
 mod sessions;
 mod spill;
@@ -268,6 +269,10 @@ impl MetaService {
                 self.answer(call, |r| n.heartbeat(now, r)).await;
             }
             Kind::Truncate => self.truncate(call).await,
+            Kind::MakeCheckpoint => self.make_checkpoint(call).await,
+            Kind::RemoveCheckpoint => self.remove_checkpoint(call).await,
+            Kind::RollBack => self.roll_back(call).await,
+            Kind::ListCheckpoints => self.answer(call, |r| n.list_checkpoints(r)).await,
             Kind::StoreInline => self.store_inline(call).await,
             Kind::Spill => self.spill_for(call).await,
             Kind::Lock => self.lock(call).await,

@@ -223,6 +223,7 @@ impl Carrier {
                 slot: slot.0,
                 fork: "data".to_owned(),
                 epoch: 0,
+                checkpoint: 0,
             },
             chunk: layout.chunk(),
             bytes: payload.len() as u64,

@@ -345,6 +345,13 @@ impl ItemRecord {
                 }
                 Self::Clear { id, offset, length }
             }
+            kind => return Self::decode_related(kind, fields),
+        })
+    }
+
+    /// Items about checkpoints and forks that derive from others.
+    fn decode_related(kind: u8, fields: &mut Fields<'_>) -> Option<Self> {
+        Some(match kind {
             CHECKPOINT => Self::Checkpoint {
                 file: FileId(fields.u64()?),
                 number: fields.u64()?,
