@@ -18,6 +18,7 @@ mod progress;
 mod remote;
 mod request_args;
 mod stream;
+mod transfer;
 mod view_args;
 mod volume_config;
 mod walk;

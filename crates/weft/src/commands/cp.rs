@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory};
 
 use crate::copy::{self, Options, Side};
+use crate::transfer::Part;
 use crate::{Cli, Global, connect, output};
 
 /// Copy files and trees into a volume, out of it, and within it
@@ -69,6 +70,10 @@ impl Cp {
             recursive: self.recursive || self.archive,
             preserve: self.preserve || self.archive,
             no_clobber: self.no_clobber,
+            refuse: false,
+            resume: false,
+            verify: false,
+            part: Part::WHOLE,
             streams: self.streams.into(),
             sync: !self.no_sync,
         };

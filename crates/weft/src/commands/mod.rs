@@ -9,9 +9,11 @@ mod create;
 mod down;
 mod duplicates;
 mod explain;
+mod export;
 mod fork;
 mod format;
 mod grid;
+mod import;
 mod ln;
 mod ls;
 mod man;
@@ -50,9 +52,11 @@ pub(crate) enum Command {
     #[command(hide = true)]
     DuplicatesWorker(duplicates::DuplicatesWorker),
     Explain(explain::Explain),
+    Export(export::Export),
     Fork(fork::Fork),
     Format(format::Format),
     Grid(grid::Grid),
+    Import(import::Import),
     Ln(ln::Ln),
     Ls(ls::Ls),
     Man(man::Man),
@@ -89,9 +93,11 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Duplicates(command) => command.run(&cli.global),
         Command::DuplicatesWorker(_) => Ok(duplicates::run_worker(&cli.global)),
         Command::Explain(command) => command.run(&cli.global),
+        Command::Export(command) => command.run(&cli.global),
         Command::Fork(command) => command.run(&cli.global),
         Command::Format(command) => command.run(),
         Command::Grid(command) => command.run(&cli.global),
+        Command::Import(command) => command.run(&cli.global),
         Command::Ln(command) => command.run(&cli.global),
         Command::Ls(command) => command.run(&cli.global),
         Command::Man(command) => command.run(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
@@ -55,6 +55,36 @@ pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
     source.close().await?;
     copy.tally.bytes(size);
     Ok(true)
+}
+
+/// Reads a file again on both sides, and compares.
+pub(super) async fn compare(copy: &Arc<Copy>, job: &Job) -> Result<()> {
+    let (here, size) = Source::open(&copy.from, &job.from).await?;
+    let (there, copied) = Source::open(&copy.to, &job.to).await?;
+    let names = || (copy.from.show(&job.from), copy.to.show(&job.to));
+    if size != copied {
+        let (from, to) = names();
+        bail!("{from} has {size} bytes and its copy {to} has {copied}");
+    }
+    let mut at = 0;
+    while at < size {
+        let length = (size - at).min(PIECE as u64) as usize;
+        let first = copy.large.take(length).await;
+        let second = copy.second.take(length).await;
+        let (first, got) = here.fetch().run(at, first).await?;
+        let (second, got_there) = there.fetch().run(at, second).await?;
+        if got != got_there || first[..got] != second[..got] {
+            let same = first.iter().zip(second.iter()).take_while(|(a, b)| a == b);
+            let (from, to) = names();
+            bail!(
+                "{from} and its copy {to} differ at byte {}",
+                at + same.count() as u64
+            );
+        }
+        at += length as u64;
+    }
+    here.close().await?;
+    there.close().await
 }
 
 /// Moves all data.

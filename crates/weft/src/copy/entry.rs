@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use weft_client::FileKind;
 
 use super::tree::Pages;
@@ -39,7 +39,9 @@ impl Expansion {
 
 /// Copies anything but a directory.
 pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
+    let skipped = (copy.options.refuse || copy.options.resume) && is_there(&copy, &job).await?;
     let copied = match job.node.kind {
+        _ if skipped => false,
         FileKind::Regular => data::copy(&copy, &job).await?,
         FileKind::Symlink => {
             let text = copy.from.read_link(&job.from).await?;
@@ -63,11 +65,43 @@ pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
             )
         }
     };
-    if copied {
+    if copied || skipped {
+        if copy.options.verify && job.node.kind == FileKind::Regular {
+            data::compare(&copy, &job).await?;
+        }
         finish(&copy, &job).await?;
         copy.tally.entry(job.node.kind);
     }
     Ok(None)
+}
+
+/// Whether the copy was made before, by an interrupted run.
+///
+/// # Errors
+/// Something else is there, and is not to be replaced.
+async fn is_there(copy: &Copy, job: &Job) -> Result<bool> {
+    let Some(there) = copy.to.stat(&job.to, false).await? else {
+        return Ok(false);
+    };
+    if !copy.options.resume {
+        bail!(
+            "{} is there: --force replaces it, --resume too unless it is the same",
+            copy.to.show(&job.to)
+        );
+    }
+    let same = job.node.kind == FileKind::Regular
+        && there.kind == FileKind::Regular
+        && (there.size, there.modified) == (job.node.size, job.node.modified);
+    if same {
+        if let Some(layout) = &there.layout {
+            // What the interrupted run wrote was not synced.
+            let layout = weft_layout::Layout::try_from(layout)
+                .map_err(|e| anyhow!("{}: {e}", copy.to.show(&job.to)))?;
+            copy.note_servers(&layout);
+        }
+        copy.bar.inc(job.node.size);
+    }
+    Ok(same)
 }
 
 /// Makes a directory if that is still to do, and lists its next page.

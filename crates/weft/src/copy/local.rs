@@ -19,7 +19,7 @@ const PAGE: usize = 1000;
 const HOLE_MIN: u64 = 64 << 10;
 
 /// Runs blocking work on a thread that may block.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     match tokio::task::spawn_blocking(work).await {
@@ -192,7 +192,7 @@ pub(super) fn xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
 }
 
 /// The next range at or behind `at`, below `end`, that may hold data.
-pub(super) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
+pub(crate) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
     if at >= end {
         return Ok(None);
     }
@@ -216,7 +216,7 @@ pub(super) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Ran
 }
 
 /// Fills the buffer from the file; says how much there was.
-pub(super) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {

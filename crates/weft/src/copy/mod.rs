@@ -16,12 +16,12 @@
 
 mod data;
 mod entry;
-mod local;
+pub(crate) mod local;
 mod report;
 mod sink;
 mod source;
 mod tree;
-mod zeros;
+pub(crate) mod zeros;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +40,7 @@ use weft_proto::Code;
 use crate::buffers::Buffers;
 use crate::problems::Problems;
 use crate::stream::panicked;
+use crate::transfer::Part;
 use crate::{name, progress};
 use entry::{Done, Expansion};
 pub(crate) use report::Summary;
@@ -64,6 +65,14 @@ pub(crate) struct Options {
     pub(crate) preserve: bool,
     /// Leave alone what is there.
     pub(crate) no_clobber: bool,
+    /// Refuse to replace a file that is there.
+    pub(crate) refuse: bool,
+    /// Leave files alone whose copy has the size and the time of modification of its source; replace others.
+    pub(crate) resume: bool,
+    /// Read every file again on both sides, and compare.
+    pub(crate) verify: bool,
+    /// Of what is no directory, copy one share; every part makes the directories.
+    pub(crate) part: Part,
     /// Files that move data at a time.
     pub(crate) streams: usize,
     /// End with a sync.
@@ -91,6 +100,8 @@ struct Copy {
     bar: ProgressBar,
     small: Buffers,
     large: Buffers,
+    /// For what a piece is compared with: never taken before one of `large`, so nobody waits for ever.
+    second: Buffers,
     streams: Semaphore,
     servers: Mutex<BTreeSet<ServerId>>,
     lost: AtomicU64,
@@ -143,6 +154,7 @@ pub(crate) async fn run(
         bar: bar.clone(),
         small: Buffers::new(options.streams * FILES_PER_STREAM, data::SMALL),
         large: Buffers::new(16, data::PIECE),
+        second: Buffers::new(16, data::PIECE),
         streams: Semaphore::new(options.streams),
         servers: Mutex::default(),
         lost: AtomicU64::new(0),
@@ -219,6 +231,9 @@ impl Engine {
             } else {
                 self.directories.push(Expansion::new(job));
             }
+            return;
+        }
+        if !copy.is_mine(&job) {
             return;
         }
         if job.node.links > 1 {
@@ -313,6 +328,20 @@ impl Copy {
             }
         }
         self.problems.note(result)
+    }
+
+    /// Whether a file is of this part. All names of one file are of the same.
+    fn is_mine(&self, job: &Job) -> bool {
+        let part = self.options.part;
+        let hash = if job.node.links > 1 {
+            blake3::hash(&job.node.identity.1.to_le_bytes())
+        } else {
+            // The path in the volume is the same for every part; the local one need not be.
+            let in_volume = matches!(self.to, Tree::Weft(_));
+            blake3::hash(if in_volume { &job.to } else { &job.from })
+        };
+        let first: [u8; 4] = *hash.as_bytes().first_chunk().expect("a hash is longer");
+        u32::from_le_bytes(first) % part.of == part.number - 1
     }
 
     fn gave_up(&self) -> bool {

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 /// What is looked at to find zeros.
-pub(super) const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// The ranges of `data` without zeros of `hole` bytes or more; what is left out is made of whole blocks.
-pub(super) fn runs(data: &[u8], hole: usize) -> Vec<Range<usize>> {
+pub(crate) fn runs(data: &[u8], hole: usize) -> Vec<Range<usize>> {
     if data.len() <= hole {
         return std::iter::once(0..data.len()).collect();
     }

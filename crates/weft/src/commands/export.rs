@@ -1,0 +1,50 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::remote::RemotePath;
+use crate::transfer::{self, TransferArgs};
+use crate::{Global, connect, remote};
+
+/// Copy a file of the volume, or a view of it, into a local file, alone or in parts
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft export /big big.dat                               one process
+  weft export /big /nfs/big.dat --part 2/4               the second of four, each on a machine of its own
+  srun -n 8 sh -c 'weft export /big /nfs/big.dat --part $((SLURM_PROCID+1))/$SLURM_NTASKS'
+  weft export /grid column.dat --cell 2                  one column of a grid
+  weft export /grid quarter.dat --subfile 1,1,1,4,2      every fourth cell from the third on
+  weft export /matrix part.dat --partition 0,8,8192      eight bytes of every 8 KiB
+  weft export /big big.dat --resume --verify             go on after an interruption, then compare
+  weft export -r /results results                        what a directory holds, several files at a time
+
+Byte --offset + i of the view becomes byte i of the local file, up to the view's end. What holds no data is zeros, and a \
+hole where it is long enough. Without a view, mode and time of modification are kept. A local file that holds data is \
+written over only with --force. What is complete is synced: it survives power loss. While it is under way, the parts' \
+progress stands in files beside the local one, LOCAL.weft-export-N.I .")]
+pub(crate) struct Export {
+    /// The file in the volume
+    #[arg(value_name = "FILE", value_parser = remote::parser())]
+    file: RemotePath,
+    /// The local file, made if it is not there; or a directory that is there
+    local: PathBuf,
+    #[command(flatten)]
+    transfer: TransferArgs,
+}
+
+impl Export {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        let args = &self.transfer;
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            if args.recursive {
+                return transfer::export_tree(&volume, &self.file, &self.local, args).await;
+            }
+            let summary = transfer::export(&volume, &self.file, &self.local, args).await?;
+            summary.print(args)
+        })
+    }
+}

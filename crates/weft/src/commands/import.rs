@@ -1,0 +1,63 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::layout_args::LayoutArgs;
+use crate::remote::RemotePath;
+use crate::transfer::{self, TransferArgs};
+use crate::{Global, connect, remote};
+
+/// Copy a local file into a file of the volume, through any view, alone or in parts
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft import big.dat /big --cells 16 --bsu 1M           one process
+  weft import big.dat /big --part 2/4                    the second of four, each on a machine of its own
+  srun -n 8 sh -c 'weft import big.dat /big --part $((SLURM_PROCID+1))/$SLURM_NTASKS'
+  weft import column.dat /grid --cell 2                  one column of a grid
+  weft import quarter.dat /grid --subfile 1,1,1,4,2 --force
+  weft import big.dat /big --resume --verify             go on after an interruption, then compare
+  weft import big.dat /big --compare                     copy nothing, only compare
+  weft import -r results /results                        what a directory holds, several files at a time
+
+Byte i of the local file becomes byte --offset + i of the view. Without a view the file becomes a copy: size, mode and \
+time of modification, too. With one it is written in place and the rest stays. Holes stay holes. What holds data is \
+written over only with --force; a view that shares cells with others counts as holding data as far as they reach. What \
+is complete is synced: it survives power loss. While it is under way, the parts' progress stands in attributes \
+user.weft.import.* of the file.")]
+pub(crate) struct Import {
+    /// The local file
+    local: PathBuf,
+    /// The file in the volume, made if it is not there; or a directory that is there
+    #[arg(value_name = "FILE", value_parser = remote::parser())]
+    file: RemotePath,
+    #[command(flatten)]
+    transfer: TransferArgs,
+    #[command(flatten)]
+    layout: LayoutArgs,
+}
+
+impl Import {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        let args = &self.transfer;
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            if args.recursive {
+                let layout = self.layout.layout();
+                if layout.cells.is_some() || layout.bsu.is_some() || layout.chunk.is_some() {
+                    bail!(
+                        "the files of a tree get the layout of their directory: make {} with `weft mkdir` and that \
+                         layout first",
+                        self.file
+                    );
+                }
+                return transfer::import_tree(&volume, &self.local, &self.file, args).await;
+            }
+            let summary =
+                transfer::import(&volume, &self.local, &self.file, &self.layout, args).await?;
+            summary.print(args)
+        })
+    }
+}

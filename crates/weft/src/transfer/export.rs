@@ -1,0 +1,202 @@
+//! From a view into a local file.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use weft_client::{Access, Attributes, OpenView, Volume};
+
+use super::begin::Begin;
+use super::mark::{Identity, Marks};
+use super::pump::Moved;
+use super::report::Clock;
+use super::side::{Local, Side, View};
+use super::{Summary, Task, Transfer, TransferArgs};
+use super::{changed, regular, step, view_text};
+use crate::copy::local::blocking;
+use crate::name;
+use crate::remote::RemotePath;
+
+/// Copies a part of a view of a file of the volume into a local file, which is made if it is not there.
+pub(crate) async fn export(
+    volume: &Volume,
+    from: &RemotePath,
+    local: &Path,
+    args: &TransferArgs,
+) -> Result<Summary> {
+    let clock = Clock::start();
+    let file = volume.attach(from, Access::read()).await?;
+    let attributes = file.stat().await?;
+    let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
+    let length = length(&view, &attributes, args).await?;
+    let step = step(&args.view, args.part, length)?;
+    let (path, there) = target(local, from).await?;
+    let held = there.as_ref().map_or(0, Metadata::len);
+    let identity = Identity {
+        file: file.id(),
+        size: attributes.size,
+        modified: attributes.modified,
+        view: view_text(&args.view),
+        length,
+        parts: args.part.of,
+    };
+    let task = Task {
+        args,
+        doing: "exporting",
+        from: from.to_string(),
+        to: name::escape(name::bytes(path.as_os_str())),
+        identity,
+        marks: Arc::new(Marks::of_export(&path, args.part.of)),
+        share: args.part.share(length, step),
+        step,
+        clock,
+    };
+    let transfer = |to| Transfer {
+        task: &task,
+        from: Side::View(View::new(view, args, from)),
+        to,
+        old: held > 0,
+        write_last: false,
+    };
+    if args.compare {
+        if args.view.length.is_none() && held != length {
+            bail!("{from} has {length} bytes and {} has {held}", task.to);
+        }
+        let transfer = transfer(open(&path, &attributes, None).await?);
+        transfer.compare(Moved::default()).await?;
+        file.close().await?;
+        return Ok(task.nothing());
+    }
+
+    let modified = there.and_then(|there| there.modified().ok());
+    let same =
+        args.view.is_plain() && held == length && modified == Some(time(attributes.modified));
+    // Noted before the local file is there, so that no other part takes it for somebody else's.
+    let Begin::From(at) = task.begin(held == 0, same).await? else {
+        file.close().await?;
+        return Ok(task.nothing());
+    };
+    let transfer = transfer(open(&path, &attributes, Some(length)).await?);
+    let moved = transfer.copy(at).await?;
+    let written = moved.written;
+    unchanged(&attributes, &file.stat().await?, from)?;
+    transfer.verify(moved).await?;
+    file.close().await?;
+    if task.end().await? && args.view.is_plain() {
+        finish(&transfer.to, &attributes).await?;
+    }
+    Ok(task.summary(at, written))
+}
+
+/// Bytes of the transfer: up to the view's end.
+async fn length(view: &OpenView, attributes: &Attributes, args: &TransferArgs) -> Result<u64> {
+    let size = if args.view.is_canonical() {
+        attributes.size
+    } else {
+        view.size().await?
+    };
+    let rest = size.saturating_sub(args.view.start());
+    Ok(args.view.length.map_or(rest, |length| length.min(rest)))
+}
+
+/// The local file, and what is there: inside a directory it gets the name that it has in the volume.
+async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Metadata>)> {
+    let (mut path, mut there) = (local.to_owned(), look(local).await?);
+    if there.as_ref().is_some_and(Metadata::is_dir) && !from.name().is_empty() {
+        path = local.join(name::os(from.name()));
+        there = look(&path).await?;
+    }
+    if let Some(there) = &there {
+        let name = name::escape(name::bytes(path.as_os_str()));
+        let instead = "`weft cat` writes a stream";
+        regular(&name, there.is_file(), there.is_dir(), instead)?;
+    }
+    Ok((path, there))
+}
+
+async fn look(path: &Path) -> Result<Option<Metadata>> {
+    let place = path.to_owned();
+    match blocking(move || std::fs::metadata(place)).await {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| format!("cannot look at {}", path.display())),
+    }
+}
+
+/// Opens the local file. With a length it is opened to be copied to: made if it is not there, and as long as that.
+async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Result<Side> {
+    let (place, write) = (path.to_owned(), length.is_some());
+    let mut options = File::options();
+    options.read(true).write(write).create(write);
+    // Other parts open it, too; it gets its own mode at the end.
+    options.mode(attributes.mode & 0o777 | 0o600);
+    let opened = blocking(move || {
+        let file = options.open(place)?;
+        if let Some(length) = length
+            && file.metadata()?.len() != length
+        {
+            file.set_len(length)?;
+        }
+        Ok(file)
+    });
+    let name = name::escape(name::bytes(path.as_os_str()));
+    let file = opened
+        .await
+        .with_context(|| format!("cannot open {name}"))?;
+    Ok(Side::Local(Local {
+        file: Arc::new(file),
+        name: name.into(),
+    }))
+}
+
+/// Gives the local file mode and time of its source. Not before every part is done: a mode could keep parts out.
+async fn finish(local: &Side, attributes: &Attributes) -> Result<()> {
+    let Side::Local(local) = local else {
+        return Ok(());
+    };
+    let (file, mode) = (local.file.clone(), attributes.mode & 0o777);
+    let times = std::fs::FileTimes::new().set_modified(time(attributes.modified));
+    let finish = blocking(move || {
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        file.set_times(times)?;
+        file.sync_all()
+    });
+    finish
+        .await
+        .with_context(|| format!("cannot set mode and times of {}", local.name))
+}
+
+fn unchanged(then: &Attributes, now: &Attributes, from: &RemotePath) -> Result<()> {
+    let how = if now.size != then.size {
+        format!("{} bytes before, {} now", then.size, now.size)
+    } else if now.modified != then.modified {
+        "it was written to".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(changed(&from.to_string(), &how))
+}
+
+fn time(nanos: i64) -> SystemTime {
+    let by = Duration::from_nanos(nanos.unsigned_abs());
+    if nanos < 0 {
+        SystemTime::UNIX_EPOCH - by
+    } else {
+        SystemTime::UNIX_EPOCH + by
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_the_epoch_are_times() {
+        assert_eq!(time(0), SystemTime::UNIX_EPOCH);
+        assert!(time(-1) < time(0) && time(0) < time(1));
+    }
+}

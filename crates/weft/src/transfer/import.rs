@@ -1,0 +1,236 @@
+//! From a local file into a view.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use weft_client::{Access, Changes, OpenView, Place, Time, Volume};
+
+use super::begin::Begin;
+use super::mark::{Identity, Marks};
+use super::pump::Moved;
+use super::report::Clock;
+use super::side::{Local, Side, View};
+use super::{Summary, Task, Transfer, TransferArgs};
+use super::{changed, end_of, regular, step, view_text};
+use crate::copy::local::blocking;
+use crate::layout_args::LayoutArgs;
+use crate::remote::{self, RemotePath};
+use crate::{mode, name};
+
+/// A local file that is open.
+struct Opened {
+    file: Arc<File>,
+    name: Arc<str>,
+    metadata: Metadata,
+}
+
+/// Copies a part of a local file into a view of a file of the volume, which is made if it is not there.
+pub(crate) async fn import(
+    volume: &Volume,
+    local: &Path,
+    to: &RemotePath,
+    layout: &LayoutArgs,
+    args: &TransferArgs,
+) -> Result<Summary> {
+    let clock = Clock::start();
+    let source = open(local).await?;
+    let to = target(volume, local, to).await?;
+    let file = attach(volume, &to, &source, layout, args).await?;
+    let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
+    // Before the marks are looked for: bytes that another part has written so far come after its mark.
+    let held = held(&file, &view, args).await?;
+    let task = task(volume, &source, &to, &file, args, clock)?;
+    let transfer = Transfer {
+        task: &task,
+        from: Side::Local(Local {
+            file: source.file.clone(),
+            name: source.name.clone(),
+        }),
+        to: Side::View(View::new(view, args, &to)),
+        old: !file.created(),
+        write_last: !args.view.is_plain(),
+    };
+    let (length, plain) = (task.identity.length, args.view.is_plain());
+    if args.compare {
+        if plain && args.view.length.is_none() && held != length {
+            bail!("{} has {length} bytes and {to} has {held}", source.name);
+        }
+        transfer.compare(Moved::default()).await?;
+        file.close().await?;
+        return Ok(task.nothing());
+    }
+
+    let modified = file.attributes().modified;
+    let same = plain && held == length && modified == task.identity.modified;
+    let Begin::From(at) = task.begin(held <= args.view.start(), same).await? else {
+        file.close().await?;
+        return Ok(task.nothing());
+    };
+    if plain && held != length {
+        file.truncate(length).await?;
+    }
+    let moved = transfer.copy(at).await?;
+    let written = moved.written;
+    source.unchanged(local).await?;
+    transfer.verify(moved).await?;
+    file.close().await?;
+    if task.end().await? && plain {
+        // Not before every part has closed the file, or a time would not stay, and a mode could keep parts out.
+        let changes = Changes {
+            mode: Some(source.metadata.mode() & 0o7777),
+            modified: Some(Time::Nanos(task.identity.modified)),
+            ..Changes::default()
+        };
+        let file = Place::of(file.id());
+        volume.set_attributes(file, &changes).await?;
+    }
+    Ok(task.summary(at, written))
+}
+
+/// The file in the volume: inside a directory it gets the name that it has here.
+async fn target(volume: &Volume, local: &Path, to: &RemotePath) -> Result<RemotePath> {
+    let there = remote::look(volume, to).await?;
+    if !there.as_ref().is_some_and(remote::is_directory) {
+        return Ok(to.clone());
+    }
+    let last = local.file_name().context("the local file has no name")?;
+    Ok(to.join(name::bytes(last)))
+}
+
+async fn attach(
+    volume: &Volume,
+    to: &RemotePath,
+    source: &Opened,
+    layout: &LayoutArgs,
+    args: &TransferArgs,
+) -> Result<weft_client::File> {
+    let file = volume.attach(to, access(source, layout, args)).await?;
+    if !file.created() && !layout.agrees(file.layout()) {
+        bail!(
+            "{to} exists with another layout ({} cells, BSU {}, chunk {}), and a layout is fixed when a file is created: \
+             leave the options out, or remove the file first",
+            file.layout().cells(),
+            file.layout().bsu(),
+            file.layout().chunk()
+        );
+    }
+    Ok(file)
+}
+
+/// One past the last byte of the view that may hold data.
+async fn held(file: &weft_client::File, view: &OpenView, args: &TransferArgs) -> Result<u64> {
+    let attributes = file.attributes();
+    Ok(if file.created() {
+        0
+    } else if args.view.is_canonical() && attributes.size_exact {
+        attributes.size
+    } else {
+        view.size().await?
+    })
+}
+
+/// What is to be done.
+fn task<'a>(
+    volume: &Volume,
+    source: &Opened,
+    to: &RemotePath,
+    file: &weft_client::File,
+    args: &'a TransferArgs,
+    clock: Clock,
+) -> Result<Task<'a>> {
+    let size = source.metadata.len();
+    let length = args.view.length.map_or(size, |length| length.min(size));
+    end_of(args.view.start(), length)?;
+    let step = step(&args.view, args.part, length)?;
+    let identity = Identity {
+        file: source.metadata.ino(),
+        size,
+        modified: modified(&source.metadata),
+        view: view_text(&args.view),
+        length,
+        parts: args.part.of,
+    };
+    let marks = Marks::of_import(volume, file.id(), &identity.view, args.part.of);
+    Ok(Task {
+        args,
+        doing: "importing",
+        from: source.name.to_string(),
+        to: to.to_string(),
+        identity,
+        marks: Arc::new(marks),
+        share: args.part.share(length, step),
+        step,
+        clock,
+    })
+}
+
+fn access(source: &Opened, layout: &LayoutArgs, args: &TransferArgs) -> Access {
+    if args.compare {
+        return Access::read();
+    }
+    let mode = if args.view.is_plain() {
+        // Other parts write, too.
+        source.metadata.mode() & 0o777 | 0o200
+    } else {
+        0o666 & !mode::umask()
+    };
+    let access = if args.verify {
+        Access::read_write()
+    } else {
+        Access::write()
+    };
+    access.create(mode).layout(&layout.layout())
+}
+
+async fn open(path: &Path) -> Result<Opened> {
+    let name: Arc<str> = name::escape(name::bytes(path.as_os_str())).into();
+    let place = path.to_owned();
+    // Looked at before it is opened: opening a fifo waits for a writer.
+    let look = blocking(move || std::fs::metadata(place)).await;
+    let kind = look.with_context(|| format!("cannot read {name}"))?;
+    let instead = "`weft put` takes what comes in a stream";
+    regular(&name, kind.is_file(), kind.is_dir(), instead)?;
+    let place = path.to_owned();
+    let opened = blocking(move || {
+        let file = File::open(place)?;
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    });
+    let (file, metadata) = opened
+        .await
+        .with_context(|| format!("cannot read {name}"))?;
+    Ok(Opened {
+        file: Arc::new(file),
+        name,
+        metadata,
+    })
+}
+
+impl Opened {
+    /// The path still names the file that was copied, and nobody has written to it.
+    async fn unchanged(&self, path: &Path) -> Result<()> {
+        let place = path.to_owned();
+        let now = blocking(move || std::fs::metadata(place)).await;
+        let now = now.with_context(|| format!("cannot look at {} again", self.name))?;
+        let then = &self.metadata;
+        let how = if (now.dev(), now.ino()) != (then.dev(), then.ino()) {
+            "another file has its name now".to_owned()
+        } else if now.len() != then.len() {
+            format!("{} bytes before, {} now", then.len(), now.len())
+        } else if modified(&now) != modified(then) {
+            "it was written to".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(changed(&self.name, &how))
+    }
+}
+
+/// Nanoseconds since the epoch.
+fn modified(metadata: &Metadata) -> i64 {
+    let seconds = metadata.mtime().saturating_mul(1_000_000_000);
+    seconds.saturating_add(metadata.mtime_nsec())
+}

@@ -1,0 +1,276 @@
+//! What a part of a transfer leaves at the target while it is under way: which transfer it is, and how far it came.
+//!
+//! One record for each part: of an import an extended attribute of the file, of an export a small file beside the local
+//! one. The records of a transfer go when the last of its parts is complete.
+//!
+//! Invariants:
+//! 1. A record is durable before the part writes its first byte, so whoever finds bytes of another part finds its record.
+//! 2. `done` counts only what was synced before.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use weft_client::{Place, Volume};
+use weft_proto::Code;
+
+use super::Part;
+use crate::copy::local::blocking;
+
+/// Attributes of this prefix, of the transfer's key and of the part's number are records.
+const XATTR: &str = "user.weft.import";
+
+/// Which transfer: equal for all its parts and when it is resumed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Identity {
+    /// Of the source: inode, or id of the file in the volume.
+    pub(super) file: u64,
+    /// Of the source, in bytes.
+    pub(super) size: u64,
+    /// Of the source, in nanoseconds since the epoch.
+    pub(super) modified: i64,
+    /// The view, its fork, and its first byte.
+    pub(super) view: String,
+    /// Bytes of the transfer.
+    pub(super) length: u64,
+    /// Parts of it.
+    pub(super) parts: u32,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    pub(super) transfer: Identity,
+    /// Everything of the part before this byte of the transfer is copied and synced.
+    pub(super) done: u64,
+    /// The part is copied, and verified if that was asked for.
+    pub(super) complete: bool,
+}
+
+/// Where the records of a transfer are.
+pub(super) enum Marks {
+    /// Attributes of a file, whose names begin so.
+    File(Volume, u64, String),
+    /// Files beside this one.
+    Beside(PathBuf),
+}
+
+/// The records that were found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// By part.
+    pub(super) records: Vec<(u32, Record)>,
+}
+
+impl Found {
+    /// The record of a part.
+    pub(super) fn of(&self, part: Part) -> Option<&Record> {
+        let mut records = self.records.iter();
+        records.find(|(n, _)| *n == part.number).map(|(_, r)| r)
+    }
+
+    /// Another part of this transfer is under way, or was.
+    pub(super) fn has(&self, transfer: &Identity) -> bool {
+        self.records.iter().any(|(_, r)| r.transfer == *transfer)
+    }
+
+    fn complete(&self, transfer: &Identity) -> bool {
+        let complete = |(_, r): &&(u32, Record)| r.complete && r.transfer == *transfer;
+        self.records.iter().filter(complete).count() == transfer.parts as usize
+    }
+}
+
+impl Marks {
+    /// Of an import through a view into a file. Imports through other views have other marks.
+    pub(super) fn of_import(volume: &Volume, file: u64, view: &str, parts: u32) -> Marks {
+        let key = blake3::hash(format!("{view} {parts}").as_bytes());
+        let prefix = format!("{XATTR}.{}.", &key.to_hex()[..8]);
+        Marks::File(volume.clone(), file, prefix)
+    }
+
+    /// Of an export to a local file.
+    pub(super) fn of_export(path: &Path, parts: u32) -> Marks {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".weft-export-{parts}."));
+        Marks::Beside(name.into())
+    }
+
+    /// All records.
+    pub(super) async fn find(&self) -> Result<Found> {
+        let mut found = Found::default();
+        match self {
+            Marks::File(volume, id, prefix) => {
+                for name in volume.list_xattr(Place::of(*id)).await? {
+                    let number = name.strip_prefix(prefix.as_bytes());
+                    let number = number.and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
+                    let Some(number) = number else { continue };
+                    match volume.get_xattr(Place::of(*id), &name).await {
+                        Ok(value) => found.records.extend(read(number, &value)),
+                        // The transfer ended meanwhile.
+                        Err(e) if e.code() == Code::NoAttribute => {}
+                        Err(e) => return Err(e.into()),
+                    }
+                }
+            }
+            Marks::Beside(prefix) => {
+                let place = prefix.clone();
+                let files = blocking(move || beside(&place))
+                    .await
+                    .with_context(|| format!("cannot look for {}*", prefix.display()))?;
+                for (number, value) in files {
+                    found.records.extend(read(number, &value));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Stores a part's record, durably.
+    pub(super) async fn store(&self, part: Part, record: &Record) -> Result<()> {
+        let value = serde_json::to_vec(record)?;
+        match self {
+            Marks::File(volume, id, prefix) => {
+                let name = format!("{prefix}{}", part.number);
+                volume.set_xattr(Place::of(*id), name, value).await?;
+            }
+            Marks::Beside(prefix) => {
+                let place = of_part(prefix, part.number);
+                let name = place.display().to_string();
+                blocking(move || replace(&place, &value))
+                    .await
+                    .with_context(|| format!("cannot note the progress in {name}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all records away if every part is complete. Returns whether it is.
+    pub(super) async fn end(&self, transfer: &Identity) -> Result<bool> {
+        if !self.find().await?.complete(transfer) {
+            return Ok(false);
+        }
+        for number in 1..=transfer.parts {
+            match self {
+                Marks::File(volume, id, prefix) => {
+                    let name = format!("{prefix}{number}");
+                    match volume.remove_xattr(Place::of(*id), name).await {
+                        Ok(()) => {}
+                        // Two parts ended at the same time.
+                        Err(e) if e.code() == Code::NoAttribute => {}
+                        Err(e) => return Err(e.into()),
+                    }
+                }
+                Marks::Beside(prefix) => {
+                    let place = of_part(prefix, number);
+                    match blocking(move || std::fs::remove_file(place)).await {
+                        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A record, if it is one: what another version wrote, or a torn one, is none.
+fn read(number: u32, value: &[u8]) -> Option<(u32, Record)> {
+    Some((number, serde_json::from_slice(value).ok()?))
+}
+
+fn of_part(prefix: &Path, number: u32) -> PathBuf {
+    let mut name = prefix.as_os_str().to_owned();
+    name.push(number.to_string());
+    name.into()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+fn beside(prefix: &Path) -> io::Result<Vec<(u32, Vec<u8>)>> {
+    let Some(begin) = prefix.file_name() else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder_of(prefix))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let rest = name
+            .as_encoded_bytes()
+            .strip_prefix(begin.as_encoded_bytes());
+        let number = rest.and_then(|n| std::str::from_utf8(n).ok()?.parse().ok());
+        if let Some(number) = number {
+            match std::fs::read(entry.path()) {
+                Ok(value) => found.push((number, value)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Puts a file where another was, whole: whenever the power fails, one of the two is there.
+fn replace(path: &Path, value: &[u8]) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    let mut file = std::fs::File::create(&fresh)?;
+    file.write_all(value)?;
+    file.sync_data()?;
+    std::fs::rename(&fresh, path)?;
+    std::fs::File::open(folder_of(path))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(done: u64, complete: bool) -> Record {
+        let transfer = Identity {
+            file: 1,
+            size: 2,
+            modified: -3,
+            view: "v".to_owned(),
+            length: 2,
+            parts: 2,
+        };
+        Record {
+            transfer,
+            done,
+            complete,
+        }
+    }
+
+    #[tokio::test]
+    async fn records_beside_a_file_are_found_replaced_and_taken_away_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let marks = Marks::of_export(&folder.path().join("a"), 2);
+        let other = Marks::of_export(&folder.path().join("a.b"), 2);
+        let parts = [1, 2].map(|number| Part { number, of: 2 });
+        other.store(parts[0], &record(9, false)).await.unwrap();
+        assert!(marks.find().await.unwrap().records.is_empty());
+
+        marks.store(parts[0], &record(1, false)).await.unwrap();
+        marks.store(parts[0], &record(2, true)).await.unwrap();
+        let found = marks.find().await.unwrap();
+        assert_eq!(found.of(parts[0]), Some(&record(2, true)));
+        assert!(found.of(parts[1]).is_none() && found.has(&record(0, false).transfer));
+        assert!(!marks.end(&record(0, false).transfer).await.unwrap());
+
+        marks.store(parts[1], &record(2, true)).await.unwrap();
+        assert!(marks.end(&record(0, false).transfer).await.unwrap());
+        assert!(marks.find().await.unwrap().records.is_empty());
+        assert_eq!(other.find().await.unwrap().records.len(), 1);
+
+        // A torn record is none.
+        std::fs::write(folder.path().join("a.weft-export-2.1"), b"{\"done\":").unwrap();
+        assert!(marks.find().await.unwrap().records.is_empty());
+    }
+}

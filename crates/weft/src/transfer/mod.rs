@@ -1,0 +1,205 @@
+//! Moves a file between the local file system and a view of a file of the volume: in parts that different processes and
+//! machines take, in pieces that are under way at the same time, resumable, verified.
+//!
+//! The view decides which bytes move and in which order: byte `i` of the local file is byte `--offset + i` of the view.
+//! Which bytes are a part's follows from the length, the part's number and the number of parts; the parts never talk to
+//! each other, and what one does at the target (creating it, setting its size, the marks of [`mark`]) is right whether
+//! another did it before, does it at the same time or will do it again.
+//!
+//! Invariants:
+//! 1. A part writes its own share only; the target's size is set to the transfer's before anything is written.
+//! 2. What is noted as done is durable.
+//! 3. A transfer whose source has changed never ends well.
+//! 4. Nothing that holds data is written over unasked.
+//!
+//! Trees go through [`crate::copy`], which has several files under way at a time.
+//!
+//! # Source
+//! Vesta §4.6.
+
+mod args;
+mod begin;
+mod export;
+mod import;
+mod mark;
+mod part;
+mod pump;
+mod report;
+mod side;
+mod task;
+mod tree;
+mod verify;
+
+use anyhow::{Context, Result, bail};
+use futures_util::FutureExt;
+use indicatif::ProgressBar;
+use weft_proto::Code;
+use weft_proto::limits::TRANSFER_MAX;
+
+pub(crate) use args::TransferArgs;
+pub(crate) use export::export;
+pub(crate) use import::import;
+pub(crate) use part::Part;
+use pump::{Moved, Pump};
+pub(crate) use report::Summary;
+use side::Side;
+use task::Task;
+pub(crate) use tree::{export_tree, import_tree};
+use verify::Comparison;
+
+use crate::progress;
+use crate::view_args::ViewArgs;
+
+/// Bytes of a piece.
+const PIECE: u64 = 4 << 20;
+
+/// One part of a transfer, both of whose sides are open.
+struct Transfer<'a> {
+    task: &'a Task<'a>,
+    from: Side,
+    to: Side,
+    /// Other bytes may lie at the target.
+    old: bool,
+    /// The target ends after the transfer's last byte only if that is written.
+    write_last: bool,
+}
+
+impl Transfer<'_> {
+    /// Copies the share from `at` on, and makes it durable.
+    async fn copy(&self, at: u64) -> Result<Moved> {
+        let task = self.task;
+        let bar = self.bar(task.doing);
+        bar.set_position(at - task.share.start);
+        let pump = Pump {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            share: at..task.share.end,
+            step: task.step,
+            streams: self.streams(),
+            old: self.old,
+            last: self.last(),
+            checkpoint: task.args.checkpoint,
+            limit: task.args.limit,
+            digests: task.args.verify,
+            bar: &bar,
+        };
+        let moved = pump.run(|done| task.note(done, false).boxed()).await;
+        bar.finish_and_clear();
+        let moved = moved.map_err(|e| self.stopped(e))?;
+        self.to.sync().await?;
+        Ok(moved)
+    }
+
+    /// Reads the share on both sides and compares.
+    async fn compare(&self, moved: Moved) -> Result<()> {
+        let bar = self.bar("verifying");
+        let comparison = Comparison {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            share: self.task.share.clone(),
+            step: self.task.step,
+            streams: self.streams(),
+            digests: moved.digests.into_iter().collect(),
+            bar: &bar,
+        };
+        let equal = comparison.run().await;
+        bar.finish_and_clear();
+        equal
+    }
+
+    /// Compares if that is wanted; a part that is not what it should be is to be copied again.
+    async fn verify(&self, moved: Moved) -> Result<()> {
+        if !self.task.args.verify {
+            return Ok(());
+        }
+        if let Err(error) = self.compare(moved).await {
+            self.task.note(self.task.share.start, false).await?;
+            return Err(error.context(
+                "the copy is not what it should be; with --resume this part is copied again",
+            ));
+        }
+        Ok(())
+    }
+
+    fn bar(&self, what: &str) -> ProgressBar {
+        progress::of_bytes(what, self.task.share.end - self.task.share.start)
+    }
+
+    fn streams(&self) -> usize {
+        if self.task.args.view.one_access() {
+            1
+        } else {
+            self.task.args.streams.into()
+        }
+    }
+
+    fn last(&self) -> Option<u64> {
+        let length = self.task.identity.length;
+        (self.write_last && length > 0).then(|| length - 1)
+    }
+
+    /// Says what can be done about a failure half way.
+    fn stopped(&self, error: anyhow::Error) -> anyhow::Error {
+        let full = error.chain().any(|cause| {
+            let local = cause.downcast_ref::<std::io::Error>();
+            let volume = cause.downcast_ref::<weft_client::Error>();
+            local.is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull)
+                || volume.is_some_and(|e| e.code() == Code::NoSpace)
+        });
+        let (doing, to) = (self.task.doing, self.to.name());
+        error.context(if full {
+            format!(
+                "{doing} stopped: no space is left for {to}; what was copied is kept: make room, and give --resume"
+            )
+        } else {
+            format!("{doing} stopped; what was copied is kept: --resume goes on from there")
+        })
+    }
+}
+
+/// The source was changed while it was copied.
+fn changed(source: &str, how: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{source} changed while it was copied ({how}), so the copy is a mixture: copy it again with --force"
+    )
+}
+
+/// Bytes of a piece: of a view whose order depends on how it is cut, everything.
+fn step(view: &ViewArgs, part: Part, length: u64) -> Result<u64> {
+    if !view.one_access() {
+        return Ok(PIECE);
+    }
+    if part != Part::WHOLE {
+        bail!("--order column rearranges the bytes of one access, so it cannot be done in parts");
+    }
+    if length > TRANSFER_MAX {
+        bail!(
+            "--order column rearranges the bytes of one access, and {length} bytes are too many for one: give --offset \
+             and --length of at most {TRANSFER_MAX} bytes"
+        );
+    }
+    Ok(length.max(1))
+}
+
+/// The view in words that are equal for equal views.
+fn view_text(view: &ViewArgs) -> String {
+    format!("{:?} {} {}", view.view(), view.fork(), view.start())
+}
+
+/// Refuses what is no regular file.
+fn regular(name: &str, is_file: bool, is_directory: bool, instead: &str) -> Result<()> {
+    if is_directory {
+        bail!("{name} is a directory: -r takes it with everything in it");
+    }
+    if !is_file {
+        bail!("{name} is no regular file, so its bytes have no places: {instead}");
+    }
+    Ok(())
+}
+
+/// An end that cannot be: more than the largest offset.
+fn end_of(start: u64, length: u64) -> Result<u64> {
+    start
+        .checked_add(length)
+        .context("--offset and the length together are past the largest offset")
+}

@@ -1,0 +1,101 @@
+//! One process's share of a transfer: it follows from the length and two numbers, so nobody needs to be asked.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+/// Parts that one transfer can have: each leaves a record of its progress at the target.
+pub(crate) const PARTS_MAX: u32 = 512;
+
+/// Part `number` of `of`, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Which.
+    pub(crate) number: u32,
+    /// How many there are.
+    pub(crate) of: u32,
+}
+
+impl Part {
+    /// The only part.
+    pub(crate) const WHOLE: Part = Part { number: 1, of: 1 };
+
+    /// The bytes of a transfer of `length` bytes that are this part's: whole pieces of `step` bytes, the last one of the
+    /// transfer excepted. The parts are disjoint, in order, and together everything.
+    pub(crate) fn share(self, length: u64, step: u64) -> Range<u64> {
+        let pieces = u128::from(length.div_ceil(step));
+        let place = |number: u32| {
+            let piece = pieces * u128::from(number) / u128::from(self.of);
+            // Below `length` after the minimum, so it fits.
+            (piece * u128::from(step)).min(u128::from(length)) as u64
+        };
+        place(self.number - 1)..place(self.number)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Part, String> {
+        let numbers = text.split_once('/');
+        let parsed =
+            numbers.and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        let (number, of): (u32, u32) = parsed.ok_or_else(|| {
+            format!("`{text}` is no part: write I/N, such as 2/4 for the second of four")
+        })?;
+        if !(1..=PARTS_MAX).contains(&of) {
+            return Err(format!(
+                "a transfer cannot have {of} parts: choose 1 to {PARTS_MAX}"
+            ));
+        }
+        if !(1..=of).contains(&number) {
+            return Err(format!(
+                "there is no part {number} of {of}: they are numbered from 1 to {of}"
+            ));
+        }
+        Ok(Part { number, of })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_everything_once_and_whole_pieces() {
+        for length in [0, 1, 9, 10, 11, 95, 100, 1 << 40, u64::MAX] {
+            for of in [1, 2, 3, 7, 512] {
+                let mut end = 0;
+                for number in 1..=of {
+                    let share = Part { number, of }.share(length, 10);
+                    assert_eq!(share.start, end, "{length} bytes, part {number} of {of}");
+                    assert!(share.start % 10 == 0 || share.start == length);
+                    end = share.end;
+                }
+                assert_eq!(end, length);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_read_from_text_and_nonsense_is_not() {
+        assert_eq!("2/4".parse(), Ok(Part { number: 2, of: 4 }));
+        for (text, word) in [
+            ("0/4", "from 1 to 4"),
+            ("5/4", "no part 5"),
+            ("1/0", "0 parts"),
+            ("1", "I/N"),
+            ("x/2", "I/N"),
+            ("1/513", "513"),
+        ] {
+            let error = text.parse::<Part>().unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Moves one part's share from one side to the other: pieces of 4 MiB, several under way, holes left out, what is done
+//! made durable and noted from time to time.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures_util::future::{BoxFuture, FutureExt};
+use indicatif::ProgressBar;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::side::{Ranges, Side};
+use crate::buffers::Buffers;
+use crate::stream::panicked;
+
+/// A digest of a piece as it was copied.
+pub(super) type Digest = [u8; 32];
+
+/// A share on its way.
+pub(super) struct Pump<'a> {
+    pub(super) from: Side,
+    pub(super) to: Side,
+    /// What is to be copied, in bytes of the transfer.
+    pub(super) share: Range<u64>,
+    /// Pieces end at multiples of it.
+    pub(super) step: u64,
+    pub(super) streams: usize,
+    /// The target may hold other bytes, which are to go.
+    pub(super) old: bool,
+    /// This byte is written even if it is zero: the target ends after it.
+    pub(super) last: Option<u64>,
+    /// Bytes after which what is done is made durable.
+    pub(super) checkpoint: u64,
+    /// Bytes per second.
+    pub(super) limit: Option<u64>,
+    /// Keep digests of what is copied.
+    pub(super) digests: bool,
+    pub(super) bar: &'a ProgressBar,
+}
+
+/// What was done.
+#[derive(Default)]
+pub(super) struct Moved {
+    /// Bytes written; holes are not.
+    pub(super) written: u64,
+    /// Digests of pieces by their first byte.
+    pub(super) digests: Vec<(u64, Digest)>,
+}
+
+/// One step of the work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A piece that may hold data.
+    Data(Range<u64>),
+    /// A hole.
+    Hole(Range<u64>),
+}
+
+/// A source's share, cut into steps in order.
+pub(super) struct Plan {
+    ranges: Ranges,
+    at: u64,
+    end: u64,
+    step: u64,
+    data: Range<u64>,
+}
+
+/// A piece that was done.
+struct Done {
+    start: u64,
+    length: u64,
+    written: u64,
+    digest: Option<Digest>,
+}
+
+impl Plan {
+    pub(super) fn new(source: &Side, share: &Range<u64>, step: u64) -> Plan {
+        Plan {
+            ranges: source.ranges(share.start),
+            at: share.start,
+            end: share.end,
+            step,
+            data: share.start..share.start,
+        }
+    }
+
+    /// The next step; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Step>> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        if self.data.end <= self.at {
+            let found = self.ranges.next(self.at, self.end).await?;
+            self.data = found.unwrap_or(self.end..self.end);
+        }
+        let start = self.at;
+        if start < self.data.start {
+            self.at = self.data.start;
+            return Ok(Some(Step::Hole(start..self.at)));
+        }
+        self.at = self
+            .data
+            .end
+            .min((start / self.step + 1).saturating_mul(self.step));
+        Ok(Some(Step::Data(start..self.at)))
+    }
+}
+
+impl Pump<'_> {
+    /// Moves everything. `note` is called with the byte that everything before is durable to.
+    ///
+    /// After a failure what was done before it is made durable and noted all the same, as far as that goes.
+    pub(super) async fn run(
+        &self,
+        note: impl Fn(u64) -> BoxFuture<'static, Result<()>>,
+    ) -> Result<Moved> {
+        let buffers = Buffers::new(self.streams, self.step as usize);
+        let mut plan = Plan::new(&self.from, &self.share, self.step);
+        let mut under_way = BTreeSet::new();
+        let mut working: JoinSet<Result<Done>> = JoinSet::new();
+        let mut saving: Option<BoxFuture<'static, Result<()>>> = None;
+        let (mut moved, mut failed, mut more) = (Moved::default(), None, true);
+        let mut noted = self.share.start;
+        let mut pace = Pace::new(self.limit);
+        loop {
+            while more && failed.is_none() && working.len() < self.streams {
+                match plan.next().await {
+                    Ok(Some(step)) => {
+                        let (start, when) = (step.range().start, pace.next(&step));
+                        under_way.insert(start);
+                        working.spawn(self.work(step, when, buffers.clone()));
+                    }
+                    Ok(None) => more = false,
+                    Err(e) => failed = Some(e),
+                }
+            }
+            let reached = under_way.first().copied().unwrap_or(plan.at);
+            if saving.is_none() && failed.is_none() && reached - noted >= self.checkpoint {
+                noted = reached;
+                saving = Some(self.save(note(reached)));
+            }
+            tokio::select! {
+                done = working.join_next(), if !working.is_empty() => {
+                    match done.map(|done| done.map_err(|e| panicked(&e)).and_then(|done| done)) {
+                        Some(Ok(done)) => {
+                            under_way.remove(&done.start);
+                            self.bar.inc(done.length);
+                            moved.written += done.written;
+                            moved.digests.extend(done.digest.map(|d| (done.start, d)));
+                        }
+                        Some(Err(e)) => failed = failed.or(Some(e)),
+                        None => {}
+                    }
+                }
+                saved = wait(&mut saving), if saving.is_some() => {
+                    saving = None;
+                    failed = failed.or(saved.err());
+                }
+                else => break,
+            }
+        }
+        let Some(error) = failed else {
+            return Ok(moved);
+        };
+        let reached = under_way.first().copied().unwrap_or(noted);
+        if reached > noted {
+            // The first failure is the one to tell.
+            let _ = self.save(note(reached)).await;
+        }
+        Err(error)
+    }
+
+    fn save(&self, note: BoxFuture<'static, Result<()>>) -> BoxFuture<'static, Result<()>> {
+        let to = self.to.clone();
+        async move {
+            to.sync().await?;
+            note.await
+        }
+        .boxed()
+    }
+
+    /// One step.
+    fn work(
+        &self,
+        step: Step,
+        when: Option<Instant>,
+        buffers: Buffers,
+    ) -> impl Future<Output = Result<Done>> + Send + 'static {
+        let (from, to, old, digests) = (self.from.clone(), self.to.clone(), self.old, self.digests);
+        let range = step.range();
+        let last = self.last.is_some_and(|last| range.contains(&last));
+        async move {
+            if let Some(when) = when {
+                tokio::time::sleep_until(when).await;
+            }
+            let mut done = Done {
+                start: range.start,
+                length: range.end - range.start,
+                written: 0,
+                digest: None,
+            };
+            if let Step::Hole(hole) = step {
+                if old {
+                    to.clear(hole).await?;
+                }
+                if last {
+                    let mut zero = buffers.take(1).await;
+                    zero.fill(0);
+                    done.written = to.write(range.end - 1, zero, old, true).await?;
+                }
+                return Ok(done);
+            }
+            let buffer = buffers.take(done.length as usize).await;
+            let buffer = from.read(range.start, buffer).await?;
+            done.digest = digests.then(|| *blake3::hash(&buffer).as_bytes());
+            done.written = to.write(range.start, buffer, old, last).await?;
+            Ok(done)
+        }
+    }
+}
+
+impl Step {
+    pub(super) fn range(&self) -> Range<u64> {
+        match self {
+            Step::Data(range) | Step::Hole(range) => range.clone(),
+        }
+    }
+}
+
+async fn wait(saving: &mut Option<BoxFuture<'static, Result<()>>>) -> Result<()> {
+    match saving {
+        Some(saving) => saving.await,
+        None => Ok(()),
+    }
+}
+
+/// When pieces may begin.
+struct Pace {
+    limit: Option<u64>,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(limit: Option<u64>) -> Pace {
+        Pace {
+            limit,
+            next: Instant::now(),
+        }
+    }
+
+    fn next(&mut self, step: &Step) -> Option<Instant> {
+        let (limit, Step::Data(range)) = (self.limit?, step) else {
+            return None;
+        };
+        let when = self.next.max(Instant::now());
+        let seconds = (range.end - range.start) as f64 / limit as f64;
+        self.next = when + Duration::from_secs_f64(seconds.min(1e6));
+        Some(when)
+    }
+}

@@ -1,0 +1,319 @@
+//! The two sides of a transfer: a local file and a view, both counted from the transfer's first byte.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::Errno;
+use weft_client::{DataRanges, OpenView};
+use weft_layout::{FileOffset, ViewOffset};
+
+use super::TransferArgs;
+use crate::buffers::Buffer;
+use crate::copy::local::{self, blocking};
+use crate::copy::zeros::{BLOCK, runs};
+use crate::remote::RemotePath;
+use crate::stream::ZeroedReader;
+
+/// Zeros from this length on are left out of writes to a volume.
+const REMOTE_HOLE: usize = 64 << 10;
+/// Shorter holes of a file of a volume are read like data.
+const HOLE_MIN: u64 = 256 << 10;
+/// Bytes of a hole that one call clears.
+const CLEAR_MAX: u64 = 1 << 30;
+
+/// A local file or a view. Cheap to clone.
+#[derive(Clone)]
+pub(super) enum Side {
+    Local(Local),
+    View(View),
+}
+
+/// A local file.
+#[derive(Clone)]
+pub(super) struct Local {
+    pub(super) file: Arc<File>,
+    pub(super) name: Arc<str>,
+}
+
+/// A view from some offset on.
+#[derive(Clone)]
+pub(super) struct View {
+    view: Arc<OpenView>,
+    reader: Arc<ZeroedReader>,
+    start: u64,
+    /// It is the whole file in canonical order, so holes can be asked for.
+    canonical: bool,
+    /// All of it is one access.
+    whole: bool,
+    name: Arc<str>,
+}
+
+/// Where a side may hold data.
+pub(super) enum Ranges {
+    Local(Local),
+    View(Box<DataRanges>, u64),
+    Everything,
+}
+
+impl View {
+    /// The view that these options choose of a file of this path.
+    pub(super) fn new(view: Arc<OpenView>, args: &TransferArgs, path: &RemotePath) -> View {
+        View {
+            reader: Arc::new(ZeroedReader::new(view.clone())),
+            view,
+            start: args.view.start(),
+            canonical: args.view.is_canonical(),
+            whole: args.view.one_access(),
+            name: path.to_string().into(),
+        }
+    }
+}
+
+impl Side {
+    /// For messages.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Side::Local(local) => &local.name,
+            Side::View(view) => &view.name,
+        }
+    }
+
+    /// Where it may hold data, at or after `at`.
+    pub(super) fn ranges(&self, at: u64) -> Ranges {
+        match self {
+            Side::Local(local) => Ranges::Local(local.clone()),
+            Side::View(view) if view.canonical => {
+                let from = FileOffset(view.start + at);
+                let ranges = view.view.file().data_ranges(from, HOLE_MIN);
+                Ranges::View(Box::new(ranges), view.start)
+            }
+            Side::View(_) => Ranges::Everything,
+        }
+    }
+
+    /// Fills the buffer from `at` on; what holds no data is zeros.
+    pub(super) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer> {
+        match self {
+            Side::Local(local) => {
+                let (file, length) = (local.file.clone(), buffer.len());
+                let read = blocking(move || {
+                    let got = local::read(&file, at, &mut buffer)?;
+                    Ok((buffer, got))
+                });
+                let (buffer, got) = read
+                    .await
+                    .with_context(|| format!("cannot read {}", local.name))?;
+                if got < length {
+                    bail!(
+                        "{} ended at byte {} while it was read: somebody cut it",
+                        local.name,
+                        at + got as u64
+                    );
+                }
+                Ok(buffer)
+            }
+            Side::View(view) => {
+                view.reader.fill(view.start + at, &mut buffer).await?;
+                Ok(buffer)
+            }
+        }
+    }
+
+    /// Writes what is not zeros. Where `old` bytes may lie, the zeros are made, too; with `last` the last byte is written
+    /// whatever it is. Returns how many bytes were sent to the disk.
+    pub(super) async fn write(
+        &self,
+        at: u64,
+        buffer: Buffer,
+        old: bool,
+        last: bool,
+    ) -> Result<u64> {
+        let hole = match self {
+            Side::Local(_) => BLOCK,
+            Side::View(view) if view.whole => usize::MAX,
+            Side::View(_) => REMOTE_HOLE,
+        };
+        let length = buffer.len();
+        let mut runs = runs(&buffer, hole);
+        if last && runs.last().is_none_or(|run| run.end < length) {
+            runs.push(length - 1..length);
+        }
+        let written = runs.iter().map(|run| run.len() as u64).sum();
+        let gaps = if old { gaps(&runs, length) } else { Vec::new() };
+        match self {
+            Side::Local(local) => {
+                let file = local.file.clone();
+                let write = blocking(move || {
+                    for run in runs {
+                        file.write_all_at(&buffer[run.clone()], at + run.start as u64)?;
+                    }
+                    for gap in gaps {
+                        punch(&file, at + gap.start as u64, gap.len() as u64)?;
+                    }
+                    Ok(())
+                });
+                write
+                    .await
+                    .with_context(|| format!("cannot write {}", local.name))?;
+            }
+            Side::View(view) => {
+                let data = buffer.freeze();
+                let place = |offset: usize| ViewOffset(view.start + at + offset as u64);
+                for run in runs {
+                    let bytes = data.slice(run.clone());
+                    view.view.write_at(place(run.start), bytes).await?;
+                }
+                for gap in gaps {
+                    view.view.clear(place(gap.start), gap.len() as u64).await?;
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// Makes zeros of a range where old bytes may lie.
+    pub(super) async fn clear(&self, range: Range<u64>) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let now = (range.end - at).min(CLEAR_MAX);
+            match self {
+                Side::Local(local) => {
+                    let file = local.file.clone();
+                    blocking(move || punch(&file, at, now))
+                        .await
+                        .with_context(|| format!("cannot clear a range of {}", local.name))?;
+                }
+                Side::View(view) => view.view.clear(ViewOffset(view.start + at), now).await?,
+            }
+            at += now;
+        }
+        Ok(())
+    }
+
+    /// Makes what was written survive power loss.
+    pub(super) async fn sync(&self) -> Result<()> {
+        match self {
+            Side::Local(local) => {
+                let file = local.file.clone();
+                blocking(move || file.sync_data())
+                    .await
+                    .with_context(|| format!("cannot sync {}", local.name))
+            }
+            Side::View(view) => Ok(view.view.file().sync().await?),
+        }
+    }
+
+    /// Has the kernel forget what it keeps in memory of a synced range, so that reading it again reads the disk.
+    pub(super) async fn forget(&self, range: Range<u64>) -> Result<()> {
+        if let Side::Local(local) = self
+            && let Some(length) = std::num::NonZero::new(range.end - range.start)
+        {
+            let file = local.file.clone();
+            let advise = move || {
+                // Advice: a file system that does not take it changes nothing about the bytes.
+                let _ = rustix::fs::fadvise(&file, range.start, Some(length), Advice::DontNeed);
+                Ok(())
+            };
+            blocking(advise).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Ranges {
+    /// The first range at or after `at`, below `end`, that may hold data.
+    pub(super) async fn next(&mut self, at: u64, end: u64) -> Result<Option<Range<u64>>> {
+        if at >= end {
+            return Ok(None);
+        }
+        match self {
+            Ranges::Everything => Ok(Some(at..end)),
+            Ranges::Local(local) => {
+                let file = local.file.clone();
+                blocking(move || local::next_data(&file, at, end))
+                    .await
+                    .with_context(|| format!("cannot find the holes of {}", local.name))
+            }
+            Ranges::View(ranges, start) => {
+                while let Some(range) = ranges.next().await? {
+                    let from = range.start.saturating_sub(*start).max(at);
+                    let to = range.end.saturating_sub(*start).min(end);
+                    if from >= end {
+                        break;
+                    }
+                    if from < to {
+                        return Ok(Some(from..to));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// What lies between the runs.
+fn gaps(runs: &[Range<usize>], length: usize) -> Vec<Range<usize>> {
+    let ends = std::iter::once(0).chain(runs.iter().map(|run| run.end));
+    let starts = runs.iter().map(|run| run.start).chain([length]);
+    let gaps = ends.zip(starts).map(|(from, to)| from..to);
+    gaps.filter(|gap| !gap.is_empty()).collect()
+}
+
+/// Makes a hole, or writes zeros where the file system has none.
+fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, flags, at, length) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => zeros(file, at, length),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn zeros(file: &File, at: u64, length: u64) -> io::Result<()> {
+    let zeros = [0; 64 << 10];
+    let mut done = 0;
+    while done < length {
+        let now = (length - done).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..now as usize], at + done)?;
+        done += now;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "gaps are ranges")]
+    fn gaps_are_what_the_runs_leave() {
+        assert_eq!(gaps(&[], 10), [0..10]);
+        assert_eq!(gaps(&[0..10], 10), []);
+        assert_eq!(gaps(&[2..3, 5..7], 10), [0..2, 3..5, 7..10]);
+        assert_eq!(gaps(&[0..4, 6..10], 10), [4..6]);
+    }
+
+    #[test]
+    fn a_punched_range_is_zeros_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; 100_000]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        punch(&file, 5000, 90_000).unwrap();
+        zeros(&file, 0, 10).unwrap();
+        let now = std::fs::read(&path).unwrap();
+        let expected = |i: usize| {
+            if i < 10 || (5000..95_000).contains(&i) {
+                0
+            } else {
+                7
+            }
+        };
+        assert!(now.len() == 100_000 && now.iter().enumerate().all(|(i, b)| *b == expected(i)));
+    }
+}

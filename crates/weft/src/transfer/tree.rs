@@ -1,0 +1,76 @@
+//! Trees: the copies of `weft cp`, several files at a time; a part takes whole files.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use weft_client::Volume;
+
+use super::TransferArgs;
+use crate::copy::{self, Options, Side};
+use crate::remote::RemotePath;
+use crate::{name, output};
+
+/// Copies what a local directory holds into a directory, which is made if it is not there.
+pub(crate) async fn import_tree(
+    volume: &Volume,
+    local: &Path,
+    to: &RemotePath,
+    args: &TransferArgs,
+) -> Result<ExitCode> {
+    transfer(volume, here(local), there(to), args).await
+}
+
+/// Copies what a directory of the volume holds into a local one, which is made if it is not there.
+pub(crate) async fn export_tree(
+    volume: &Volume,
+    from: &RemotePath,
+    local: &Path,
+    args: &TransferArgs,
+) -> Result<ExitCode> {
+    transfer(volume, there(from), here(local), args).await
+}
+
+fn here(local: &Path) -> Side {
+    Side {
+        path: name::bytes(local.as_os_str()).to_vec(),
+        weft: false,
+    }
+}
+
+fn there(path: &RemotePath) -> Side {
+    Side {
+        path: path.as_ref().to_vec(),
+        weft: true,
+    }
+}
+
+async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) -> Result<ExitCode> {
+    let options = Options {
+        recursive: true,
+        preserve: false,
+        no_clobber: false,
+        refuse: !args.force,
+        resume: args.resume,
+        verify: args.verify,
+        part: args.part,
+        streams: args.streams.into(),
+        sync: true,
+    };
+    // What it holds: whether the target is there already makes no difference then, so parts may come in any order.
+    let from = Side {
+        path: name::join(&from.path, b"."),
+        ..from
+    };
+    let summary = copy::run(volume, &[from], &to, options).await?;
+    if args.json {
+        output::json(&summary)?;
+    } else if args.verbose || output::interactive() {
+        eprintln!("{}", summary.line());
+    }
+    Ok(if summary.failures == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,117 @@
+//! Reads both sides again and compares them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use anyhow::{Result, bail};
+use indicatif::ProgressBar;
+use tokio::task::JoinSet;
+
+use super::pump::{Digest, Plan, Step};
+use super::side::Side;
+use crate::buffers::Buffers;
+use crate::stream::panicked;
+
+/// What is compared.
+pub(super) struct Comparison<'a> {
+    pub(super) from: Side,
+    pub(super) to: Side,
+    pub(super) share: Range<u64>,
+    pub(super) step: u64,
+    pub(super) streams: usize,
+    /// Of pieces that this process has copied, by their first byte.
+    pub(super) digests: HashMap<u64, Digest>,
+    pub(super) bar: &'a ProgressBar,
+}
+
+impl Comparison<'_> {
+    /// Compares every byte of the share.
+    ///
+    /// # Errors
+    /// The first byte that differs of the first piece that was found to differ, on both sides.
+    pub(super) async fn run(mut self) -> Result<()> {
+        self.to.forget(self.share.clone()).await?;
+        let buffers = Buffers::new(2 * self.streams, self.step as usize);
+        let mut plan = Plan::new(&self.from, &self.share, self.step);
+        let mut working: JoinSet<Result<u64>> = JoinSet::new();
+        // What is left of a hole, which is compared a piece at a time as well.
+        let mut hole = 0..0;
+        loop {
+            while working.len() < self.streams {
+                let step = if hole.is_empty() {
+                    plan.next().await?
+                } else {
+                    Some(Step::Hole(hole.clone()))
+                };
+                let step = match step {
+                    Some(Step::Hole(all)) => {
+                        let end = all.end.min((all.start / self.step + 1) * self.step);
+                        hole = end..all.end;
+                        Step::Hole(all.start..end)
+                    }
+                    Some(data) => data,
+                    None => break,
+                };
+                let digest = self.digests.remove(&step.range().start);
+                let (from, to) = (self.from.clone(), self.to.clone());
+                working.spawn(compare(from, to, step, digest, buffers.clone()));
+            }
+            let Some(done) = working.join_next().await else {
+                return Ok(());
+            };
+            self.bar.inc(done.map_err(|e| panicked(&e))??);
+        }
+    }
+}
+
+async fn compare(
+    from: Side,
+    to: Side,
+    step: Step,
+    digest: Option<Digest>,
+    buffers: Buffers,
+) -> Result<u64> {
+    let range = step.range();
+    let length = (range.end - range.start) as usize;
+    let there = to.read(range.start, buffers.take(length).await).await?;
+    if let Step::Hole(_) = step {
+        if let Some(at) = there.iter().position(|b| *b != 0) {
+            let at = range.start + at as u64;
+            bail!(
+                "{} and {} differ at byte {at}: a hole there, {:#04x} here",
+                from.name(),
+                to.name(),
+                there[(at - range.start) as usize]
+            );
+        }
+        return Ok(length as u64);
+    }
+    let here = from.read(range.start, buffers.take(length).await).await?;
+    if *here != *there {
+        let pairs = here.iter().zip(there.iter());
+        let at = pairs.take_while(|(a, b)| a == b).count();
+        let culprit = match digest {
+            Some(d) if d == *blake3::hash(&here).as_bytes() => {
+                format!("; {} is not what was written to it", to.name())
+            }
+            Some(_) => format!("; {} changed since it was copied", from.name()),
+            None => String::new(),
+        };
+        bail!(
+            "{} and {} differ at byte {}: {:#04x} and {:#04x}{culprit}",
+            from.name(),
+            to.name(),
+            range.start + at as u64,
+            here[at],
+            there[at]
+        );
+    }
+    if digest.is_some_and(|d| d != *blake3::hash(&here).as_bytes()) {
+        bail!(
+            "{} and {} are equal and not what was copied: somebody changed both",
+            from.name(),
+            to.name()
+        );
+    }
+    Ok(length as u64)
+}

@@ -1,0 +1,182 @@
+//! Transfers in parts by several processes at once: one file comes of them, and nothing stays behind.
+
+mod files_support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use files_support::{Volume, bytes};
+
+/// Runs these command lines at the same time; all of them succeed.
+fn at_once(volume: &Volume, lines: impl IntoIterator<Item = String>) {
+    let start = |line: String| -> (String, Child) {
+        let mut command = volume.command(line.split_whitespace());
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+        (line, child.unwrap())
+    };
+    let children: Vec<_> = lines.into_iter().map(start).collect();
+    for (line, child) in children {
+        let out = child.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{line}: {error}");
+    }
+}
+
+/// The files of a folder whose names begin so.
+fn beside(folder: &Path, begin: &str) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap();
+    let names = names.map(|e| e.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(begin)).collect()
+}
+
+#[test]
+fn parts_at_once_make_one_file_and_leave_nothing_behind() {
+    let volume = Volume::up();
+    let data = bytes(1, (30 << 20) + 12_345);
+    let (source, copy) = (volume.path("source"), volume.path("copy"));
+    fs::write(&source, &data).unwrap();
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o640)).unwrap();
+    let (from, to) = (source.display(), copy.display());
+    let layout = "--cells 5 --bsu 10007";
+    at_once(
+        &volume,
+        (1..=4).map(|i| format!("import {from} /big {layout} --part {i}/4 --verify")),
+    );
+    assert!(volume.run(["cat", "/big"]) == data);
+    let attributes = volume.json("stat --json /big");
+    assert_eq!(attributes_size(&attributes), data.len() as u64);
+    // No part's record is left, so nothing is unfinished: there is only data.
+    let refused = volume.fails(&format!("import {from} /big --part 2/4"), 1);
+    assert!(
+        refused.contains("holds data") && !refused.contains("unfinished"),
+        "{refused}"
+    );
+
+    at_once(
+        &volume,
+        (1..=4).map(|i| format!("export /big {to} --part {i}/4 --verify")),
+    );
+    assert_eq!(fs::read(&copy).unwrap(), data);
+    assert_eq!(beside(copy.parent().unwrap(), "copy"), ["copy"]);
+    let (a, b) = (fs::metadata(&source).unwrap(), fs::metadata(&copy).unwrap());
+    assert_eq!(
+        (a.mode(), a.mtime(), a.mtime_nsec()),
+        (b.mode(), b.mtime(), b.mtime_nsec())
+    );
+
+    // Whoever runs everything again with --resume does nothing again.
+    let again = volume.json(&format!("import {from} /big --part 3/4 --resume --json"));
+    assert_eq!(again["copied"], 0, "{again}");
+    let again = volume.json(&format!("export /big {to} --part 3/4 --resume --json"));
+    assert_eq!(again["copied"], 0, "{again}");
+}
+
+fn attributes_size(stat: &serde_json::Value) -> u64 {
+    let stat = stat.as_array().map_or(stat, |all| &all[0]);
+    stat["size"].as_u64().unwrap_or_else(|| panic!("{stat}"))
+}
+
+#[test]
+fn holes_stay_holes_and_what_was_there_before_goes() {
+    const SIZE: u64 = 96 << 20;
+    let volume = Volume::up();
+    let (source, copy) = (volume.path("sparse"), volume.path("copy"));
+    let file = File::create(&source).unwrap();
+    file.set_len(SIZE).unwrap();
+    let mut expected = vec![0; SIZE as usize];
+    for (seed, at) in [(1, 5 << 20), (2, (40 << 20) + 777), (3, 70 << 20)] {
+        let data = bytes(seed, 100_000);
+        file.write_all_at(&data, at as u64).unwrap();
+        expected[at..at + data.len()].copy_from_slice(&data);
+    }
+    let (from, to) = (source.display(), copy.display());
+    let done = volume.json(&format!("import {from} /new --json"));
+    assert!(done["written"].as_u64().unwrap() < 2 << 20, "{done}");
+    assert_eq!(done["copied"], SIZE);
+    assert!(volume.run(["cat", "/new"]) == expected);
+
+    // Over other bytes, in the volume and here, longer ones and all of them set.
+    let old = volume.path("old");
+    fs::write(&old, vec![0xEE; SIZE as usize + 5_000_000]).unwrap();
+    volume.text(&format!("import {} /old", old.display()));
+    let refused = volume.fails(&format!("import {from} /old"), 1);
+    assert!(refused.contains("--force"), "{refused}");
+    at_once(
+        &volume,
+        (1..=3).map(|i| format!("import {from} /old --part {i}/3 --force --verify")),
+    );
+    assert!(volume.run(["cat", "/old"]) == expected);
+
+    let refused = volume.fails(&format!("export /new {}", old.display()), 1);
+    assert!(refused.contains("--force"), "{refused}");
+    assert_eq!(fs::read(&old).unwrap()[0], 0xEE);
+    at_once(
+        &volume,
+        (1..=3).map(|i| {
+            format!(
+                "export /new {} --part {i}/3 --force --verify",
+                old.display()
+            )
+        }),
+    );
+    assert!(fs::read(&old).unwrap() == expected);
+    volume.text(&format!("export /new {to}"));
+    assert!(fs::read(&copy).unwrap() == expected);
+    let blocks = fs::metadata(&copy).unwrap().blocks() * 512;
+    assert!(blocks < 4 << 20, "the copy takes {blocks} bytes");
+}
+
+#[test]
+fn what_cannot_be_transferred_says_why() {
+    let volume = Volume::up();
+    let (file, fifo) = (volume.path("file"), volume.path("fifo"));
+    fs::write(&file, b"text").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let (file, fifo) = (file.display(), fifo.display());
+    let folder = volume.path("");
+    volume.text(&format!("import {file} /text --cells 2"));
+    for (line, code, word) in [
+        (format!("import {file} /x --part 3/2"), 2, "from 1 to 2"),
+        (format!("import {file} /x --checkpoint 0"), 2, "too little"),
+        (format!("import {fifo} /x"), 1, "weft put"),
+        (format!("import {} /x", folder.display()), 1, "-r"),
+        (format!("import {file}.no /x"), 1, "cannot read"),
+        (
+            format!("import {file} /text --cells 3"),
+            1,
+            "another layout",
+        ),
+        (
+            format!("import {file} /text --resume --cell 1"),
+            1,
+            "--force",
+        ),
+        (format!("export /text {fifo}"), 1, "weft cat"),
+        (format!("export /no {file}"), 1, "/no"),
+        (format!("export /text {file} --cell 7"), 1, "cell"),
+        (
+            format!("export -r /text {file} --cell 1"),
+            2,
+            "cannot be used",
+        ),
+    ] {
+        let error = volume.fails(&line, code);
+        assert!(error.contains(word), "{line}: {error}");
+    }
+    // A directory gets a file of the same name.
+    volume.text("mkdir /d");
+    volume.text(&format!("import {file} /d"));
+    assert_eq!(volume.text("cat /d/file"), "text");
+    fs::create_dir(volume.path("out")).unwrap();
+    volume.text(&format!("export /d/file {}", volume.path("out").display()));
+    assert_eq!(fs::read(volume.path("out/file")).unwrap(), b"text");
+}

@@ -1,0 +1,188 @@
+//! Transfers that are killed, go on, and are compared.
+
+mod files_support;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use files_support::{Volume, bytes};
+use weft_client::ConnectOptions;
+
+const SIZE: usize = 40 << 20;
+/// Slow enough to be killed half way, with progress noted after every piece.
+const SLOWLY: &str = "--limit 16M --checkpoint 4M --streams 2";
+
+fn start(volume: &Volume, line: &str) -> Child {
+    let mut command = volume.command(line.split_whitespace());
+    command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until progress is noted; returns how far.
+fn progress(mut noted: impl FnMut() -> Option<Vec<u8>>) -> u64 {
+    let started = Instant::now();
+    loop {
+        if let Some(record) = noted() {
+            let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+            match record["done"].as_u64().unwrap() {
+                0 => {}
+                done => return done,
+            }
+        }
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "no progress is noted"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The record of an import of one part.
+fn record_of(volume: &Volume, path: &str) -> Option<Vec<u8>> {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let options = ConnectOptions::from_folder(volume.path("volume")).unwrap();
+        let client = weft_client::Volume::connect(options).await.unwrap();
+        let names = client.list_xattr(path).await.ok()?;
+        let name = names.iter().find(|n| n.starts_with(b"user.weft.import."))?;
+        Some(client.get_xattr(path, name).await.ok()?.to_vec())
+    })
+}
+
+/// Starts an import and kills it −9 when it has noted progress.
+fn killed_import(volume: &Volume, from: &Path, to: &str) -> u64 {
+    let mut child = start(volume, &format!("import {} {to} {SLOWLY}", from.display()));
+    let done = progress(|| record_of(volume, to));
+    child.kill().unwrap();
+    assert!(
+        !child.wait().unwrap().success(),
+        "it was over before it was killed"
+    );
+    done
+}
+
+#[test]
+fn a_killed_import_goes_on_where_it_was_synced() {
+    let volume = Volume::up();
+    let (source, data) = (volume.path("source"), bytes(1, SIZE));
+    fs::write(&source, &data).unwrap();
+    let from = source.display();
+    let done = killed_import(&volume, &source, "/big");
+    assert!(done >= 4 << 20 && (done as usize) < SIZE);
+    let refused = volume.fails(&format!("import {from} /big"), 1);
+    assert!(
+        refused.contains("--resume") && refused.contains("unfinished"),
+        "{refused}"
+    );
+    let summary = volume.json(&format!("import {from} /big --resume --json"));
+    let resumed = summary["resumed_at"].as_u64().unwrap();
+    assert!(resumed >= done, "{summary}");
+    assert_eq!(summary["copied"].as_u64().unwrap(), SIZE as u64 - resumed);
+    assert!(volume.run(["cat", "/big"]) == data);
+    assert!(record_of(&volume, "/big").is_none());
+
+    // A source that is no longer the same is not mixed with what was copied.
+    killed_import(&volume, &source, "/other");
+    let mut file = fs::File::options().append(true).open(&source).unwrap();
+    file.write_all(b"more").unwrap();
+    let refused = volume.fails(&format!("import {from} /other --resume"), 1);
+    assert!(refused.contains("no longer"), "{refused}");
+    volume.text(&format!("import {from} /other --force"));
+    assert!(volume.run(["cat", "/other"]) == fs::read(&source).unwrap());
+}
+
+#[test]
+fn a_killed_export_goes_on_where_it_was_synced() {
+    let volume = Volume::up();
+    let data = bytes(2, SIZE);
+    volume.feed("put /big", &data);
+    let copy = volume.path("copy");
+    let (to, record) = (copy.display(), volume.path("copy.weft-export-1.1"));
+    let mut child = start(&volume, &format!("export /big {to} {SLOWLY}"));
+    let done = progress(|| fs::read(&record).ok());
+    child.kill().unwrap();
+    assert!(
+        !child.wait().unwrap().success(),
+        "it was over before it was killed"
+    );
+    assert!(done < SIZE as u64);
+    let refused = volume.fails(&format!("export /big {to}"), 1);
+    assert!(refused.contains("--resume"), "{refused}");
+    let summary = volume.json(&format!("export /big {to} --resume --verify --json"));
+    assert!(summary["resumed_at"].as_u64().unwrap() >= done, "{summary}");
+    assert_eq!(summary["verified"], true);
+    assert!(fs::read(&copy).unwrap() == data);
+    assert!(!record.exists());
+}
+
+#[test]
+fn verifying_finds_one_flipped_byte() {
+    let volume = Volume::up();
+    let (source, mut data) = (volume.path("source"), bytes(3, SIZE));
+    fs::write(&source, &data).unwrap();
+    let from = source.display();
+    killed_import(&volume, &source, "/big");
+    // In what was copied before.
+    volume.feed("put /big --offset 1234567", &[!data[1_234_567]]);
+    let found = volume.fails(&format!("import {from} /big --resume --verify"), 1);
+    assert!(found.contains("differ at byte 1234567"), "{found}");
+    // The part is copied again then.
+    let summary = volume.json(&format!("import {from} /big --resume --verify --json"));
+    assert_eq!(summary["copied"], SIZE);
+    assert!(volume.run(["cat", "/big"]) == data);
+
+    volume.text(&format!("import {from} /big --compare"));
+    data[30_000_000] ^= 1;
+    fs::write(&source, &data).unwrap();
+    for line in [
+        format!("import {from} /big --compare"),
+        format!("export /big {from} --compare"),
+    ] {
+        let found = volume.fails(&line, 1);
+        assert!(found.contains("differ at byte 30000000"), "{found}");
+    }
+}
+
+#[test]
+fn a_source_that_changes_meanwhile_is_no_success() {
+    let volume = Volume::up();
+    let (source, data) = (volume.path("source"), bytes(4, SIZE));
+    fs::write(&source, &data).unwrap();
+    let mut child = start(
+        &volume,
+        &format!("import {} /big {SLOWLY}", source.display()),
+    );
+    progress(|| record_of(&volume, "/big"));
+    let file = fs::File::options().append(true).open(&source);
+    file.unwrap().write_all(b"more").unwrap();
+    let output = child.wait_with_output_of();
+    assert!(output.contains("changed while it was copied"), "{output}");
+
+    volume.text(&format!("import {} /big --force", source.display()));
+    let copy = volume.path("copy");
+    let mut child = start(&volume, &format!("export /big {} {SLOWLY}", copy.display()));
+    progress(|| fs::read(volume.path("copy.weft-export-1.1")).ok());
+    volume.feed("put /big --offset 5", b"changed");
+    let output = child.wait_with_output_of();
+    assert!(output.contains("changed while it was copied"), "{output}");
+}
+
+trait Failed {
+    fn wait_with_output_of(&mut self) -> String;
+}
+
+impl Failed for Child {
+    /// Waits for a command that fails; returns what it complained.
+    fn wait_with_output_of(&mut self) -> String {
+        let mut error = String::new();
+        std::io::Read::read_to_string(self.stderr.as_mut().unwrap(), &mut error).unwrap();
+        assert_eq!(self.wait().unwrap().code(), Some(1), "{error}");
+        error
+    }
+}
