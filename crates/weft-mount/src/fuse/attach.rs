@@ -213,9 +213,14 @@ fn helper_failed(path: &Path, words: &[u8]) -> MountError {
     if words.contains("busy") {
         return MountError::Busy(path.to_owned());
     }
+    let hint = if words.contains("/dev/fuse") {
+        " (let everybody use the device, as most systems do: `chmod 666 /dev/fuse` as root)"
+    } else {
+        ""
+    };
     MountError::Helper {
         path: path.to_owned(),
-        words: words.to_owned(),
+        words: format!("{words}{hint}"),
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
         match fuse::detach(&path, lazy) {
             Ok(()) => break,
             Err(MountError::Busy(_)) if Instant::now() < deadline => {
-                sleep(Duration::from_millis(20))
+                sleep(Duration::from_millis(20));
             }
             Err(MountError::Busy(_)) => bail!("{}", busy(&path)),
             Err(e) => return Err(e.into()),

@@ -81,10 +81,9 @@ impl Mount {
         let _ = rustix::process::setsid();
         let outcome = self
             .serve(&global, || background::report(""))
-            .map_err(|e| {
+            .inspect_err(|e| {
                 // After the first word nobody listens any more.
-                let _ = background::report(&output::error(&e));
-                e
+                let _ = background::report(&output::error(e));
             })?;
         Ok(outcome)
     }

@@ -12,6 +12,10 @@ use crate::Global;
 
 /// How a mount behaves.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own"
+)]
 pub(crate) struct MountOptions {
     read_only: bool,
     no_devices: bool,
@@ -29,7 +33,7 @@ pub(crate) struct MountOptions {
 }
 
 /// The longest time that the kernel may believe what it was told.
-const VALID_MAX: Duration = Duration::from_secs(3600);
+const VALID_MAX: Duration = Duration::from_hours(1);
 
 /// What mount(8) passes on or means for itself.
 const WITHOUT_MEANING: [&str; 22] = [
