@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 mod cat;
+mod checkpoint;
 mod chmod;
 mod chown;
 mod completions;
@@ -23,6 +24,7 @@ mod mv;
 mod put;
 mod read;
 mod rm;
+mod scrub;
 mod serve;
 mod sort;
 mod stat;
@@ -42,6 +44,7 @@ use crate::Cli;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Cat(cat::Cat),
+    Checkpoint(checkpoint::Checkpoint),
     Chmod(chmod::Chmod),
     Chown(chown::Chown),
     Completions(completions::Completions),
@@ -66,6 +69,7 @@ pub(crate) enum Command {
     Put(put::Put),
     Read(read::Read),
     Rm(rm::Rm),
+    Scrub(scrub::Scrub),
     Serve(serve::Serve),
     Sort(sort::Sort),
     #[command(hide = true)]
@@ -84,6 +88,7 @@ pub(crate) use mount::as_mount_helper;
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Cat(command) => command.run(&cli.global),
+        Command::Checkpoint(command) => command.run(&cli.global),
         Command::Chmod(command) => command.run(&cli.global),
         Command::Chown(command) => command.run(&cli.global),
         Command::Completions(command) => command.run(),
@@ -107,6 +112,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Put(command) => command.run(&cli.global),
         Command::Read(command) => command.run(&cli.global),
         Command::Rm(command) => command.run(&cli.global),
+        Command::Scrub(command) => command.run(cli.global),
         Command::Serve(command) => command.run(),
         Command::Sort(command) => command.run(&cli.global),
         Command::SortWorker(_) => Ok(sort::run_worker(&cli.global)),

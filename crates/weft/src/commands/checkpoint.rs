@@ -1,0 +1,132 @@
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use weft_client::{Access, CheckpointInfo, Volume};
+use weft_layout::View;
+
+use crate::output::{self, bytes};
+use crate::remote::RemotePath;
+use crate::{Global, connect, name, remote, stream};
+
+/// Keep states of a file: make, list, read, roll back to and delete checkpoints
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft checkpoint create /grid before-step-9     whatever the file's size, in milliseconds
+  weft checkpoint list /grid
+  weft checkpoint read /grid before-step-9 > old
+  weft checkpoint rollback /grid before-step-9   other checkpoints stay
+  weft checkpoint delete /grid before-step-9
+
+Each write to one server is wholly before or wholly after a checkpoint. What does not change afterwards is shared, so a
+checkpoint takes as much space as is rewritten later.")]
+pub(crate) struct Checkpoint {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Make a checkpoint of a file as it is now
+    Create(Which),
+    /// List a file's checkpoints, oldest first
+    List {
+        /// The file
+        #[arg(value_parser = remote::parser())]
+        file: RemotePath,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy a checkpoint to standard output
+    Read(Which),
+    /// Make a file what it was at a checkpoint; what was written since is gone, unless another checkpoint has it
+    Rollback(Which),
+    /// Delete a checkpoint; the file stays as it is
+    Delete(Which),
+}
+
+#[derive(Args)]
+struct Which {
+    /// The file
+    #[arg(value_parser = remote::parser())]
+    file: RemotePath,
+    /// The checkpoint's name
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    number: u64,
+    made: i64,
+    size: u64,
+}
+
+impl Checkpoint {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            match &self.action {
+                Action::Create(w) => drop(volume.make_checkpoint(&w.file, &w.name).await?),
+                Action::List { file, json } => list(&volume, file, *json).await?,
+                Action::Read(which) => which.read(&volume).await?,
+                Action::Rollback(w) => drop(volume.roll_back(&w.file, &w.name).await?),
+                Action::Delete(w) => volume.remove_checkpoint(&w.file, &w.name).await?,
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+async fn list(volume: &Volume, file: &RemotePath, json: bool) -> Result<()> {
+    let found = volume.checkpoints(file).await?;
+    if json {
+        let rows = found.into_iter().map(|c| Row {
+            name: c.name,
+            number: c.number,
+            made: c.made,
+            size: c.size,
+        });
+        return output::json(&rows.collect::<Vec<_>>());
+    }
+    let mut table = output::table(&["NAME", "MADE", "SIZE"]);
+    for c in found {
+        table.add_row(vec![c.name, name::time(c.made, false), bytes(c.size)]);
+    }
+    output::line(table)
+}
+
+impl Which {
+    async fn read(&self, volume: &Volume) -> Result<()> {
+        let checkpoint = self.find(volume).await?;
+        let file = volume.attach(&self.file, Access::read()).await?;
+        let view = file.view(View::canonical())?.of_checkpoint(&checkpoint);
+        let mut out = std::io::stdout();
+        stream::read_out(
+            Arc::new(view),
+            0,
+            checkpoint.size,
+            stream::REQUEST,
+            &mut out,
+        )
+        .await?;
+        Ok(file.close().await?)
+    }
+
+    async fn find(&self, volume: &Volume) -> Result<CheckpointInfo> {
+        let found = volume.checkpoints(&self.file).await?;
+        match found.into_iter().find(|c| c.name == self.name) {
+            Some(checkpoint) => Ok(checkpoint),
+            None => bail!(
+                "{} has no checkpoint {}; `weft checkpoint list` shows those there are",
+                self.file,
+                self.name
+            ),
+        }
+    }
+}

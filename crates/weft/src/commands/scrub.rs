@@ -1,0 +1,348 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use futures_util::future::join_all;
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+use weft_client::{
+    ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ServerId, Volume,
+};
+use weft_layout::size;
+
+use crate::output::{self, bytes};
+use crate::problems::Problems;
+use crate::remote::RemotePath;
+use crate::walk::{Visit, Walk};
+use crate::{Global, connect, name, progress};
+
+/// How often servers are asked how far they are.
+const ASK: Duration = Duration::from_millis(250);
+
+/// Read everything the servers hold and find what is damaged
+///
+/// Every server walks its chunks in the background and compares them with their checksums. Reads and writes go before it.
+/// An interrupted scrub can be continued where it was.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft scrub /tmp/volume
+  weft scrub --server 2 --rate 50M
+  weft scrub --json
+
+Exit code 0: nothing is bad; 1: something is, or a server could not be asked; 130: interrupted.")]
+pub(crate) struct Scrub {
+    /// Folder of the volume; without it, the volume that the global options name
+    dir: Option<PathBuf>,
+    /// Only this server; can be given several times
+    #[arg(long, value_name = "N")]
+    server: Vec<u32>,
+    /// Bytes a second that each server reads at most [default: 256M]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    rate: Option<u64>,
+    /// Begin again even if the last scrub was interrupted
+    #[arg(long)]
+    anew: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    bytes: u64,
+    chunks: u64,
+    bad_blocks: u64,
+    findings_not_told: u64,
+    unreachable: Vec<u32>,
+    findings: Vec<Row>,
+}
+
+/// A range of bad blocks.
+#[derive(Serialize)]
+struct Row {
+    server: u32,
+    file: u64,
+    paths: Vec<String>,
+    cell: u32,
+    fork: String,
+    chunk: u64,
+    first_block: u32,
+    blocks: u32,
+    disk: u32,
+    disk_block: u64,
+    fault: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+/// How the scrub of one server ended.
+enum Ended {
+    Done(ScrubStatusReply),
+    Interrupted,
+    Unreachable,
+}
+
+impl Scrub {
+    pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
+        if let Some(dir) = &self.dir {
+            global.volume = Some(dir.clone());
+            global.address = None;
+        }
+        if self.rate == Some(0) {
+            bail!("a rate of 0 would never come to an end");
+        }
+        connect::block_on(self.scrub(&global))
+    }
+
+    async fn scrub(&self, global: &Global) -> Result<ExitCode> {
+        let volume = connect::volume(global).await?;
+        let servers = self.servers(&volume).await?;
+        let bar = progress::of_bytes("scrub", 0);
+        let problems = Problems::beside(bar.clone());
+        let far: Mutex<BTreeMap<u32, (u64, u64)>> = Mutex::default();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let show = |server: u32, status: &ScrubStatusReply| {
+            let mut far = far
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            far.insert(server, (status.bytes, status.total.max(status.bytes)));
+            bar.set_length(far.values().map(|f| f.1).sum());
+            bar.set_position(far.values().map(|f| f.0).sum());
+        };
+        let all = join_all(servers.iter().map(|server| {
+            let (volume, problems, stopped, show) = (&volume, &problems, stopped.clone(), &show);
+            async move {
+                let ended = self.of_server(volume, *server, problems, stopped, show);
+                (*server, ended.await)
+            }
+        }));
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::pin!(all);
+        let ended = tokio::select! {
+            ended = &mut all => ended,
+            _ = interrupt.recv() => {
+                stop.send_replace(true);
+                all.await
+            }
+            _ = terminate.recv() => {
+                stop.send_replace(true);
+                all.await
+            }
+        };
+        bar.finish_and_clear();
+        if *stop.borrow() && ended.iter().any(|(_, e)| matches!(e, Ended::Interrupted)) {
+            eprintln!("weft: interrupted; the next `weft scrub` goes on from here");
+            return Ok(ExitCode::from(130));
+        }
+        self.report(&volume, &problems, ended).await
+    }
+
+    /// The servers that are meant.
+    async fn servers(&self, volume: &Volume) -> Result<Vec<u32>> {
+        let map = volume.server_map().await?;
+        let known: BTreeSet<u32> = map.servers.iter().map(|s| s.id).collect();
+        if let Some(unknown) = self.server.iter().find(|s| !known.contains(s)) {
+            bail!("the volume has no server {unknown}; `weft status` shows them");
+        }
+        let wanted: BTreeSet<u32> = self.server.iter().copied().collect();
+        Ok(if wanted.is_empty() { known } else { wanted }
+            .into_iter()
+            .collect())
+    }
+
+    /// Starts the scrub of a server and waits for its end. A server that was restarted meanwhile begins again.
+    async fn of_server(
+        &self,
+        volume: &Volume,
+        server: u32,
+        problems: &Problems,
+        mut stopped: tokio::sync::watch::Receiver<bool>,
+        show: &impl Fn(u32, &ScrubStatusReply),
+    ) -> Ended {
+        let id = ServerId(server);
+        let request = |run, anew| ScrubRequest {
+            run,
+            rate: self.rate.unwrap_or(0),
+            anew,
+        };
+        let mut status = problems.note(volume.scrub(id, request(true, self.anew)).await);
+        let mut said = String::new();
+        while let Some(now) = status {
+            show(server, &now);
+            if !now.trouble.is_empty() && now.trouble != said {
+                said.clone_from(&now.trouble);
+                problems.say(format_args!("server {server} does not get on: {said}"));
+            }
+            match ScrubState::try_from(now.state) {
+                Ok(ScrubState::Done) => return Ended::Done(now),
+                Ok(ScrubState::Running) => {}
+                _ => {
+                    // It was restarted, or somebody else stopped it.
+                    status = problems.note(volume.scrub(id, request(true, false)).await);
+                    continue;
+                }
+            }
+            tokio::select! {
+                biased;
+                // An error would mean that nobody can interrupt any more: then nobody does.
+                Ok(_) = stopped.wait_for(|stop| *stop) => {
+                    problems.note(volume.scrub(id, request(false, false)).await);
+                    return Ended::Interrupted;
+                }
+                () = tokio::time::sleep(ASK) => {}
+            }
+            status = problems.note(volume.scrub_status(id).await);
+        }
+        Ended::Unreachable
+    }
+
+    async fn report(
+        &self,
+        volume: &Volume,
+        problems: &Problems,
+        ended: Vec<(u32, Ended)>,
+    ) -> Result<ExitCode> {
+        let mut report = Report {
+            bytes: 0,
+            chunks: 0,
+            bad_blocks: 0,
+            findings_not_told: 0,
+            unreachable: Vec::new(),
+            findings: Vec::new(),
+        };
+        for (server, ended) in ended {
+            match ended {
+                Ended::Done(status) => {
+                    report.bytes += status.bytes;
+                    report.chunks += status.chunks;
+                    report.bad_blocks += status.bad;
+                    report.findings_not_told += status.more;
+                    let rows = status.findings.into_iter().map(|f| row(server, f));
+                    report.findings.extend(rows);
+                }
+                Ended::Interrupted | Ended::Unreachable => report.unreachable.push(server),
+            }
+        }
+        name_files(volume, problems, &mut report.findings).await;
+        if self.json {
+            output::json(&report)?;
+        } else {
+            print(&report)?;
+        }
+        let fine = report.bad_blocks == 0 && report.unreachable.is_empty();
+        Ok(if fine {
+            problems.exit_code()
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn row(server: u32, finding: ScrubFinding) -> Row {
+    let fault = match ScrubFault::try_from(finding.fault) {
+        Ok(ScrubFault::Checksum) => "wrong checksum",
+        Ok(ScrubFault::Unreadable) => "unreadable",
+        Ok(ScrubFault::Entry) => "damaged entry",
+        Ok(ScrubFault::Unknown) | Err(_) => "unknown",
+    };
+    Row {
+        server,
+        file: finding.file,
+        paths: Vec::new(),
+        cell: finding.cell,
+        fork: finding.fork,
+        chunk: finding.chunk,
+        first_block: finding.first,
+        blocks: finding.blocks,
+        disk: finding.disk,
+        disk_block: finding.place,
+        fault,
+        reason: finding.reason,
+    }
+}
+
+/// Finds the names of damaged files by a walk over the namespace: files do not know theirs.
+async fn name_files(volume: &Volume, problems: &Problems, rows: &mut [Row]) {
+    let wanted: BTreeSet<u64> = rows.iter().map(|r| r.file).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let found: Mutex<BTreeMap<u64, BTreeSet<String>>> = Mutex::default();
+    let look = |visit, path: RemotePath, attributes: weft_client::Attributes| {
+        if visit == Visit::File && wanted.contains(&attributes.id) {
+            let mut found = found
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let path = name::escape(path.as_ref());
+            found.entry(attributes.id).or_default().insert(path);
+        }
+        async { Ok(()) }
+    };
+    let root = RemotePath::new(b"/".to_vec());
+    if let Some(attributes) = problems.note(volume.stat(&root).await) {
+        Walk::new(volume, problems, look)
+            .from(root, attributes)
+            .await;
+    }
+    let found = found
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    for row in rows {
+        let paths = found.get(&row.file).into_iter().flatten();
+        row.paths = paths.cloned().collect();
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    if !report.findings.is_empty() {
+        let mut table = output::table(&[
+            "SERVER", "FILE", "CELL", "FORK", "CHUNK", "BLOCKS", "DISK", "FAULT", "PATH",
+        ]);
+        for row in &report.findings {
+            let blocks = match row.blocks {
+                0 => "all".to_owned(),
+                1 => row.first_block.to_string(),
+                n => format!("{}-{}", row.first_block, row.first_block + n - 1),
+            };
+            let fault = match row.reason.as_str() {
+                "" => row.fault.to_owned(),
+                reason => format!("{}: {reason}", row.fault),
+            };
+            table.add_row(vec![
+                row.server.to_string(),
+                row.file.to_string(),
+                row.cell.to_string(),
+                row.fork.clone(),
+                row.chunk.to_string(),
+                blocks,
+                format!("{}:{}", row.disk, row.disk_block),
+                fault,
+                if row.paths.is_empty() {
+                    "(no name found)".to_owned()
+                } else {
+                    row.paths.join(", ")
+                },
+            ]);
+        }
+        output::line(table)?;
+    }
+    if report.findings_not_told > 0 {
+        output::line(format!("and {} findings more", report.findings_not_told))?;
+    }
+    if !report.unreachable.is_empty() {
+        let servers: Vec<String> = report.unreachable.iter().map(u32::to_string).collect();
+        output::line(format!("not scrubbed: server {}", servers.join(", ")))?;
+    }
+    output::line(format!(
+        "{} in {} chunks read, {} bad blocks",
+        bytes(report.bytes),
+        report.chunks,
+        report.bad_blocks
+    ))
+}

@@ -1,0 +1,203 @@
+//! Checkpoints of files of a real volume: named states that stay whatever is written, and whoever is killed.
+
+mod files_support;
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use files_support::{Volume, bytes};
+
+#[test]
+fn checkpoints_are_made_listed_read_rolled_back_to_and_deleted() {
+    let volume = Volume::up();
+    let states: Vec<Vec<u8>> = (0..3_u64)
+        .map(|i| bytes(i, 3_000_000 + 500_000 * i as usize))
+        .collect();
+    for (i, state) in states.iter().enumerate() {
+        volume.feed("put /file", state);
+        volume.text(&format!("checkpoint create /file state{i}"));
+    }
+    volume.feed("put /file --offset 1M", b"patched");
+    for (i, state) in states.iter().enumerate() {
+        let read = volume.run(["checkpoint", "read", "/file", &format!("state{i}")]);
+        assert!(read == *state, "state {i}");
+    }
+    let list = volume.json("checkpoint list /file --json");
+    let sizes: Vec<u64> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["size"].as_u64().unwrap())
+        .collect();
+    assert_eq!(sizes, [3_000_000, 3_500_000, 4_000_000]);
+    assert!(volume.text("checkpoint list /file").contains("state1"));
+
+    volume.text("checkpoint rollback /file state0");
+    assert!(volume.run(["cat", "/file"]) == states[0]);
+    volume.text("checkpoint delete /file state0");
+    assert!(volume.run(["cat", "/file"]) == states[0]);
+    assert!(volume.run(["checkpoint", "read", "/file", "state2"]) == states[2]);
+    // The other way round, and what was written after a rollback is the file's own.
+    volume.feed("put /file --offset 10", b"again");
+    volume.text("checkpoint rollback /file state2");
+    assert!(volume.run(["cat", "/file"]) == states[2]);
+    volume.text("checkpoint delete /file state1");
+    volume.text("checkpoint delete /file state2");
+    assert_eq!(volume.text("checkpoint list /file --json").trim(), "[]");
+    assert!(volume.run(["cat", "/file"]) == states[2]);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_and_changes_nothing() {
+    let volume = Volume::up();
+    volume.feed("put /file", b"content");
+    volume.text("mkdir /d");
+    volume.text("checkpoint create /file c");
+    assert!(
+        volume
+            .fails("checkpoint create /file c", 1)
+            .contains("exists")
+    );
+    assert!(
+        volume
+            .fails("checkpoint create /d c", 1)
+            .contains("directory")
+    );
+    assert!(
+        volume
+            .fails("checkpoint create /file a/b", 1)
+            .contains("name")
+    );
+    for action in ["rollback", "delete", "read"] {
+        let said = volume.fails(&format!("checkpoint {action} /file other"), 1);
+        assert!(said.contains("other"), "{said}");
+    }
+    assert_eq!(volume.text("cat /file"), "content");
+    // A small file lies with its metadata until it gets a checkpoint; an empty one has nothing at all.
+    assert_eq!(volume.text("checkpoint read /file c"), "content");
+    volume.feed("put /empty", b"");
+    volume.text("checkpoint create /empty c");
+    volume.feed("put /empty", b"more");
+    assert_eq!(volume.text("checkpoint read /empty c"), "");
+    volume.text("checkpoint rollback /empty c");
+    assert_eq!(volume.text("cat /empty"), "");
+    // A file takes its checkpoints with it.
+    volume.text("rm /file");
+    volume.feed("put /file", b"another");
+    assert_eq!(volume.text("checkpoint list /file --json").trim(), "[]");
+}
+
+/// Every byte of a file is written with one value, then with the next one, by writers that each own a quarter of it, one
+/// request at a time; each request lies in one cell of one server.
+#[test]
+fn each_write_to_one_server_is_wholly_before_or_after_a_checkpoint() {
+    const CELL: usize = 1 << 20;
+    let volume = Volume::up();
+    volume.text("create /file --cells 3 --bsu 1M");
+    volume.feed("put /file", &vec![0; 3 * CELL]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for cell in 0..3 {
+            let (volume, stop) = (&volume, &stop);
+            scope.spawn(move || {
+                for value in 1_u8.. {
+                    if stop.load(Ordering::Relaxed) || value == u8::MAX {
+                        return;
+                    }
+                    volume.feed(&format!("put /file --cell {cell}"), &vec![value; CELL]);
+                }
+            });
+        }
+        for n in 0..8 {
+            std::thread::sleep(Duration::from_millis(50));
+            volume.text(&format!("checkpoint create /file c{n}"));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let mut seen = BTreeSet::new();
+    for n in 0..8 {
+        let read = volume.run(["checkpoint", "read", "/file", &format!("c{n}")]);
+        assert_eq!(read.len(), 3 * CELL);
+        for cell in read.chunks(CELL) {
+            assert!(
+                cell.iter().all(|b| *b == cell[0]),
+                "checkpoint {n} holds a part of a write"
+            );
+        }
+        seen.insert(read[0]);
+    }
+    assert!(
+        seen.len() > 1,
+        "nothing was written between the checkpoints"
+    );
+}
+
+#[test]
+fn checkpoints_survive_kills_of_servers_and_of_the_service() {
+    let volume = Volume::up();
+    let dir = volume.path("volume");
+    let dir = dir.to_str().unwrap();
+    let mut kept: Vec<(String, Vec<u8>)> = Vec::new();
+    for round in 0..6_u64 {
+        let state = bytes(round, 2_000_000);
+        volume.feed("put /file", &state);
+        let mut child = volume
+            .command(["checkpoint", "create", "/file", &format!("c{round}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(3 * round));
+        kill(&volume, round as usize);
+        let done = child.wait().unwrap().success();
+        volume.run(["up", dir]);
+        // What was answered is there; what was not is made when all servers are back, or was never begun.
+        let name = format!("c{round}");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut there = names(&volume).contains(&name);
+        while done && !there && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(100));
+            there = names(&volume).contains(&name);
+        }
+        assert!(there || !done, "{name} was answered and is not there");
+        std::thread::sleep(Duration::from_millis(300));
+        if names(&volume).contains(&name) {
+            kept.push((name, state));
+        }
+        for (name, state) in &kept {
+            let read = volume.run(["checkpoint", "read", "/file", name]);
+            assert!(read == *state, "round {round}: {name} is not what it was");
+        }
+    }
+    assert!(!kept.is_empty(), "no checkpoint was ever made");
+    let (name, state) = &kept[0];
+    volume.text(&format!("checkpoint rollback /file {name}"));
+    assert!(volume.run(["cat", "/file"]) == *state);
+}
+
+fn names(volume: &Volume) -> Vec<String> {
+    let list = volume.json("checkpoint list /file --json");
+    let names = list.as_array().unwrap().iter();
+    names
+        .map(|c| c["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Kills one process of the volume without notice: a server, or the service.
+fn kill(volume: &Volume, which: usize) {
+    let status = volume.json("status --json");
+    let servers = status["servers"].as_array().unwrap();
+    let node = match which % 4 {
+        3 => &status["meta"],
+        n => &servers[n],
+    };
+    let pid = node["pid"].as_i64().unwrap().to_string();
+    let killed = std::process::Command::new("kill")
+        .args(["-KILL", &pid])
+        .status();
+    assert!(killed.unwrap().success());
+    // Its lock is free when the kernel has taken it away.
+    std::thread::sleep(Duration::from_millis(100));
+}

@@ -1,0 +1,133 @@
+//! The scrub of a real volume: it finds exactly the bytes that were changed behind its back.
+
+mod files_support;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use files_support::{Volume, bytes};
+use serde_json::Value;
+
+/// The findings of a scrub that was run by itself, and its exit code.
+fn scrub(volume: &Volume) -> (Value, i32) {
+    let output = volume.command(["scrub", "--json"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = serde_json::from_slice(&output.stdout);
+    (report.expect(&error), output.status.code().unwrap())
+}
+
+/// Flips a bit of every block of every server's disk that holds a mark; returns the disk's blocks.
+fn flip(volume: &Volume, mark: &[u8]) -> Vec<u64> {
+    let mut flipped = Vec::new();
+    let mut folders = vec![volume.path("volume")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().unwrap() == "data" {
+                flipped.extend(flip_disk(&path, mark));
+            }
+        }
+    }
+    flipped
+}
+
+fn flip_disk(disk: &Path, mark: &[u8]) -> Vec<u64> {
+    let file = File::options().read(true).write(true).open(disk).unwrap();
+    let (mut block, mut flipped) = ([0; 4096], Vec::new());
+    // The disk is allocated in steps far larger than what the test wrote.
+    for n in 0..4096 {
+        if file.read_exact_at(&mut block, n * 4096).is_err() {
+            break;
+        }
+        if let Some(at) = block.windows(mark.len()).position(|w| w == mark) {
+            file.write_all_at(&[block[at] ^ 1], n * 4096 + at as u64)
+                .unwrap();
+            flipped.push(n);
+        }
+    }
+    flipped
+}
+
+#[test]
+fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
+    let volume = Volume::up();
+    volume.text("mkdir /d");
+    let marks: Vec<Vec<u8>> = (0..2).map(|i| bytes(100 + i, 32)).collect();
+    for (i, mark) in marks.iter().enumerate() {
+        let mut content = bytes(i as u64, 3 << 20);
+        content[1_500_000..1_500_032].copy_from_slice(mark);
+        volume.feed(&format!("put /d/file{i}"), &content);
+    }
+    let (report, code) = scrub(&volume);
+    assert_eq!((code, &report["bad_blocks"]), (0, &0.into()), "{report}");
+    assert!(report["bytes"].as_u64().unwrap() >= 6 << 20, "{report}");
+
+    let dir = volume.path("volume");
+    let dir = dir.to_str().unwrap();
+    volume.run(["down", dir]);
+    let damaged = flip(&volume, &marks[1]);
+    let [block] = damaged[..] else {
+        panic!("the mark lies in blocks {damaged:?}")
+    };
+    volume.run(["up", dir]);
+
+    for _ in 0..2 {
+        let (report, code) = scrub(&volume);
+        assert_eq!((code, &report["bad_blocks"]), (1, &1.into()), "{report}");
+        let findings = report["findings"].as_array().unwrap();
+        let [finding] = &findings[..] else {
+            panic!("{report}")
+        };
+        assert_eq!(
+            finding["paths"],
+            serde_json::json!(["/d/file1"]),
+            "{report}"
+        );
+        assert_eq!(finding["fault"], "wrong checksum");
+        assert_eq!(
+            (&finding["blocks"], &finding["disk"]),
+            (&1.into(), &0.into())
+        );
+        assert_eq!(finding["disk_block"], block);
+        // Whoever reads there is told the same.
+        let error = volume.fails("cat /d/file1", 1);
+        for field in ["file", "cell", "chunk"] {
+            let words = format!("{field} {}", finding[field]);
+            assert!(error.contains(&words), "{error} lacks {words}");
+        }
+        let words = format!(
+            "block {} of the chunk, block {block} of disk 0",
+            finding["first_block"]
+        );
+        assert!(error.contains(&words), "{error} lacks {words}");
+    }
+    assert_eq!(volume.run(["cat", "/d/file0"]).len(), 3 << 20);
+    // Only the server that is meant is asked; written anew the file is good.
+    volume.feed("put /d/file1", &bytes(7, 3 << 20));
+    assert_eq!(scrub(&volume).1, 0);
+    assert!(volume.fails("scrub --server 9", 1).contains("no server 9"));
+}
+
+#[test]
+fn an_interrupted_scrub_goes_on_where_it_was() {
+    let volume = Volume::up();
+    volume.feed("put /file", &bytes(1, 24 << 20));
+    let mut child = volume
+        .command(["scrub", "--rate", "1M"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let (report, code) = scrub(&volume);
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["bytes"].as_u64().unwrap(), 24 << 20, "{report}");
+}
