@@ -100,7 +100,7 @@ fn patterns(c: &mut Criterion) {
         .times(64)
         .every(1 << 20)
         .times(PIECES / 16);
-    let list = (0..PIECES as i64).map(|i| (i * 200 + i % 7 * 8, 64));
+    let list = (0..PIECES.cast_signed()).map(|i| (i * 200 + i % 7 * 8, 64));
     let requests = [
         ("strided, every 256", strided(256)),
         ("strided, every 192", strided(192)),

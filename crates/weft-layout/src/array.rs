@@ -242,7 +242,7 @@ impl Array {
 fn times(pattern: Pattern, stride: u64, times: u64) -> Pattern {
     match times {
         1 => pattern,
-        times => pattern.every(stride as i64).times(times),
+        times => pattern.every(stride.cast_signed()).times(times),
     }
 }
 

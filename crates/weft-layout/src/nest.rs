@@ -102,16 +102,16 @@ impl Tree {
             } => {
                 let (body, bytes) = Self::build(body)?;
                 (*times > 0).then(|| {
-                    let tree = Tree::repeat(body, *stride, bytes as i64, *times);
+                    let tree = Tree::repeat(body, *stride, bytes.cast_signed(), *times);
                     (tree, bytes * times)
                 })
             }
             Pattern::Sequence(members) => {
-                let mut sum = 0;
+                let mut sum = 0u64;
                 let mut arms = Vec::with_capacity(members.len());
                 for (at, member) in members {
                     if let Some((tree, bytes)) = Self::build(member) {
-                        arms.push((*at, sum as i64, tree));
+                        arms.push((*at, sum.cast_signed(), tree));
                         sum += bytes;
                     }
                 }
@@ -121,7 +121,7 @@ impl Tree {
                 let mut sum = 0;
                 let mut strips = Vec::with_capacity(runs.len());
                 for &(at, length) in runs.iter().filter(|run| run.1 > 0) {
-                    strips.push(Strip::run(at as u64, sum, length));
+                    strips.push(Strip::run(at.cast_unsigned(), sum, length));
                     sum += length;
                 }
                 (!strips.is_empty()).then_some((Tree::Strips(strips), sum))
@@ -155,8 +155,8 @@ impl Tree {
         match self {
             tree if at == 0 && rank == 0 => tree,
             Tree::Strips(mut strips) if strips.len() == 1 => {
-                strips[0].at = strips[0].at.wrapping_add(at as u64);
-                strips[0].rank = strips[0].rank.wrapping_add(rank as u64);
+                strips[0].at = strips[0].at.wrapping_add(at.cast_unsigned());
+                strips[0].rank = strips[0].rank.wrapping_add(rank.cast_unsigned());
                 Tree::Strips(strips)
             }
             tree => Tree::Series(vec![(at, rank, tree)]),
@@ -212,7 +212,7 @@ impl Strip {
 
     /// First byte and one past the last. `at` may be a displacement, and negative.
     pub(crate) fn hull(&self) -> (i128, i128) {
-        let at = i128::from(self.at as i64);
+        let at = i128::from(self.at.cast_signed());
         swept((at, at + i128::from(self.length)), self.stride, self.count)
     }
 }
@@ -226,10 +226,10 @@ pub(crate) fn range(start: u64, tree: &Tree) -> Result<(u64, u64), PatternError>
     let (first, end) = tree.hull().map_or(far, |(first, end)| {
         (first + i128::from(start), end + i128::from(start))
     });
-    if first < 0 || end > i128::from(OFFSET_MAX) {
-        return Err(PatternError::OutOfRange { first, end });
+    match (u64::try_from(first), u64::try_from(end)) {
+        (Ok(first), Ok(end)) if end <= OFFSET_MAX => Ok((first, end)),
+        _ => Err(PatternError::OutOfRange { first, end }),
     }
-    Ok((first as u64, end as u64))
 }
 
 impl Nest {
@@ -348,7 +348,7 @@ impl Nest {
                     );
                     let place = at
                         .wrapping_add(strip.at)
-                        .wrapping_add((strip.stride as u64).wrapping_mul(run));
+                        .wrapping_add(strip.stride.cast_unsigned().wrapping_mul(run));
                     return (place + within, strip.length - within);
                 }
                 Node::Loop {
@@ -357,16 +357,16 @@ impl Nest {
                     rank_stride,
                     ..
                 } => {
-                    let round = rest / *rank_stride as u64;
-                    rest -= round * *rank_stride as u64;
-                    at = at.wrapping_add((*stride as u64).wrapping_mul(round));
+                    let round = rest / (*rank_stride).cast_unsigned();
+                    rest -= round * (*rank_stride).cast_unsigned();
+                    at = at.wrapping_add((*stride).cast_unsigned().wrapping_mul(round));
                     node = *body;
                 }
                 Node::Series { first, end } => {
                     let arms = &self.arms[*first as usize..*end as usize];
-                    let i = arms.partition_point(|arm| arm.rank as u64 <= rest) - 1;
-                    rest -= arms[i].rank as u64;
-                    at = at.wrapping_add(arms[i].at as u64);
+                    let i = arms.partition_point(|arm| arm.rank.cast_unsigned() <= rest) - 1;
+                    rest -= arms[i].rank.cast_unsigned();
+                    at = at.wrapping_add(arms[i].at.cast_unsigned());
                     node = arms[i].node;
                 }
             }
@@ -442,15 +442,15 @@ impl Iterator for Walk {
                     rank_stride,
                     count,
                 } if done < count => {
-                    let at = at.wrapping_add((stride as u64).wrapping_mul(done));
-                    let rank = rank.wrapping_add((rank_stride as u64).wrapping_mul(done));
+                    let at = at.wrapping_add(stride.cast_unsigned().wrapping_mul(done));
+                    let rank = rank.wrapping_add(rank_stride.cast_unsigned().wrapping_mul(done));
                     self.push(body, at, rank);
                 }
                 Node::Series { first, end } if done < u64::from(end - first) => {
                     let arm = &self.nest.arms[first as usize + done as usize];
                     let (at, rank, node) = (
-                        at.wrapping_add(arm.at as u64),
-                        rank.wrapping_add(arm.rank as u64),
+                        at.wrapping_add(arm.at.cast_unsigned()),
+                        rank.wrapping_add(arm.rank.cast_unsigned()),
                         arm.node,
                     );
                     self.push(node, at, rank);

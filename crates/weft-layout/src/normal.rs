@@ -62,7 +62,7 @@ fn turned(mut rounds: Vec<Round>) -> (Vec<Round>, i64, i64) {
     let (mut at, mut rank) = (0i64, 0i64);
     rounds.retain(|round| round.count > 1);
     for round in rounds.iter_mut().filter(|round| round.stride < 0) {
-        let last = (round.count - 1) as i64;
+        let last = (round.count - 1).cast_signed();
         at = at.wrapping_add(round.stride.wrapping_mul(last));
         rank = rank.wrapping_add(round.rank_stride.wrapping_mul(last));
         round.stride = round.stride.wrapping_neg();
@@ -75,8 +75,8 @@ fn turned(mut rounds: Vec<Round>) -> (Vec<Round>, i64, i64) {
 /// Loops over one run, merged where one goes on where the other ends.
 fn sorted_rounds(rounds: Vec<Round>, mut run: Strip, join: bool) -> Tree {
     let (rounds, at, rank) = turned(rounds);
-    run.at = run.at.wrapping_add(at as u64);
-    run.rank = run.rank.wrapping_add(rank as u64);
+    run.at = run.at.wrapping_add(at.cast_unsigned());
+    run.rank = run.rank.wrapping_add(rank.cast_unsigned());
     let mut merged: Vec<Round> = Vec::new();
     for round in rounds.into_iter().rev() {
         let grows = |by: u64| {
@@ -132,8 +132,8 @@ fn sorted_series(arms: Vec<(i64, i64, Tree)>, join: bool) -> Tree {
                 unreachable!("all are leaves");
             };
             strips.into_iter().map(move |strip| Strip {
-                at: strip.at.wrapping_add(at as u64),
-                rank: strip.rank.wrapping_add(rank as u64),
+                at: strip.at.wrapping_add(at.cast_unsigned()),
+                rank: strip.rank.wrapping_add(rank.cast_unsigned()),
                 ..strip
             })
         });
@@ -144,7 +144,7 @@ fn sorted_series(arms: Vec<(i64, i64, Tree)>, join: bool) -> Tree {
 }
 
 fn sorted_strips(mut strips: Vec<Strip>, join: bool) -> Tree {
-    strips.sort_by_key(|strip| strip.at as i64);
+    strips.sort_by_key(|strip| strip.at.cast_signed());
     if join {
         strips.dedup_by(|next, strip| {
             let meets = strip.count == 1

@@ -46,7 +46,9 @@ pub(crate) fn disjoint(nest: &Arc<Nest>) -> Result<(), PatternError> {
     let mut runs = Vec::with_capacity(count as usize);
     for strip in nest.walk() {
         for i in 0..strip.count {
-            let at = strip.at.wrapping_add((strip.stride as u64).wrapping_mul(i));
+            let at = strip
+                .at
+                .wrapping_add(strip.stride.cast_unsigned().wrapping_mul(i));
             runs.push((at, at + strip.length));
         }
     }
@@ -118,5 +120,5 @@ fn extent_of_disjoint(tree: &Tree) -> Option<u128> {
     hulls.sort_unstable();
     let apart = hulls.windows(2).all(|pair| pair[0].1 <= pair[1].0);
     let (first, last) = (hulls.first()?, hulls.last()?);
-    apart.then(|| (last.1 - first.0) as u128)
+    apart.then(|| (last.1 - first.0).cast_unsigned())
 }

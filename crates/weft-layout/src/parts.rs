@@ -97,14 +97,14 @@ fn leaf(at: i64, strips: &[Strip]) -> Part {
     let mut runs: Vec<Runs> = Vec::new();
     for strip in strips {
         let next = Runs {
-            at: strip.at as i64,
+            at: strip.at.cast_signed(),
             length: strip.length,
             stride: strip.stride,
             times: strip.count,
         };
         match runs.last_mut() {
             Some(last) if next.times == 1 && last.takes(&next) => {
-                last.stride = (next.at - last.at) / last.times as i64;
+                last.stride = (next.at - last.at) / last.times.cast_signed();
                 last.times += 1;
             }
             _ => runs.push(next),
@@ -142,7 +142,7 @@ fn write(tree: &Tree, at: i64, parts: &mut Vec<Part>) {
             write(body, 0, parts);
         }
         Tree::Series(arms) if arms.len() == 1 => {
-            write(&arms[0].2, at.wrapping_add(arms[0].0), parts)
+            write(&arms[0].2, at.wrapping_add(arms[0].0), parts);
         }
         Tree::Series(arms) => {
             let kind = PartKind::Sequence(arms.len() as u32);
@@ -171,14 +171,17 @@ fn read(rest: &mut &[Part], depth: usize) -> Result<Option<(Tree, u64)>, Pattern
             if *times == 0 {
                 return Ok(None);
             }
-            (Tree::repeat(body, *stride, bytes as i64, *times), all)
+            (
+                Tree::repeat(body, *stride, bytes.cast_signed(), *times),
+                all,
+            )
         }
         PartKind::Sequence(members) => {
             let mut arms = Vec::new();
-            let mut sum = 0;
+            let mut sum = 0u64;
             for _ in 0..*members {
                 if let Some((tree, bytes)) = read(rest, depth + 1)? {
-                    arms.push((0, sum as i64, tree));
+                    arms.push((0, sum.cast_signed(), tree));
                     sum = counted(u128::from(sum) + u128::from(bytes))?;
                 }
             }
@@ -196,11 +199,11 @@ fn strips(runs: &[Runs]) -> Result<(Tree, u64), PatternError> {
     let mut strips = Vec::with_capacity(runs.len());
     for run in runs.iter().filter(|run| run.length > 0 && run.times > 0) {
         strips.push(Strip {
-            at: run.at as u64,
+            at: run.at.cast_unsigned(),
             rank: sum,
             length: run.length,
             stride: run.stride,
-            rank_stride: run.length as i64,
+            rank_stride: run.length.cast_signed(),
             count: run.times,
         });
         sum = counted(u128::from(sum) + u128::from(run.length) * u128::from(run.times))?;

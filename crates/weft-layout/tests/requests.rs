@@ -86,12 +86,12 @@ fn map() -> impl Strategy<Value = Map> {
 /// The runs of a pattern, byte by byte, in its order.
 fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
     match pattern {
-        Pattern::Bytes(length) => vec![(0..*length as i64).map(|i| at + i).collect()],
+        Pattern::Bytes(length) => vec![(0..(*length).cast_signed()).map(|i| at + i).collect()],
         Pattern::Repeat {
             body,
             stride,
             times,
-        } => (0..*times as i64)
+        } => (0..(*times).cast_signed())
             .flat_map(|i| runs(body, at + i * stride))
             .collect(),
         Pattern::Sequence(members) => members
@@ -100,7 +100,7 @@ fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
             .collect(),
         Pattern::List(list) => list
             .iter()
-            .map(|(by, length)| (0..*length as i64).map(|i| at + by + i).collect())
+            .map(|(by, length)| (0..(*length).cast_signed()).map(|i| at + by + i).collect())
             .collect(),
     }
 }
@@ -109,10 +109,14 @@ fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
 fn placed(pattern: &Pattern, spare: u64) -> (ViewOffset, Vec<Vec<usize>>) {
     let runs = runs(pattern, 0);
     let first = runs.iter().flatten().copied().min().unwrap_or(0);
-    let offset = (spare as i64 - first.min(0)) as u64;
+    let offset = (spare.cast_signed() - first.min(0)).cast_unsigned();
     let runs = runs
         .into_iter()
-        .map(|run| run.iter().map(|at| (at + offset as i64) as usize).collect())
+        .map(|run| {
+            run.iter()
+                .map(|at| usize::try_from(at + offset.cast_signed()).unwrap())
+                .collect()
+        })
         .collect();
     (ViewOffset(offset), runs)
 }

@@ -88,7 +88,7 @@ impl StripPieces {
         if !even.even || self.strip.stride <= 0 || reach >= even.spacing() {
             return true;
         }
-        let rhythm = Rhythm::new(self.strip.stride as u64, even.spacing(), reach);
+        let rhythm = Rhythm::new(self.strip.stride.cast_unsigned(), even.spacing(), reach);
         // A run touches a unit when its last byte is less than both lengths past the unit's start.
         let last = self.strip.at + self.strip.length - 1;
         let Some((over, place)) = rhythm.first(even.past_own(last)) else {
@@ -109,11 +109,11 @@ impl StripPieces {
         self.strip.at = self
             .strip
             .at
-            .wrapping_add((self.strip.stride as u64).wrapping_mul(runs));
+            .wrapping_add(self.strip.stride.cast_unsigned().wrapping_mul(runs));
         self.strip.rank = self
             .strip
             .rank
-            .wrapping_add((self.strip.rank_stride as u64).wrapping_mul(runs));
+            .wrapping_add(self.strip.rank_stride.cast_unsigned().wrapping_mul(runs));
     }
 
     /// Goes to the next run that may have own bytes.
@@ -132,7 +132,7 @@ impl StripPieces {
             return self.next_strip();
         }
         if let Some(lift) = self.lift {
-            let moved = (self.strip.stride as u64).wrapping_mul(runs);
+            let moved = self.strip.stride.cast_unsigned().wrapping_mul(runs);
             self.window.from = self.window.from.wrapping_add(moved);
             self.window.start = self.window.start.wrapping_add(moved);
             self.window.end = self.window.end.wrapping_add(moved);
@@ -150,7 +150,7 @@ impl StripPieces {
         }
         let end = self.strip.at + self.strip.length;
         let ahead = self.window.start - end;
-        let stride = self.strip.stride as u64;
+        let stride = self.strip.stride.cast_unsigned();
         // Runs that overlap this one may have bytes before the place from which the window was sought.
         let clear = self.strip.stride > 0 && self.strip.at.wrapping_add(stride) >= self.window.from;
         if self.rhythm.is_none() && clear && ahead >= stride {
@@ -234,8 +234,8 @@ impl RunPieces {
         let strip = &mut self.strip;
         let (start, rank) = (strip.at, strip.rank);
         strip.count -= 1;
-        strip.at = strip.at.wrapping_add(strip.stride as u64);
-        strip.rank = strip.rank.wrapping_add(strip.rank_stride as u64);
+        strip.at = strip.at.wrapping_add(strip.stride.cast_unsigned());
+        strip.rank = strip.rank.wrapping_add(strip.rank_stride.cast_unsigned());
         let end = start + strip.length;
         Some((Span { start, end }, rank))
     }

@@ -41,15 +41,19 @@ impl Window {
 #[derive(Clone, Debug)]
 pub(crate) enum Finder {
     Even(EvenRows),
-    Any {
-        grid: Grid,
-        shape: Shape,
-        slot: ServerSlot,
-        /// All that may be asked for ends here.
-        end: u64,
-        /// Own pieces that were not passed.
-        ahead: Option<Ahead>,
-    },
+    Any(Box<Looker>),
+}
+
+/// Finds own bytes by the pieces of a contiguous access.
+#[derive(Clone, Debug)]
+pub(crate) struct Looker {
+    grid: Grid,
+    shape: Shape,
+    slot: ServerSlot,
+    /// All that may be asked for ends here.
+    end: u64,
+    /// Own pieces that were not passed.
+    ahead: Option<Ahead>,
 }
 
 /// The own pieces from `base` of the view on; those before `reached` were passed.
@@ -93,13 +97,13 @@ impl Finder {
     }
 
     fn any(grid: Grid, shape: Shape, slot: ServerSlot, end: u64) -> Self {
-        Finder::Any {
+        Finder::Any(Box::new(Looker {
             grid,
             shape,
             slot,
             end,
             ahead: None,
-        }
+        }))
     }
 
     /// The window that holds `view`, or the first after it.
@@ -107,22 +111,14 @@ impl Finder {
     pub(crate) fn seek(&mut self, view: u64) -> Window {
         match self {
             Finder::Even(even) => even.seek(view),
-            Finder::Any { .. } => self.look(view),
+            Finder::Any(looker) => looker.look(view),
         }
     }
+}
 
+impl Looker {
     fn look(&mut self, view: u64) -> Window {
-        let Finder::Any {
-            grid,
-            shape,
-            slot,
-            end,
-            ahead,
-        } = self
-        else {
-            unreachable!("only such finders look");
-        };
-        if let Some(ahead) = ahead.as_mut().filter(|ahead| ahead.reached <= view) {
+        if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.reached <= view) {
             for _ in 0..PASSED {
                 match ahead.take(view) {
                     Some(window) if window.end <= view => {}
@@ -133,11 +129,11 @@ impl Finder {
         }
         let span = Span {
             start: view,
-            end: *end,
+            end: self.end,
         };
-        let pieces = Pieces::contiguous(grid, shape, span, *slot)
+        let pieces = Pieces::contiguous(&self.grid, &self.shape, span, self.slot)
             .expect("everything before the end was checked");
-        let fresh = ahead.insert(Ahead {
+        let fresh = self.ahead.insert(Ahead {
             base: view,
             reached: view,
             pieces,
