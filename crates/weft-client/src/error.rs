@@ -94,8 +94,8 @@ impl Error {
             Error::Unreachable { source, .. } => CallError::Connect(source.clone()).code(),
             Error::MayHaveHappened { .. } => Code::Unavailable,
             Error::Protocol { .. } => Code::Internal,
-            Error::Map(MapError::PastLimit { .. }) => Code::TooLarge,
-            Error::Pattern(PatternError::OutOfRange { .. }) => Code::TooLarge,
+            Error::Map(MapError::PastLimit { .. })
+            | Error::Pattern(PatternError::OutOfRange { .. }) => Code::TooLarge,
             Error::Pattern(_)
             | Error::Buffer { .. }
             | Error::Array(_)

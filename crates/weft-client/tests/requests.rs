@@ -77,12 +77,12 @@ fn any_pattern(rng: &mut SmallRng, depth: u32) -> Pattern {
 /// The runs of a pattern, byte by byte, in its order.
 fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
     match pattern {
-        Pattern::Bytes(length) => vec![(0..*length as i64).map(|i| at + i).collect()],
+        Pattern::Bytes(length) => vec![(0..(*length).cast_signed()).map(|i| at + i).collect()],
         Pattern::Repeat {
             body,
             stride,
             times,
-        } => (0..*times as i64)
+        } => (0..(*times).cast_signed())
             .flat_map(|i| runs(body, at + i * stride))
             .collect(),
         Pattern::Sequence(members) => members
@@ -91,7 +91,7 @@ fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
             .collect(),
         Pattern::List(list) => list
             .iter()
-            .map(|(by, length)| (0..*length as i64).map(|i| at + by + i).collect())
+            .map(|(by, length)| (0..(*length).cast_signed()).map(|i| at + by + i).collect())
             .collect(),
     }
 }
@@ -100,13 +100,13 @@ fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
 fn placed(pattern: &Pattern, spare: u64) -> (u64, Vec<Vec<usize>>) {
     let runs = runs(pattern, 0);
     let first = runs.iter().flatten().copied().min().unwrap_or(0);
-    let start = spare as i64 - first.min(0);
+    let start = spare.cast_signed() - first.min(0);
     let runs = runs
         .into_iter()
         .filter(|run| !run.is_empty())
         .map(|run| run.iter().map(|at| (at + start) as usize).collect())
         .collect();
-    (start as u64, runs)
+    (start.cast_unsigned(), runs)
 }
 
 /// A pattern of `length` bytes in memory that touches none twice.
@@ -122,17 +122,17 @@ fn any_memory(rng: &mut SmallRng, length: u64) -> Pattern {
     match rng.random_range(0..4) {
         0 => Pattern::bytes(length),
         1 => Pattern::bytes(piece)
-            .every(piece as i64 + rng.random_range(0..9))
+            .every(piece.cast_signed() + rng.random_range(0..9))
             .times(times),
         2 => Pattern::bytes(piece)
-            .every(-(piece as i64) - rng.random_range(0..9))
+            .every(-piece.cast_signed() - rng.random_range(0..9))
             .times(times),
         _ => {
             let gap = rng.random_range(0..5);
             Pattern::list(
-                (0..times as i64)
+                (0..times.cast_signed())
                     .rev()
-                    .map(|i| (i * (piece as i64 + gap), piece)),
+                    .map(|i| (i * (piece.cast_signed() + gap), piece)),
             )
         }
     }
