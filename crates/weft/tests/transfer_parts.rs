@@ -156,7 +156,7 @@ fn what_cannot_be_transferred_says_why() {
             "another layout",
         ),
         (
-            format!("import {file} /text --resume --cell 1"),
+            format!("import {file} /text --resume --cell 0"),
             1,
             "--force",
         ),

@@ -24,15 +24,15 @@ fn start(volume: &Volume, line: &str) -> Child {
         .unwrap()
 }
 
-/// Waits until progress is noted; returns how far.
-fn progress(mut noted: impl FnMut() -> Option<Vec<u8>>) -> u64 {
+/// Waits until progress beyond a byte is noted; returns how far.
+fn progress(beyond: u64, mut noted: impl FnMut() -> Option<Vec<u8>>) -> u64 {
     let started = Instant::now();
     loop {
         if let Some(record) = noted() {
             let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
             match record["done"].as_u64().unwrap() {
-                0 => {}
-                done => return done,
+                done if done > beyond => return done,
+                _ => {}
             }
         }
         assert!(
@@ -43,14 +43,17 @@ fn progress(mut noted: impl FnMut() -> Option<Vec<u8>>) -> u64 {
     }
 }
 
-/// The record of an import of one part.
-fn record_of(volume: &Volume, path: &str) -> Option<Vec<u8>> {
+/// The record of a part of an import.
+fn record_of(volume: &Volume, path: &str, part: u32) -> Option<Vec<u8>> {
+    let end = format!(".{part}");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let options = ConnectOptions::from_folder(volume.path("volume")).unwrap();
         let client = weft_client::Volume::connect(options).await.unwrap();
         let names = client.list_xattr(path).await.ok()?;
-        let name = names.iter().find(|n| n.starts_with(b"user.weft.import."))?;
+        let record =
+            |n: &&bytes::Bytes| n.starts_with(b"user.weft.import.") && n.ends_with(end.as_bytes());
+        let name = names.iter().find(record)?;
         Some(client.get_xattr(path, name).await.ok()?.to_vec())
     })
 }
@@ -58,7 +61,7 @@ fn record_of(volume: &Volume, path: &str) -> Option<Vec<u8>> {
 /// Starts an import and kills it −9 when it has noted progress.
 fn killed_import(volume: &Volume, from: &Path, to: &str) -> u64 {
     let mut child = start(volume, &format!("import {} {to} {SLOWLY}", from.display()));
-    let done = progress(|| record_of(volume, to));
+    let done = progress(0, || record_of(volume, to, 1));
     child.kill().unwrap();
     assert!(
         !child.wait().unwrap().success(),
@@ -85,7 +88,7 @@ fn a_killed_import_goes_on_where_it_was_synced() {
     assert!(resumed >= done, "{summary}");
     assert_eq!(summary["copied"].as_u64().unwrap(), SIZE as u64 - resumed);
     assert!(volume.run(["cat", "/big"]) == data);
-    assert!(record_of(&volume, "/big").is_none());
+    assert!(record_of(&volume, "/big", 1).is_none());
 
     // A source that is no longer the same is not mixed with what was copied.
     killed_import(&volume, &source, "/other");
@@ -105,7 +108,7 @@ fn a_killed_export_goes_on_where_it_was_synced() {
     let copy = volume.path("copy");
     let (to, record) = (copy.display(), volume.path("copy.weft-export-1.1"));
     let mut child = start(&volume, &format!("export /big {to} {SLOWLY}"));
-    let done = progress(|| fs::read(&record).ok());
+    let done = progress(0, || fs::read(&record).ok());
     child.kill().unwrap();
     assert!(
         !child.wait().unwrap().success(),
@@ -119,6 +122,43 @@ fn a_killed_export_goes_on_where_it_was_synced() {
     assert_eq!(summary["verified"], true);
     assert!(fs::read(&copy).unwrap() == data);
     assert!(!record.exists());
+}
+
+#[test]
+fn one_of_several_parts_is_killed_and_goes_on_alone() {
+    let volume = Volume::up();
+    let (source, data) = (volume.path("source"), bytes(5, SIZE));
+    fs::write(&source, &data).unwrap();
+    let (from, copy) = (source.display(), volume.path("copy"));
+    let import = |part: u32| format!("import {from} /big --cells 3 --part {part}/3");
+    let export = |part: u32| format!("export /big {} --part {part}/3", copy.display());
+    let lines: [&dyn Fn(u32) -> String; 2] = [&import, &export];
+    for line in lines {
+        let slowly = line(2) + " --limit 4M --checkpoint 4M --streams 1";
+        let mut children = [start(&volume, &line(1)), start(&volume, &line(3))];
+        let mut slow = start(&volume, &slowly);
+        // Ten pieces: the second part begins with the fourth.
+        let noted = || {
+            let beside = fs::read(volume.path("copy.weft-export-3.2")).ok();
+            beside.or_else(|| record_of(&volume, "/big", 2))
+        };
+        let done = progress(12 << 20, noted);
+        slow.kill().unwrap();
+        assert!(
+            !slow.wait().unwrap().success(),
+            "it was over before it was killed"
+        );
+        for child in &mut children {
+            assert!(child.wait().unwrap().success());
+        }
+        let summary = volume.json(&(line(2) + " --resume --verify --json"));
+        assert!(summary["resumed_at"].as_u64().unwrap() >= done, "{summary}");
+        assert_eq!(summary["end"], 24 << 20);
+    }
+    assert!(record_of(&volume, "/big", 2).is_none());
+    assert!(volume.run(["cat", "/big"]) == data);
+    assert!(fs::read(&copy).unwrap() == data);
+    assert!(!volume.path("copy.weft-export-3.1").exists());
 }
 
 #[test]
@@ -158,7 +198,7 @@ fn a_source_that_changes_meanwhile_is_no_success() {
         &volume,
         &format!("import {} /big {SLOWLY}", source.display()),
     );
-    progress(|| record_of(&volume, "/big"));
+    progress(0, || record_of(&volume, "/big", 1));
     let file = fs::File::options().append(true).open(&source);
     file.unwrap().write_all(b"more").unwrap();
     let output = child.wait_with_output_of();
@@ -167,7 +207,7 @@ fn a_source_that_changes_meanwhile_is_no_success() {
     volume.text(&format!("import {} /big --force", source.display()));
     let copy = volume.path("copy");
     let mut child = start(&volume, &format!("export /big {} {SLOWLY}", copy.display()));
-    progress(|| fs::read(volume.path("copy.weft-export-1.1")).ok());
+    progress(0, || fs::read(volume.path("copy.weft-export-1.1")).ok());
     volume.feed("put /big --offset 5", b"changed");
     let output = child.wait_with_output_of();
     assert!(output.contains("changed while it was copied"), "{output}");

@@ -12,14 +12,14 @@ use crate::{Global, connect, remote};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft export /big big.dat                               one process
-  weft export /big /nfs/big.dat --part 2/4               the second of four, each on a machine of its own
+  weft export /big big.dat                         one process
+  weft export /big /nfs/big.dat --part 2/4         the second of four processes or machines
   srun -n 8 sh -c 'weft export /big /nfs/big.dat --part $((SLURM_PROCID+1))/$SLURM_NTASKS'
-  weft export /grid column.dat --cell 2                  one column of a grid
-  weft export /grid quarter.dat --subfile 1,1,1,4,2      every fourth cell from the third on
-  weft export /matrix part.dat --partition 0,8,8192      eight bytes of every 8 KiB
-  weft export /big big.dat --resume --verify             go on after an interruption, then compare
-  weft export -r /results results                        what a directory holds, several files at a time
+  weft export /grid column.dat --cell 2            one column of a grid
+  weft export /grid quarter.dat --subfile 1,1,1,4,2 every fourth cell from the third on
+  weft export /matrix part.dat --partition 0,8,8192 eight bytes of every 8 KiB
+  weft export /big big.dat --resume --verify       go on after an interruption, then compare
+  weft export -r /results results                  what a directory holds, several files at a time
 
 Byte --offset + i of the view becomes byte i of the local file, up to the view's end. What holds no data is zeros, and a \
 hole where it is long enough. Without a view, mode and time of modification are kept. A local file that holds data is \

@@ -13,14 +13,14 @@ use crate::{Global, connect, remote};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft import big.dat /big --cells 16 --bsu 1M           one process
-  weft import big.dat /big --part 2/4                    the second of four, each on a machine of its own
+  weft import big.dat /big --cells 16 --bsu 1M   one process
+  weft import big.dat /big --part 2/4            the second of four processes or machines
   srun -n 8 sh -c 'weft import big.dat /big --part $((SLURM_PROCID+1))/$SLURM_NTASKS'
-  weft import column.dat /grid --cell 2                  one column of a grid
+  weft import column.dat /grid --cell 2          one column of a grid
   weft import quarter.dat /grid --subfile 1,1,1,4,2 --force
-  weft import big.dat /big --resume --verify             go on after an interruption, then compare
-  weft import big.dat /big --compare                     copy nothing, only compare
-  weft import -r results /results                        what a directory holds, several files at a time
+  weft import big.dat /big --resume --verify     go on after an interruption, then compare
+  weft import big.dat /big --compare             copy nothing, only compare
+  weft import -r results /results                what a directory holds, several files at a time
 
 Byte i of the local file becomes byte --offset + i of the view. Without a view the file becomes a copy: size, mode and \
 time of modification, too. With one it is written in place and the rest stays. Holes stay holes. What holds data is \

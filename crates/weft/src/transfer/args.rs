@@ -13,8 +13,6 @@ use crate::view_args::ViewArgs;
     reason = "each is an option of the command line"
 )]
 pub(crate) struct TransferArgs {
-    #[command(flatten)]
-    pub(crate) view: ViewArgs,
     /// Take one share of N, in whole pieces of 4 MiB; another process, on any machine, takes each of the others
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     pub(crate) part: Part,
@@ -48,6 +46,9 @@ pub(crate) struct TransferArgs {
     /// Print the summary as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    // Last, as its heading holds for what follows.
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
 }
 
 fn positive(text: &str) -> Result<u64, String> {

@@ -6,6 +6,10 @@ use super::Part;
 use super::mark::{Found, Identity};
 
 /// What was found.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "two are options of the command line, two are what is there"
+)]
 pub(super) struct Situation<'a> {
     pub(super) transfer: &'a Identity,
     pub(super) part: Part,

@@ -20,6 +20,7 @@
 mod args;
 mod begin;
 mod export;
+mod hole;
 mod import;
 mod mark;
 mod part;

@@ -75,7 +75,7 @@ mod tests {
                 for number in 1..=of {
                     let share = Part { number, of }.share(length, 10);
                     assert_eq!(share.start, end, "{length} bytes, part {number} of {of}");
-                    assert!(share.start % 10 == 0 || share.start == length);
+                    assert!(share.start.is_multiple_of(10) || share.start == length);
                     end = share.end;
                 }
                 assert_eq!(end, length);

@@ -1,18 +1,17 @@
 //! The two sides of a transfer: a local file and a view, both counted from the transfer's first byte.
 
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{Advice, FallocateFlags};
-use rustix::io::Errno;
+use rustix::fs::Advice;
 use weft_client::{DataRanges, OpenView};
 use weft_layout::{FileOffset, ViewOffset};
 
 use super::TransferArgs;
+use super::hole::{gaps, punch};
 use crate::buffers::Buffer;
 use crate::copy::local::{self, blocking};
 use crate::copy::zeros::{BLOCK, runs};
@@ -43,7 +42,7 @@ pub(super) struct Local {
 /// A view from some offset on.
 #[derive(Clone)]
 pub(super) struct View {
-    view: Arc<OpenView>,
+    open: Arc<OpenView>,
     reader: Arc<ZeroedReader>,
     start: u64,
     /// It is the whole file in canonical order, so holes can be asked for.
@@ -65,7 +64,7 @@ impl View {
     pub(super) fn new(view: Arc<OpenView>, args: &TransferArgs, path: &RemotePath) -> View {
         View {
             reader: Arc::new(ZeroedReader::new(view.clone())),
-            view,
+            open: view,
             start: args.view.start(),
             canonical: args.view.is_canonical(),
             whole: args.view.one_access(),
@@ -89,7 +88,7 @@ impl Side {
             Side::Local(local) => Ranges::Local(local.clone()),
             Side::View(view) if view.canonical => {
                 let from = FileOffset(view.start + at);
-                let ranges = view.view.file().data_ranges(from, HOLE_MIN);
+                let ranges = view.open.file().data_ranges(from, HOLE_MIN);
                 Ranges::View(Box::new(ranges), view.start)
             }
             Side::View(_) => Ranges::Everything,
@@ -166,10 +165,10 @@ impl Side {
                 let place = |offset: usize| ViewOffset(view.start + at + offset as u64);
                 for run in runs {
                     let bytes = data.slice(run.clone());
-                    view.view.write_at(place(run.start), bytes).await?;
+                    view.open.write_at(place(run.start), bytes).await?;
                 }
                 for gap in gaps {
-                    view.view.clear(place(gap.start), gap.len() as u64).await?;
+                    view.open.clear(place(gap.start), gap.len() as u64).await?;
                 }
             }
         }
@@ -188,7 +187,7 @@ impl Side {
                         .await
                         .with_context(|| format!("cannot clear a range of {}", local.name))?;
                 }
-                Side::View(view) => view.view.clear(ViewOffset(view.start + at), now).await?,
+                Side::View(view) => view.open.clear(ViewOffset(view.start + at), now).await?,
             }
             at += now;
         }
@@ -204,7 +203,7 @@ impl Side {
                     .await
                     .with_context(|| format!("cannot sync {}", local.name))
             }
-            Side::View(view) => Ok(view.view.file().sync().await?),
+            Side::View(view) => Ok(view.open.file().sync().await?),
         }
     }
 
@@ -253,67 +252,5 @@ impl Ranges {
                 Ok(None)
             }
         }
-    }
-}
-
-/// What lies between the runs.
-fn gaps(runs: &[Range<usize>], length: usize) -> Vec<Range<usize>> {
-    let ends = std::iter::once(0).chain(runs.iter().map(|run| run.end));
-    let starts = runs.iter().map(|run| run.start).chain([length]);
-    let gaps = ends.zip(starts).map(|(from, to)| from..to);
-    gaps.filter(|gap| !gap.is_empty()).collect()
-}
-
-/// Makes a hole, or writes zeros where the file system has none.
-fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(file, flags, at, length) {
-        Ok(()) => Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => zeros(file, at, length),
-        Err(e) => Err(e.into()),
-    }
-}
-
-fn zeros(file: &File, at: u64, length: u64) -> io::Result<()> {
-    let zeros = [0; 64 << 10];
-    let mut done = 0;
-    while done < length {
-        let now = (length - done).min(zeros.len() as u64);
-        file.write_all_at(&zeros[..now as usize], at + done)?;
-        done += now;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[expect(clippy::single_range_in_vec_init, reason = "gaps are ranges")]
-    fn gaps_are_what_the_runs_leave() {
-        assert_eq!(gaps(&[], 10), [0..10]);
-        assert_eq!(gaps(&[0..10], 10), []);
-        assert_eq!(gaps(&[2..3, 5..7], 10), [0..2, 3..5, 7..10]);
-        assert_eq!(gaps(&[0..4, 6..10], 10), [4..6]);
-    }
-
-    #[test]
-    fn a_punched_range_is_zeros_and_the_rest_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        std::fs::write(&path, vec![7; 100_000]).unwrap();
-        let file = File::options().write(true).open(&path).unwrap();
-        punch(&file, 5000, 90_000).unwrap();
-        zeros(&file, 0, 10).unwrap();
-        let now = std::fs::read(&path).unwrap();
-        let expected = |i: usize| {
-            if i < 10 || (5000..95_000).contains(&i) {
-                0
-            } else {
-                7
-            }
-        };
-        assert!(now.len() == 100_000 && now.iter().enumerate().all(|(i, b)| *b == expected(i)));
     }
 }
