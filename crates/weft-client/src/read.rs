@@ -41,6 +41,8 @@ struct Scatter {
     start: Pieces,
     pieces: Pieces,
     lengths: HashMap<CellIndex, u64>,
+    /// The cell last looked up: neighbours mostly lie in one.
+    last: Option<(CellIndex, u64)>,
     rest: Option<Piece>,
     expected: u64,
     moved: u64,
@@ -52,6 +54,7 @@ impl Scatter {
             start: pieces.clone(),
             pieces,
             lengths: HashMap::new(),
+            last: None,
             rest: None,
             expected: 0,
             moved: 0,
@@ -64,6 +67,7 @@ impl Scatter {
         self.moved = 0;
         self.expected = head.bytes;
         self.lengths = lengths(&head.lengths, cells)?;
+        self.last = None;
         Ok(())
     }
 
@@ -73,7 +77,14 @@ impl Scatter {
         }
         loop {
             let piece = self.pieces.next()?;
-            let length = self.lengths.get(&piece.cell).copied().unwrap_or(0);
+            let length = match self.last {
+                Some((cell, length)) if cell == piece.cell => length,
+                _ => {
+                    let length = self.lengths.get(&piece.cell).copied().unwrap_or(0);
+                    self.last = Some((piece.cell, length));
+                    length
+                }
+            };
             let valid = length.saturating_sub(piece.offset.0).min(piece.length);
             if valid > 0 {
                 return Some(Piece {

@@ -42,7 +42,7 @@ pub(super) struct Range {
     pub(super) end: u64,
 }
 
-impl<L: Fn(CellIndex) -> u64> Batches<L> {
+impl<L: FnMut(CellIndex) -> u64> Batches<L> {
     /// `length_of` says where each cell ends: pieces are cut there.
     pub(super) fn new(pieces: Pieces, length_of: L) -> Self {
         Batches {
@@ -62,7 +62,7 @@ pub(super) fn clip(piece: Piece, length: u64) -> Option<Piece> {
     })
 }
 
-impl<L: Fn(CellIndex) -> u64> Iterator for Batches<L> {
+impl<L: FnMut(CellIndex) -> u64> Iterator for Batches<L> {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {

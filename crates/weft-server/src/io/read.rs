@@ -69,7 +69,7 @@ impl IoService {
     ) -> Result<(), Ended> {
         let job = self.job(&request.access).map_err(Ended::Failed)?;
         let lengths = self.lengths(&job).await.map_err(Ended::Failed)?;
-        let length_of = |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
+        let mut length_of = lookup(&lengths);
         let pieces = job.pieces().map_err(Ended::Failed)?;
         let bytes = pieces
             .clone()
@@ -81,7 +81,7 @@ impl IoService {
             bytes,
         });
         let small = bytes <= SMALL_JOB;
-        let batches = Batches::new(pieces, length_of);
+        let batches = Batches::new(pieces, lookup(&lengths));
         let fetches =
             stream::iter(batches).map(|batch| self.fetch(&job, batch, (!small).then_some(&budget)));
         let mut arriving = std::pin::pin!(fetches.buffered(DEPTH));
@@ -184,6 +184,19 @@ impl Job {
         self.map
             .pieces(&self.request, self.slot)
             .map_err(|e| failure::of_map(&e))
+    }
+}
+
+/// Looks lengths up; neighbours mostly lie in one cell.
+fn lookup(lengths: &BTreeMap<CellIndex, u64>) -> impl FnMut(CellIndex) -> u64 + '_ {
+    let mut last = None;
+    move |cell| match last {
+        Some((known, length)) if known == cell => length,
+        _ => {
+            let length = lengths.get(&cell).copied().unwrap_or(0);
+            last = Some((cell, length));
+            length
+        }
     }
 }
 

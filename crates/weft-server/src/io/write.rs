@@ -1,12 +1,13 @@
 //! A write: the stream is dealt out to the pieces as it arrives; credit goes back when the store has it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
-use weft_layout::{CellOffset, Piece, Pieces};
+use weft_layout::{CellIndex, CellOffset, Piece, Pieces};
 use weft_net::Served;
 use weft_proto::io::{WriteReply, WriteRequest};
 use weft_proto::{Failure, Kind};
@@ -24,20 +25,30 @@ struct Dealer {
     pieces: Pieces,
     rest: Option<Piece>,
     chunk: u32,
+    /// Bytes may be touched twice, so what comes first goes first; else the disk's order is better.
+    ordered: bool,
+}
+
+/// Bytes of a frame that lie in a row in a cell.
+struct Dealt {
+    cell: CellIndex,
+    offset: u64,
+    bytes: Range<usize>,
 }
 
 impl Dealer {
     /// The writes that these bytes, which follow those dealt before, amount to.
-    fn deal(&mut self, job: &Job, mut data: Bytes) -> Result<Vec<Write>, Failure> {
-        let mut writes: Vec<Write> = Vec::new();
-        while !data.is_empty() {
+    fn deal(&mut self, job: &Job, data: &Bytes) -> Result<Vec<Write>, Failure> {
+        let mut dealt: Vec<Dealt> = Vec::new();
+        let mut done = 0;
+        while done < data.len() {
             let Some(piece) = self.rest.take().or_else(|| self.pieces.next()) else {
                 return Err(failure::invalid(format!(
                     "the payload is {} bytes longer than the request's pieces",
-                    data.len()
+                    data.len() - done
                 )));
             };
-            let taken = piece.length.min(data.len() as u64);
+            let taken = piece.length.min((data.len() - done) as u64);
             if taken < piece.length {
                 self.rest = Some(Piece {
                     cell: piece.cell,
@@ -46,15 +57,33 @@ impl Dealer {
                     memory: piece.memory + taken,
                 });
             }
-            let bytes = data.split_to(taken as usize);
-            writes.push(Write {
-                key: job.key(piece.cell),
-                chunk: self.chunk,
-                offset: piece.offset,
-                data: bytes,
-            });
+            let bytes = done..done + taken as usize;
+            done = bytes.end;
+            match dealt.last_mut() {
+                Some(last)
+                    if last.cell == piece.cell
+                        && last.offset + last.bytes.len() as u64 == piece.offset.0 =>
+                {
+                    last.bytes.end = bytes.end;
+                }
+                _ => dealt.push(Dealt {
+                    cell: piece.cell,
+                    offset: piece.offset.0,
+                    bytes,
+                }),
+            }
         }
-        Ok(writes)
+        let place = |d: &Dealt| (d.cell, d.offset);
+        if !self.ordered && !dealt.is_sorted_by_key(place) {
+            dealt.sort_by_key(place);
+        }
+        let write = |d: Dealt| Write {
+            key: job.key(d.cell),
+            chunk: self.chunk,
+            offset: CellOffset(d.offset),
+            data: data.slice(d.bytes),
+        };
+        Ok(dealt.into_iter().map(write).collect())
     }
 
     fn finished(&mut self) -> bool {
@@ -87,6 +116,7 @@ impl IoService {
             pieces: job.pieces()?,
             rest: None,
             chunk: request.chunk,
+            ordered: request.ordered,
         };
         let now = self.now();
         // What comes later must stay, so nothing may overtake it.
@@ -108,7 +138,7 @@ impl IoService {
             let Some(data) = arrived else { break };
             let len = data.len();
             bytes += len as u64;
-            let writes = dealer.deal(&job, data)?;
+            let writes = dealer.deal(&job, &data)?;
             let store = &self.store;
             under_way.push(async move {
                 let started = Instant::now();
