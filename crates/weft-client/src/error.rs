@@ -76,7 +76,9 @@ pub enum Error {
         kind: &'static str,
     },
     /// The file's bytes lie with its metadata: it has no cells to look at yet.
-    #[error("{path}: its bytes lie with its metadata; move them to its cells first (File::spill), or attach it without inline")]
+    #[error(
+        "{path}: its bytes lie with its metadata; move them to its cells first (File::spill), or attach it without inline"
+    )]
     Inline {
         /// The file.
         path: String,

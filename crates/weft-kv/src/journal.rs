@@ -37,7 +37,7 @@ impl Journals {
         let mut newest = self.newest.lock();
         for _ in 0..TRIES {
             let number = newest_in(&self.folder)?;
-            if !newest.as_ref().is_some_and(|(known, _)| *known == number) {
+            if newest.as_ref().is_none_or(|(known, _)| *known != number) {
                 let path = self.folder.join(format!("{number}.jnl"));
                 match File::options().write(true).open(path) {
                     Ok(file) => *newest = Some((number, file)),

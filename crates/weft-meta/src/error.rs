@@ -132,7 +132,9 @@ pub enum MetaError {
         id: u64,
     },
     /// The bytes lie with the metadata, and the caller needs them in the cells: spill the file, then repeat.
-    #[error("the bytes of file {id} lie with its metadata and must go to its cells first; try again")]
+    #[error(
+        "the bytes of file {id} lie with its metadata and must go to its cells first; try again"
+    )]
     Inline {
         /// Its id.
         id: u64,

@@ -1,9 +1,9 @@
 //! The options that choose a view, shared by the commands that move or explain data.
 
 use clap::{Args, ValueEnum};
-use weft_layout::{CellIndex, Order, Partition, Subfile, View};
 use weft_layout::size;
 use weft_layout::view_text::{fork_name, partition, subfile};
+use weft_layout::{CellIndex, Order, Partition, Subfile, View};
 
 /// Which bytes of a file, and in which order.
 #[derive(Args, Clone, Debug, Default)]

@@ -186,7 +186,13 @@ impl Namespace {
         let path = &request.target.path;
         writable(&request.who, &slot.directory, path)?;
         let kind = FileKind::Regular;
-        let mut inode = new_inode(&request.who, &slot.directory, kind, (create.mode, create.umask), now);
+        let mut inode = new_inode(
+            &request.who,
+            &slot.directory,
+            kind,
+            (create.mode, create.umask),
+            now,
+        );
         let id = edit.next_id()?;
         let inherited = slot.directory.inode.wish.as_ref();
         let wish = create.layout.as_ref();

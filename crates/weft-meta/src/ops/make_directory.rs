@@ -19,7 +19,13 @@ impl Namespace {
             // As Linux: set-id bits come from the parent, not from the caller.
             let mode = request.mode & (0o777 | STICKY);
             let kind = FileKind::Directory;
-            let mut inode = new_inode(&request.who, &slot.directory, kind, (mode, request.umask), now);
+            let mut inode = new_inode(
+                &request.who,
+                &slot.directory,
+                kind,
+                (mode, request.umask),
+                now,
+            );
             inode.wish.clone_from(&slot.directory.inode.wish);
             let id = edit.next_id()?;
             let reply = place(edit, &slot, id, inode, now)?;

@@ -27,7 +27,13 @@ impl Namespace {
         }
         self.edit(|edit| {
             let slot = free_slot(edit, &request.who, &request.target, false)?;
-            let mut inode = new_inode(&request.who, &slot.directory, kind, (request.mode, request.umask), now);
+            let mut inode = new_inode(
+                &request.who,
+                &slot.directory,
+                kind,
+                (request.mode, request.umask),
+                now,
+            );
             let id = edit.next_id()?;
             if device {
                 inode.device = request.device;

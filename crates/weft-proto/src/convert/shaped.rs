@@ -46,8 +46,12 @@ fn columns(runs: &[Runs]) -> io::Runs {
 
 /// One past the last of these runs. Wraps, and the distance from it wraps back.
 fn end_of(run: &Runs) -> i64 {
-    let steps = run.stride.wrapping_mul(run.times.wrapping_sub(1).cast_signed());
-    run.at.wrapping_add(steps).wrapping_add(run.length.cast_signed())
+    let steps = run
+        .stride
+        .wrapping_mul(run.times.wrapping_sub(1).cast_signed());
+    run.at
+        .wrapping_add(steps)
+        .wrapping_add(run.length.cast_signed())
 }
 
 pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<Part>, ConvertError> {

@@ -87,7 +87,9 @@ impl Carrier {
         }
         // These are of different files: the namespace gives out one intent of a file at a time.
         let results = join_all(truncates.iter().map(|t| self.truncate(namespace, now, t))).await;
-        let kept = checkpoints.iter().map(|c| self.checkpoint(namespace, now, c));
+        let kept = checkpoints
+            .iter()
+            .map(|c| self.checkpoint(namespace, now, c));
         let kept = join_all(kept).await;
         self.delete(namespace, deletes).await?;
         results.into_iter().chain(kept).collect()

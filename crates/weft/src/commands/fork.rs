@@ -7,8 +7,8 @@ use weft_layout::CellIndex;
 
 use crate::commands::stat;
 use crate::remote::RemotePath;
-use weft_layout::view_text::fork_name;
 use crate::{Global, connect, output, remote};
+use weft_layout::view_text::fork_name;
 
 /// Create, remove and list the forks of a file's cells
 #[derive(Args)]
