@@ -8,6 +8,10 @@ use crate::volume::Repeat;
 use crate::{Error, File, Place, Volume};
 
 /// What an attachment is for.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent wishes of a builder, none of them a state"
+)]
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     read: bool,

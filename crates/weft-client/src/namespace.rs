@@ -178,7 +178,7 @@ impl Volume {
             mode: mode.bits,
             umask: mode.umask,
         };
-        self.changed(format!("make directory {}", path), &request)
+        self.changed(format!("make directory {path}"), &request)
             .await
     }
 
@@ -194,7 +194,7 @@ impl Volume {
             target: path.target(false)?,
             text: Bytes::copy_from_slice(text.as_ref()),
         };
-        self.changed(format!("make symbolic link {}", path), &request)
+        self.changed(format!("make symbolic link {path}"), &request)
             .await
     }
 
@@ -215,7 +215,7 @@ impl Volume {
             umask: mode.umask,
             device,
         };
-        self.changed(format!("make node {}", path), &request).await
+        self.changed(format!("make node {path}"), &request).await
     }
 
     /// Gives a file a further name.
@@ -230,7 +230,7 @@ impl Volume {
             source: source.target(false)?,
             target: path.target(false)?,
         };
-        self.changed(format!("link {} as {}", source, path), &request)
+        self.changed(format!("link {source} as {path}"), &request)
             .await
     }
 
@@ -241,7 +241,7 @@ impl Volume {
             who: (*self.who).clone(),
             target: path.target(false)?,
         };
-        self.meta(&format!("remove {}", path), &request, Repeat::Unsafe)
+        self.meta(&format!("remove {path}"), &request, Repeat::Unsafe)
             .await?;
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Volume {
             target: path.target(false)?,
         };
         self.meta(
-            &format!("remove directory {}", path),
+            &format!("remove directory {path}"),
             &request,
             Repeat::Unsafe,
         )
@@ -300,7 +300,7 @@ impl Volume {
             no_replace,
             exchange,
         };
-        let what = format!("rename {} to {}", from, to);
+        let what = format!("rename {from} to {to}");
         self.meta(&what, &request, Repeat::Unsafe).await?;
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Volume {
             target: path.target(!changes.no_follow)?,
             ..changes.into()
         };
-        self.changed(format!("change attributes of {}", path), &request)
+        self.changed(format!("change attributes of {path}"), &request)
             .await
     }
 
@@ -330,7 +330,7 @@ impl Volume {
             size,
             attached: false,
         };
-        self.changed(format!("truncate {}", path), &request).await
+        self.changed(format!("truncate {path}"), &request).await
     }
 
     /// The text of a symbolic link.
@@ -340,7 +340,7 @@ impl Volume {
             who: (*self.who).clone(),
             target: path.target(false)?,
         };
-        let what = format!("read link {}", path);
+        let what = format!("read link {path}");
         Ok(self.meta(&what, &request, Repeat::Safe).await?.text)
     }
 
@@ -404,7 +404,7 @@ impl Volume {
             who: (*self.who).clone(),
             target: path.target(true)?,
         };
-        let what = format!("list attributes of {}", path);
+        let what = format!("list attributes of {path}");
         Ok(self.meta(&what, &request, Repeat::Safe).await?.names)
     }
 

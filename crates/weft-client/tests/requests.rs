@@ -104,7 +104,11 @@ fn placed(pattern: &Pattern, spare: u64) -> (u64, Vec<Vec<usize>>) {
     let runs = runs
         .into_iter()
         .filter(|run| !run.is_empty())
-        .map(|run| run.iter().map(|at| (at + start) as usize).collect())
+        .map(|run| {
+            run.iter()
+                .map(|at| (at + start).cast_unsigned() as usize)
+                .collect()
+        })
         .collect();
     (start.cast_unsigned(), runs)
 }

@@ -277,8 +277,8 @@ fn malformed_acls_are_refused() {
     }
     many.pop();
     let most: Entries = many[..255]
-        .to_vec()
-        .into_iter()
+        .iter()
+        .copied()
         .chain([(32, 0, NOBODY)])
         .collect();
     let fits = most.len() == 256 && most.iter().any(|e| e.0 == 16);

@@ -55,7 +55,7 @@ impl Namespace {
                 let (mut node, created) = self.find_or_create(edit, now, request)?;
                 let written = edit.may_be_written(node.id);
                 let exact = node.inode.size_exact;
-                let data = self.inline(edit.reader(), &node, request, written)?;
+                let data = inline(edit.reader(), &node, request, written)?;
                 let spilled = node.inode.inline && data.is_none();
                 if spilled {
                     edit.need_cells(&mut node)?;
@@ -102,7 +102,7 @@ impl Namespace {
             };
             let id = found.id;
             let node = Node { id, inode };
-            let data = self.inline(reader, &node, request, written)?;
+            let data = inline(reader, &node, request, written)?;
             Ok(Some((node, data)))
         })?;
         let Some((node, data)) = now else {
@@ -129,21 +129,6 @@ impl Namespace {
             reply,
             committed: false,
         }))
-    }
-
-    /// The bytes of an inline file, if it may stay so with this attachment; `written`: somebody may be writing.
-    fn inline(
-        &self,
-        reader: &dyn Reader,
-        node: &Node,
-        request: &AttachRequest,
-        written: bool,
-    ) -> Result<Option<Bytes>, MetaError> {
-        if !node.inode.inline || !request.inline || (request.write && written) {
-            return Ok(None);
-        }
-        let record = content(reader, node.id)?;
-        Ok((!record.spilling).then(|| record.data.into()))
     }
 
     fn find_or_create(
@@ -234,4 +219,18 @@ fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
     let read = if request.read { READ } else { 0 };
     let write = if request.write { WRITE } else { 0 };
     need(&request.who, &node.inode, read | write, path)
+}
+
+/// The bytes of an inline file, if it may stay so with this attachment; `written`: somebody may be writing.
+fn inline(
+    reader: &dyn Reader,
+    node: &Node,
+    request: &AttachRequest,
+    written: bool,
+) -> Result<Option<Bytes>, MetaError> {
+    if !node.inode.inline || !request.inline || (request.write && written) {
+        return Ok(None);
+    }
+    let record = content(reader, node.id)?;
+    Ok((!record.spilling).then(|| record.data.into()))
 }

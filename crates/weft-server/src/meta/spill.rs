@@ -193,7 +193,7 @@ impl Carrier {
         let map = Map::new(layout.grid(), View::canonical()).map_err(|e| e.to_string())?;
         let slots = map.slots(&request).map_err(|e| e.to_string())?;
         let mut writes = Vec::with_capacity(slots.len());
-        for slot in slots.iter() {
+        for slot in &slots {
             writes.push(self.write_slot(file.0, layout, &map, &request, *slot, data));
         }
         try_join_all(writes).await.map(drop)

@@ -168,7 +168,9 @@ proptest! {
             flying: Vec::new(),
             epoch: 1,
         };
-        steps.iter().for_each(|step| model.apply(step));
+        for step in &steps {
+            model.apply(step);
+        }
         let range = start..start + length;
         let mut found = model.servers[start as usize..range.end as usize].to_vec();
         for (at, bytes) in model.extents.overlay(range.clone()) {
