@@ -296,16 +296,19 @@ impl File {
         self.note_write(None);
     }
 
-    /// Notes that bytes up to canonical offset `end` were written for this attachment through another one of this
-    /// process, so that [`File::close`] reports size and time.
-    pub fn note_written_to(&self, end: u64) {
-        self.note_write(Some(end));
+    /// Notes that bytes up to canonical offset `end` were written at `time` (nanoseconds since the epoch) for this
+    /// attachment through another one of this process, so that [`File::close`] reports size and time.
+    pub fn note_written_to(&self, end: u64, time: i64) {
+        self.note_write_at(Some(end), time);
     }
 
     /// Notes a write through this attachment; `end` is one past its last canonical byte, where that is known.
     pub(crate) fn note_write(&self, end: Option<u64>) {
-        let now = self.0.volume.shared.env.clock.now();
-        self.0.written.fetch_max(now, Ordering::AcqRel);
+        self.note_write_at(end, self.0.volume.shared.env.clock.now());
+    }
+
+    fn note_write_at(&self, end: Option<u64>, time: i64) {
+        self.0.written.fetch_max(time, Ordering::AcqRel);
         self.0
             .end
             .fetch_max(end.unwrap_or(END_UNKNOWN), Ordering::AcqRel);

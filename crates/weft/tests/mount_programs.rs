@@ -275,3 +275,42 @@ fn two_mounts_agree_after_close_and_open() {
         assert_eq!(fs::read_to_string(to.join("f")).unwrap(), text);
     }
 }
+
+#[test]
+fn a_time_set_by_hand_stays_when_the_file_is_closed() {
+    use rustix::fs::{Timespec, Timestamps, futimens};
+    let Some(m) = Mounted::new() else { return };
+    let old = Timespec {
+        tv_sec: 1_000_000_000,
+        tv_nsec: 7,
+    };
+    let times = Timestamps {
+        last_access: old,
+        last_modification: old,
+    };
+    for (name, length) in [("small", 4), ("large", 3_000_000)] {
+        let file = fs::File::create(m.file(name)).unwrap();
+        file.write_all_at(&vec![1; length], 0).unwrap();
+        futimens(&file, &times).unwrap();
+        drop(file);
+        // A close is not waited for, and the kernel believes what it was told for a second.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let stat = fs::metadata(m.file(name)).unwrap();
+        assert_eq!(
+            (stat.mtime(), stat.mtime_nsec()),
+            (1_000_000_000, 7),
+            "{name}"
+        );
+        let file = fs::File::options().write(true).open(m.file(name)).unwrap();
+        file.write_all_at(b"x", 0).unwrap();
+        drop(file);
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let stat = fs::metadata(m.file(name)).unwrap();
+        assert!(stat.mtime() > 1_000_000_000, "{name} was written after it");
+    }
+    sh(
+        &m.path,
+        "mkdir a b; cp small large a; touch -d @1000000001.5 a/small a/large a; tar --format=posix -cf - a | tar xf - -C b; \
+         sleep 1.5; test \"$(stat -c %.9Y b/a/small b/a/large b/a | sort -u)\" = 1000000001.500000000",
+    );
+}

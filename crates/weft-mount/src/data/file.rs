@@ -282,8 +282,8 @@ async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<(), DataE
         let told = state.untold(open);
         let wrote = state.opens.remove(&open).and_then(|open| open.wrote);
         // Its bytes may have gone through another attachment.
-        if let (Some(end), Home::Cells) = (wrote, &state.home) {
-            file.note_written_to(end);
+        if let (Some((end, time)), Home::Cells) = (wrote, &state.home) {
+            file.note_written_to(end, time);
         }
         told
     };

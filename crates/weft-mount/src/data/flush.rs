@@ -99,8 +99,8 @@ impl FileData {
                 let result = self.deliver(via, &batch).await;
                 (batch, result)
             }
-            Flight::Inline(Inlined::Store(batch, content)) => {
-                let result = match self.store(via, &content).await {
+            Flight::Inline(Inlined::Store(batch, content, written)) => {
+                let result = match self.store(via, &content, written).await {
                     Ok(true) => Ok(()),
                     // It has moved to the cells meanwhile: what is owed is what changed.
                     Ok(false) => self.deliver(via, &batch).await,

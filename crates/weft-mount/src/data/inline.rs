@@ -1,7 +1,5 @@
 //! Small files whose bytes lie with their metadata: they are stored whole, or moved to the cells once they grow.
 
-use std::time::SystemTime;
-
 use bytes::Bytes;
 use weft_client::File;
 use weft_proto::Code;
@@ -15,8 +13,8 @@ use super::state::{Home, State};
 
 /// What an inline file with dirty bytes needs next.
 pub(super) enum Inlined {
-    /// All its content stored; the batch is what changed of it.
-    Store(Batch, Bytes),
+    /// All its content stored, as written at this time; the batch is what changed of it.
+    Store(Batch, Bytes, i64),
     /// Its bytes moved to the cells.
     Move,
 }
@@ -50,7 +48,7 @@ impl State {
                 at = end;
             }
         }
-        Some(Inlined::Store(batch, whole.into()))
+        Some(Inlined::Store(batch, whole.into(), self.written))
     }
 }
 
@@ -64,10 +62,15 @@ impl FileData {
     }
 
     /// Stores all content; false if the file's bytes have moved to the cells meanwhile.
-    pub(super) async fn store(&self, file: &File, content: &Bytes) -> Result<bool, GaveUp> {
+    pub(super) async fn store(
+        &self,
+        file: &File,
+        content: &Bytes,
+        written: i64,
+    ) -> Result<bool, GaveUp> {
         let patience = self.patience();
         let stored = patiently(patience, || {
-            file.store_inline(content.clone(), now(), false)
+            file.store_inline(content.clone(), written, false)
         })
         .await;
         match stored {
@@ -98,10 +101,4 @@ impl FileData {
         }
         moved
     }
-}
-
-fn now() -> i64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as i64)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -28,6 +29,8 @@ pub(super) struct State {
     /// Nothing may take off: a truncate is under way.
     pub(super) held: bool,
     pub(super) ends: Ends,
+    /// When it was last written here: a time that is set by hand after it must win, whenever the bytes are sent.
+    pub(super) written: i64,
     pub(super) opens: BTreeMap<u64, Open>,
     pub(super) next_open: u64,
     pub(super) failures: u64,
@@ -68,8 +71,8 @@ pub(super) struct Open {
     pub(super) ahead: BTreeMap<u64, Arc<Ahead>>,
     /// Failures it was told of.
     pub(super) told: u64,
-    /// One past the last byte it wrote, if it wrote.
-    pub(super) wrote: Option<u64>,
+    /// One past the last byte it wrote and when it last wrote, if it wrote.
+    pub(super) wrote: Option<(u64, i64)>,
 }
 
 impl State {
@@ -96,6 +99,7 @@ impl State {
             flights: 0,
             held: false,
             ends,
+            written: 0,
             opens: BTreeMap::new(),
             next_open: 0,
             failures: 0,
@@ -140,8 +144,10 @@ impl State {
     pub(super) fn grown_to(&mut self, open: u64, end: u64) {
         self.ends.end = self.ends.end.max(end);
         self.ends.grown = self.ends.grown.max(end);
+        self.written = now();
         if let Some(open) = self.opens.get_mut(&open) {
-            open.wrote = Some(open.wrote.unwrap_or(0).max(end));
+            let before = open.wrote.map_or(0, |(end, _)| end);
+            open.wrote = Some((before.max(end), self.written));
         }
     }
 
@@ -163,4 +169,10 @@ impl State {
         }
         self.last_failure.clone().map_or(Ok(()), Err)
     }
+}
+
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as i64)
 }
