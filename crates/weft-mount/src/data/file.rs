@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use weft_client::File;
 use weft_layout::{OFFSET_MAX, ViewOffset};
@@ -22,7 +22,7 @@ pub(super) struct FileData {
     pub(super) state: Mutex<State>,
     /// Something landed, or may take off again.
     pub(super) landed: Notify,
-    /// Truncates go one after another.
+    /// Truncates and the like go one after another.
     turn: Semaphore,
 }
 
@@ -46,9 +46,14 @@ impl FileData {
         }
     }
 
-    async fn truncate(self: &Arc<Self>, file: &File, size: u64) -> Result<(), DataError> {
+    /// Changes that need the file at rest go one after another.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // Never closed.
-        let _turn = self.turn.acquire().await;
+        self.turn.acquire().await.ok()
+    }
+
+    async fn truncate(self: &Arc<Self>, file: &File, size: u64) -> Result<(), DataError> {
+        let _turn = self.turn().await;
         let _hold = Hold::new(self);
         self.wait_until(|state| state.flights == 0).await;
         let done = patiently(self.cache.config.patience, || file.truncate(size)).await;
@@ -90,10 +95,10 @@ impl Drop for FileData {
 }
 
 /// Keeps a file's batches from taking off.
-struct Hold<'a>(&'a Arc<FileData>);
+pub(super) struct Hold<'a>(&'a Arc<FileData>);
 
 impl<'a> Hold<'a> {
-    fn new(data: &'a Arc<FileData>) -> Hold<'a> {
+    pub(super) fn new(data: &'a Arc<FileData>) -> Hold<'a> {
         data.state.lock().held = true;
         Hold(data)
     }
@@ -133,6 +138,15 @@ impl OpenData {
             open,
             closed: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn data(&self) -> &Arc<FileData> {
+        &self.data
+    }
+
+    /// The open's number among those of the file.
+    pub(super) fn number(&self) -> u64 {
+        self.open
     }
 
     /// The attached file below.

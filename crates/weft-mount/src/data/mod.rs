@@ -9,6 +9,7 @@
 //! - `state`: all that is known of an open file, under one lock that is never held across an await.
 //! - `flush`: dirty bytes on their way, and what becomes of failures.
 //! - `fetch`: reads, ahead and not. `ends`: the file's size.
+//! - `below`: what the servers do by themselves under the cache.
 //! - `inline`: small files whose bytes lie with their metadata.
 //!
 //! Invariants:
@@ -23,6 +24,7 @@
 //! Copies of a byte in here: none if it is written in pieces of 64 KiB or more, one if in smaller ones; none when it is
 //! read through [`OpenData::read_parts`], or lies in one part of what arrived; else one.
 
+mod below;
 mod cache;
 mod ends;
 mod error;

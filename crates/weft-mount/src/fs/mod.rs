@@ -18,6 +18,7 @@ mod directory;
 mod error;
 mod handles;
 mod health;
+mod locks;
 mod names;
 mod nodes;
 mod open;
@@ -79,10 +80,13 @@ impl Default for Options {
     }
 }
 
-/// Who holds copies of what the file system told, and must hear when it is no longer true. Calls do not wait.
+/// Who holds copies of what the file system told, and must hear when it is no longer true. Calls do not wait but where
+/// they say so.
 pub trait Holder: Send + Sync {
     /// Attributes of a file are no longer true, and with `data` neither are its bytes.
     fn file_changed(&self, id: u64, data: bool);
+    /// As [`Holder::file_changed`] with the bytes, and true when it returns; may wait for pages that are being read.
+    fn file_gone(&self, id: u64);
     /// A name in a directory is no longer true.
     fn name_changed(&self, directory: u64, name: &[u8]);
 }

@@ -1,6 +1,6 @@
 //! Open files: attach, read, write, close.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -23,10 +23,17 @@ pub(super) struct Handle {
     pub(super) file: File,
     pub(super) data: OpenData,
     pub(super) write: bool,
+    /// Who has asked for locks by it.
+    pub(super) lockers: Mutex<BTreeSet<u64>>,
     wrote: AtomicBool,
 }
 
 impl Handle {
+    /// The file was written by it.
+    pub(super) fn note_wrote(&self) {
+        self.wrote.store(true, Ordering::Relaxed);
+    }
+
     pub(super) async fn truncate(&self, size: u64) -> Result<(), FsError> {
         if !self.write {
             return Err(FsError::wrong(
@@ -52,8 +59,6 @@ pub struct Opened {
     pub keep_pages: bool,
     /// Nothing of it is to be cached by the kernel.
     pub direct: bool,
-    /// Nothing can be written through it.
-    pub read_only: bool,
     /// Writes may overtake each other.
     pub parallel: bool,
 }
@@ -98,7 +103,7 @@ impl Files {
         }
     }
 
-    fn all(&self, id: u64) -> Vec<Arc<Handle>> {
+    pub(super) fn all(&self, id: u64) -> Vec<Arc<Handle>> {
         let files = self.0.lock();
         files
             .get(&id)
@@ -279,6 +284,7 @@ impl FileSystem {
             data: self.cache.open(file.clone())?,
             file,
             write: writes(flags),
+            lockers: Mutex::default(),
             wrote: AtomicBool::new(false),
         });
         self.files.add(&handle);
@@ -288,7 +294,6 @@ impl FileSystem {
             keep_pages: verdict.keep_pages && !self.options.strict,
             // The kernel would put appended bytes where it believes the end to be.
             direct: self.options.strict || (append && write),
-            read_only: !write,
             parallel: self.options.strict && !append,
         })
     }
@@ -339,15 +344,20 @@ impl FileSystem {
     }
 
     /// A descriptor of the file is closed: what was written goes to the servers, and what failed is told.
-    pub async fn flush(&self, handle: u64) -> Result<(), FsError> {
+    ///
+    /// Locks of bytes that `owner` holds of it end.
+    pub async fn flush(&self, handle: u64, owner: u64) -> Result<(), FsError> {
         if is_view(handle) {
             return self.flush_view(handle);
         }
         let handle = self.handles.get(handle)?;
-        if handle.write {
-            handle.data.flush().await?;
-        }
-        Ok(())
+        let flushed = if handle.write {
+            handle.data.flush().await
+        } else {
+            Ok(())
+        };
+        self.unlock_process(handle.id, owner).await;
+        Ok(flushed?)
     }
 
     /// Everything written survives power loss when it returns.
@@ -382,6 +392,7 @@ impl FileSystem {
     }
 
     pub(super) async fn close(&self, handle: Arc<Handle>) {
+        self.unlock_open(&handle).await;
         let result = handle.data.close().await;
         if handle.wrote.load(Ordering::Relaxed) {
             self.nodes.settled(handle.id, None);

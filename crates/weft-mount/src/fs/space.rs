@@ -14,7 +14,7 @@ const COPY_MAX: u64 = 256 << 20;
 const HOLE: u64 = 4096;
 
 impl FileSystem {
-    /// Makes room; `mode` as of fallocate(2).
+    /// Makes room, or clears bytes; `mode` as of fallocate(2).
     ///
     /// Room is not set aside: what is made is the file's size.
     pub async fn allocate(
@@ -27,9 +27,16 @@ impl FileSystem {
         if is_view(handle) {
             return Err(unsupported());
         }
-        if mode & !libc::FALLOC_FL_KEEP_SIZE != 0 {
-            return Err(FsError::wrong("only room can be made", Errno::OPNOTSUPP));
-        }
+        let keeps = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let clears = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            0 => false,
+            libc::FALLOC_FL_PUNCH_HOLE if keeps => true,
+            libc::FALLOC_FL_ZERO_RANGE => true,
+            _ => {
+                let what = "bytes can be cleared and room made, nothing moved";
+                return Err(FsError::wrong(what, Errno::OPNOTSUPP));
+            }
+        };
         let end = offset
             .checked_add(length)
             .filter(|end| *end <= weft_layout::OFFSET_MAX)
@@ -37,17 +44,18 @@ impl FileSystem {
                 "it ends past the largest offset",
                 Errno::FBIG,
             ))?;
-        if self.space().await?.available < length {
+        let handle = self.handles.get(handle)?;
+        if clears {
+            handle.data.clear(offset, length).await?;
+            handle.note_wrote();
+            self.files.wrote(handle.id);
+        } else if self.space().await?.available < length {
             return Err(FsError::wrong(
                 "the volume has not so much room",
                 Errno::NOSPC,
             ));
         }
-        if mode & libc::FALLOC_FL_KEEP_SIZE != 0 {
-            return Ok(());
-        }
-        let handle = self.handles.get(handle)?;
-        if handle.data.size().await? < end {
+        if !keeps && handle.data.size().await? < end {
             handle.truncate(end).await?;
             self.files.wrote(handle.id);
         }
@@ -99,6 +107,14 @@ impl FileSystem {
         {
             return Err(FsError::wrong("the ranges overlap", Errno::INVAL));
         }
+        let copied = to
+            .data
+            .copy_from(&from.data, from_offset, to_offset, length);
+        if let Some(copied) = copied.await? {
+            to.note_wrote();
+            self.files.wrote(to.id);
+            return Ok(copied);
+        }
         let mut done = 0;
         while done < length {
             let part = usize::try_from(length - done).map_or(COPY, |rest| rest.min(COPY));
@@ -110,6 +126,7 @@ impl FileSystem {
             to.data.write(to_offset + done, data).await?;
             done += count;
         }
+        to.note_wrote();
         self.files.wrote(to.id);
         Ok(done)
     }

@@ -264,7 +264,6 @@ impl FileSystem {
             handle: handle | MARK,
             keep_pages: false,
             direct: true,
-            read_only: !writes(flags),
             parallel: true,
         })
     }

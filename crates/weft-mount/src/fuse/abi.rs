@@ -41,6 +41,9 @@ pub(super) mod opcode {
     pub(in crate::fuse) const READDIR: u32 = 28;
     pub(in crate::fuse) const RELEASEDIR: u32 = 29;
     pub(in crate::fuse) const FSYNCDIR: u32 = 30;
+    pub(in crate::fuse) const GETLK: u32 = 31;
+    pub(in crate::fuse) const SETLK: u32 = 32;
+    pub(in crate::fuse) const SETLKW: u32 = 33;
     pub(in crate::fuse) const ACCESS: u32 = 34;
     pub(in crate::fuse) const CREATE: u32 = 35;
     pub(in crate::fuse) const INTERRUPT: u32 = 36;
@@ -57,9 +60,11 @@ pub(super) mod opcode {
 /// What both sides can do; the upper 32 bits travel in `flags2`.
 pub(super) mod init {
     pub(in crate::fuse) const ASYNC_READ: u64 = 1;
+    pub(in crate::fuse) const POSIX_LOCKS: u64 = 1 << 1;
     pub(in crate::fuse) const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub(in crate::fuse) const BIG_WRITES: u64 = 1 << 5;
     pub(in crate::fuse) const DONT_MASK: u64 = 1 << 6;
+    pub(in crate::fuse) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(in crate::fuse) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(in crate::fuse) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(in crate::fuse) const ASYNC_DIO: u64 = 1 << 15;
@@ -91,7 +96,6 @@ pub(super) mod fattr {
 pub(super) mod fopen {
     pub(in crate::fuse) const DIRECT_IO: u32 = 1;
     pub(in crate::fuse) const KEEP_CACHE: u32 = 1 << 1;
-    pub(in crate::fuse) const NOFLUSH: u32 = 1 << 5;
     pub(in crate::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
@@ -99,6 +103,9 @@ pub(super) mod fopen {
 pub(super) const OPEN_KILL_SUIDGID: u32 = 1;
 /// WRITE: the set-id bits go.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+
+/// GETLK, SETLK and SETLKW: the file is locked, not bytes of it.
+pub(super) const LK_FLOCK: u32 = 1;
 
 /// A notification: attributes, and data from an offset on, are no longer true.
 pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
@@ -197,6 +204,10 @@ incoming! {
     InterruptIn { unique: u64, }
     /// FALLOCATE.
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, }
+    /// A lock; the last byte is included.
+    FileLock { start: u64, end: u64, kind: u32, pid: u32, }
+    /// GETLK, SETLK and SETLKW.
+    LkIn { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32, }
     /// LSEEK.
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32, }
     /// LSEEK's answer.
@@ -232,6 +243,7 @@ mod tests {
         assert_eq!(size_of::<WriteIn>(), 40);
         assert_eq!(size_of::<StatfsOut>(), 80);
         assert_eq!(size_of::<CopyFileRangeIn>(), 56);
+        assert_eq!(size_of::<LkIn>(), 48);
         assert_eq!(size_of::<Dirent>(), 24);
         assert_eq!(WRITE_HEAD, 80);
     }

@@ -26,8 +26,10 @@ pub struct Negotiated {
 ///
 /// Not `WRITEBACK_CACHE`: with it the kernel believes only itself about a file's size and times, so that what others
 /// append stays invisible. Not `AUTO_INVAL_DATA`: pages are dropped when a file has changed, which is looked at when it is
-/// opened. Locks stay with the kernel as long as the flags for them are not here.
+/// opened. No file is opened with `NOFLUSH`, not even those that are only read: a close must tell whose locks end.
 const WANTED: u64 = init::ASYNC_READ
+    | init::POSIX_LOCKS
+    | init::FLOCK_LOCKS
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
     | init::DONT_MASK

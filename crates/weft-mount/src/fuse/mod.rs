@@ -17,6 +17,7 @@ mod attach;
 mod buffers;
 mod device;
 mod init;
+mod locks;
 mod notices;
 mod operations;
 mod pack;

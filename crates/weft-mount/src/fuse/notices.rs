@@ -57,6 +57,10 @@ impl Holder for Notices {
         }
     }
 
+    fn file_gone(&self, id: u64) {
+        tell(&self.device, &Notice::Data(id));
+    }
+
     fn name_changed(&self, directory: u64, name: &[u8]) {
         self.send(Notice::Name(directory, name.to_vec()));
     }

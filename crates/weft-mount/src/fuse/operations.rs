@@ -24,7 +24,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    fn of(structure: &impl IntoBytesRef) -> Answer {
+    pub(super) fn of(structure: &impl IntoBytesRef) -> Answer {
         Answer::Packed(structure.bytes().to_vec())
     }
 
@@ -38,7 +38,7 @@ impl Answer {
     }
 }
 
-trait IntoBytesRef {
+pub(super) trait IntoBytesRef {
     fn bytes(&self) -> &[u8];
 }
 
@@ -51,9 +51,9 @@ impl<T: IntoBytes + zerocopy::Immutable> IntoBytesRef for T {
 /// Parts that one call hands to the kernel; it takes 1,024, the header among them.
 const PARTS_MAX: usize = 1000;
 
-type Result = std::result::Result<Answer, FsError>;
+pub(super) type Result = std::result::Result<Answer, FsError>;
 
-fn broken() -> FsError {
+pub(super) fn broken() -> FsError {
     FsError::wrong("the kernel's request is too short", Errno::INVAL)
 }
 
@@ -96,7 +96,11 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
             Ok(Answer::of(&pack::opened(&opened)))
         }
         opcode::CREATE => create(fs, caller, request).await,
-        opcode::FLUSH => done(fs.flush(argument::<abi::FlushIn>(request)?.0.fh).await),
+        opcode::FLUSH => {
+            let (flush, _) = argument::<abi::FlushIn>(request)?;
+            done(fs.flush(flush.fh, flush.lock_owner).await)
+        }
+        opcode::GETLK | opcode::SETLK | opcode::SETLKW => super::locks::lock(fs, request).await,
         opcode::RELEASE => {
             fs.release(argument::<abi::ReleaseIn>(request)?.0.fh).await;
             Ok(Answer::Done)

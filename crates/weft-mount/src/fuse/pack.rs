@@ -91,8 +91,6 @@ pub(super) fn opened(o: &Opened) -> OpenOut {
     for (on, flag) in [
         (o.direct, fopen::DIRECT_IO),
         (o.keep_pages, fopen::KEEP_CACHE),
-        // Nothing was written: there is nothing to flush when it is closed.
-        (o.read_only, fopen::NOFLUSH),
         (o.parallel, fopen::PARALLEL_DIRECT_WRITES),
     ] {
         if on {

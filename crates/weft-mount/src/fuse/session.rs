@@ -219,7 +219,10 @@ async fn finish(
         if interrupted.await.is_err() {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(LINGER).await;
+        // A wait for a lock ends by nothing else.
+        if number != opcode::SETLKW {
+            tokio::time::sleep(LINGER).await;
+        }
     };
     // What is closed must be closed.
     if matches!(number, opcode::RELEASE | opcode::RELEASEDIR) {

@@ -1,0 +1,105 @@
+//! Locks between all mounts of a volume, of files (`flock`) and of bytes (`fcntl`).
+//!
+//! Dirty data goes out before a lock is let go, and a lock's grant drops what is cached: lock, read, write, unlock shows
+//! everybody what the one before has written. Files that nobody locks pay nothing.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use weft_client::{HeldLock, LockKind, LockOwner, LockRange, Locked};
+
+use super::open::Handle;
+use super::views::{is_view, unsupported};
+use super::{FileSystem, FsError};
+
+impl FileSystem {
+    /// Locks or unlocks; `wait`s until it can be. The wait ends when the call is dropped.
+    pub async fn lock(
+        &self,
+        handle: u64,
+        kind: LockKind,
+        range: LockRange,
+        owner: LockOwner,
+        wait: bool,
+    ) -> Result<(), FsError> {
+        if is_view(handle) {
+            return Err(unsupported());
+        }
+        let handle = self.handles.get(handle)?;
+        handle.data.send().await;
+        if kind == LockKind::Unlock {
+            return self.call(|| handle.file.unlock(range, owner)).await;
+        }
+        // Before it is asked for: whoever goes away may have been granted it.
+        handle.lockers.lock().insert(owner.number);
+        let locked = self.call(|| handle.file.lock(kind, range, owner, wait));
+        match locked.await? {
+            Locked::Granted => self.see_others(&handle).await,
+            Locked::Held(_) => Err(FsError::wrong("somebody else holds it", Errno::AGAIN)),
+            Locked::Deadlock => Err(FsError::wrong(
+                "whoever holds it waits for the caller",
+                Errno::DEADLK,
+            )),
+            Locked::TooMany => Err(FsError::wrong("there are too many locks", Errno::NOLCK)),
+        }
+    }
+
+    /// The first lock that would be in the way, if any.
+    pub async fn test_lock(
+        &self,
+        handle: u64,
+        kind: LockKind,
+        range: LockRange,
+        owner: LockOwner,
+    ) -> Result<Option<HeldLock>, FsError> {
+        if is_view(handle) {
+            return Err(unsupported());
+        }
+        let handle = self.handles.get(handle)?;
+        self.call(|| handle.file.test_lock(kind, range, owner))
+            .await
+    }
+
+    async fn see_others(&self, handle: &Arc<Handle>) -> Result<(), FsError> {
+        handle.data.see_others().await?;
+        self.nodes.settled(handle.id, None);
+        let Some(holder) = self.holder.get().cloned() else {
+            return Ok(());
+        };
+        let id = handle.id;
+        // The caller must not read what the kernel still has; and the kernel may wait for pages that are being read.
+        let told = tokio::task::spawn_blocking(move || holder.file_gone(id)).await;
+        told.map_err(|_| FsError::wrong("the kernel could not be told", Errno::IO))
+    }
+
+    /// A process has closed a descriptor of a file: its locks of bytes end, whichever descriptor they came by.
+    pub(super) async fn unlock_process(&self, id: u64, owner: u64) {
+        let handles = self.files.all(id);
+        let asked = |handle: &&Arc<Handle>| handle.lockers.lock().remove(&owner);
+        let asked: Vec<_> = handles.iter().filter(asked).collect();
+        if let Some(handle) = asked.first() {
+            release(handle, owner).await;
+        }
+    }
+
+    /// The last descriptor of an open is closed: what it locked itself ends.
+    pub(super) async fn unlock_open(&self, handle: &Arc<Handle>) {
+        let owners = std::mem::take(&mut *handle.lockers.lock());
+        for owner in owners {
+            release(handle, owner).await;
+        }
+    }
+}
+
+/// Goes on when the caller is interrupted: nobody else would let go.
+async fn release(handle: &Arc<Handle>, owner: u64) {
+    let handle = handle.clone();
+    let release = tokio::spawn(async move {
+        handle.data.send().await;
+        if let Err(error) = handle.file.release_locks(owner).await {
+            tracing::warn!(file = handle.id, %error, "locks may be held until the file is closed everywhere here");
+        }
+    });
+    // It does not panic, and if it did there was nothing left to do.
+    let _ = release.await;
+}

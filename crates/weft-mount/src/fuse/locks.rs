@@ -1,0 +1,112 @@
+//! Requests for locks.
+
+use rustix::io::Errno;
+use weft_client::{HeldLock, LockKind, LockOwner, LockRange};
+
+use super::abi::{self, FileLock, LkIn, opcode};
+use super::device::Incoming;
+use super::operations::{Answer, Result, broken};
+use crate::fs::{FileSystem, FsError};
+
+/// The largest offset that the kernel knows: a lock to there is one to the end, however long the file gets.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// Carries out GETLK, SETLK and SETLKW.
+pub(super) async fn lock(fs: &FileSystem, request: &Incoming) -> Result {
+    let (ask, _) = request.argument::<LkIn>().ok_or_else(broken)?;
+    let kind = kind(ask.lk.kind)?;
+    let range = range(&ask);
+    let owner = LockOwner {
+        number: ask.owner,
+        pid: ask.lk.pid,
+    };
+    if request.header.opcode == opcode::GETLK {
+        let blocker = fs.test_lock(ask.fh, kind, range, owner).await?;
+        return Ok(Answer::of(&told(&ask.lk, blocker)));
+    }
+    let wait = request.header.opcode == opcode::SETLKW;
+    fs.lock(ask.fh, kind, range, owner, wait).await?;
+    Ok(Answer::Done)
+}
+
+fn kind(kind: u32) -> std::result::Result<LockKind, FsError> {
+    match kind.cast_signed() {
+        libc::F_RDLCK => Ok(LockKind::Shared),
+        libc::F_WRLCK => Ok(LockKind::Exclusive),
+        libc::F_UNLCK => Ok(LockKind::Unlock),
+        _ => Err(FsError::wrong("no such lock", Errno::INVAL)),
+    }
+}
+
+fn range(ask: &LkIn) -> LockRange {
+    if ask.lk_flags & abi::LK_FLOCK != 0 {
+        return LockRange::Whole;
+    }
+    let last = match ask.lk.end {
+        OFFSET_MAX.. => u64::MAX,
+        last => last,
+    };
+    LockRange::Bytes {
+        start: ask.lk.start,
+        last,
+    }
+}
+
+fn told(asked: &FileLock, blocker: Option<HeldLock>) -> FileLock {
+    let Some(blocker) = blocker else {
+        return FileLock {
+            kind: libc::F_UNLCK as u32,
+            ..*asked
+        };
+    };
+    let kind = match blocker.kind() {
+        LockKind::Exclusive => libc::F_WRLCK,
+        _ => libc::F_RDLCK,
+    };
+    FileLock {
+        start: blocker.start.min(OFFSET_MAX),
+        end: blocker.last.min(OFFSET_MAX),
+        kind: kind as u32,
+        pid: blocker.pid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(start: u64, end: u64, lk_flags: u32) -> LkIn {
+        let lk = FileLock {
+            start,
+            end,
+            ..FileLock::default()
+        };
+        LkIn {
+            lk,
+            lk_flags,
+            ..LkIn::default()
+        }
+    }
+
+    #[test]
+    fn a_lock_to_the_end_has_no_end_and_comes_back_as_the_kernel_says_it() {
+        let bytes = |start, last| LockRange::Bytes { start, last };
+        assert_eq!(range(&ask(5, 9, 0)), bytes(5, 9));
+        assert_eq!(range(&ask(5, OFFSET_MAX, 0)), bytes(5, u64::MAX));
+        assert_eq!(range(&ask(0, OFFSET_MAX, abi::LK_FLOCK)), LockRange::Whole);
+        let held = HeldLock {
+            kind: LockKind::Exclusive as i32,
+            start: 5,
+            last: u64::MAX,
+            pid: 7,
+            ..HeldLock::default()
+        };
+        let back = told(&FileLock::default(), Some(held));
+        assert_eq!((back.start, back.end, back.pid), (5, OFFSET_MAX, 7));
+        assert_eq!(back.kind.cast_signed(), libc::F_WRLCK);
+        assert_eq!(
+            told(&FileLock::default(), None).kind.cast_signed(),
+            libc::F_UNLCK
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! What the servers do for a mount by themselves, and locks between mounts.
+
+mod mount_support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mount_support::{Mounted, sh};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, SeekFrom, copy_file_range, fallocate, flock, seek,
+};
+use rustix::io::Errno;
+
+fn open(path: &Path) -> fs::File {
+    fs::File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .unwrap()
+}
+
+#[test]
+fn ranges_are_cleared_and_the_size_is_kept_or_made() {
+    let Some(m) = Mounted::new() else { return };
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let zero = FallocateFlags::ZERO_RANGE;
+    for (name, length) in [("small", 10_000_usize), ("large", 5_000_000)] {
+        let file = open(&m.file(name));
+        let mut expected = vec![7_u8; length];
+        // Dirty when it is cleared.
+        file.write_all_at(&expected, 0).unwrap();
+        let at = length / 5;
+        fallocate(&file, punch, at as u64, at as u64).unwrap();
+        expected[at..2 * at].fill(0);
+        assert!(fs::read(m.file(name)).unwrap() == expected, "{name}");
+        file.write_all_at(b"after", at as u64 + 3).unwrap();
+        expected[at + 3..at + 8].copy_from_slice(b"after");
+        fallocate(
+            &file,
+            zero | FallocateFlags::KEEP_SIZE,
+            length as u64 - 10,
+            100,
+        )
+        .unwrap();
+        expected[length - 10..].fill(0);
+        assert!(fs::read(m.file(name)).unwrap() == expected, "{name}");
+        assert_eq!(file.metadata().unwrap().len(), length as u64);
+        fallocate(&file, zero, length as u64 - 20, 1020).unwrap();
+        expected[length - 20..].fill(0);
+        expected.resize(length + 1000, 0);
+        assert_eq!(file.metadata().unwrap().len(), length as u64 + 1000);
+        drop(file);
+        assert!(fs::read(m.file(name)).unwrap() == expected, "{name}");
+    }
+    let file = open(&m.file("large"));
+    let hole = seek(&file, SeekFrom::Hole(0)).unwrap();
+    assert!((900_000..1_100_000).contains(&hole), "{hole}");
+    for flag in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE] {
+        assert_eq!(fallocate(&file, flag, 0, 4096), Err(Errno::OPNOTSUPP));
+    }
+    drop(file);
+    sh(
+        &m.path,
+        "fallocate -p -o 0 -l 4096 large; test \"$(head -c 4096 large | od -An -v -tx1 | tr -d ' 0\\n')\" = ''",
+    );
+}
+
+#[test]
+fn ranges_are_copied_between_files_and_within_one() {
+    let Some(m) = Mounted::new() else { return };
+    let data: Vec<u8> = (0..3_000_000_u32).map(|i| (i * 7 % 251) as u8).collect();
+    let from = open(&m.file("from"));
+    from.write_all_at(&data, 0).unwrap();
+    let to = open(&m.file("to"));
+    to.write_all_at(b"old", 0).unwrap();
+    let copy = |from: &fs::File, mut at: u64, to: &fs::File, mut there: u64, length| {
+        copy_file_range(from, Some(&mut at), to, Some(&mut there), length)
+    };
+    // Both dirty, the target small until now; to an odd place, past the source's end, and again in place.
+    assert_eq!(copy(&from, 100_000, &to, 65_537, 9_000_000), Ok(2_900_000));
+    let mut expected = b"old".to_vec();
+    expected.resize(65_537, 0);
+    expected.extend(&data[100_000..]);
+    assert!(fs::read(m.file("to")).unwrap() == expected);
+    assert_eq!(copy(&from, 0, &to, 0, 50_000), Ok(50_000));
+    expected[..50_000].copy_from_slice(&data[..50_000]);
+    assert_eq!(copy(&from, 0, &to, 60_000, 5), Ok(5));
+    expected[60_000..60_005].copy_from_slice(&data[..5]);
+    assert_eq!(copy(&from, 3_000_000, &to, 0, 50_000), Ok(0));
+    assert_eq!(copy(&to, 0, &to, 100_000, 200_000), Err(Errno::INVAL));
+    assert_eq!(copy(&to, 0, &to, 1_000_000, 200_000), Ok(200_000));
+    expected.copy_within(..200_000, 1_000_000);
+    assert!(fs::read(m.file("to")).unwrap() == expected);
+    drop(to);
+    assert_eq!(
+        fs::metadata(m.file("to")).unwrap().len(),
+        expected.len() as u64
+    );
+    let other = m.further("other", "");
+    assert!(fs::read(other.join("to")).unwrap() == expected);
+    let holes = open(&m.file("holes"));
+    holes.write_all_at(&[1; 4096], 8 << 20).unwrap();
+    let to = open(&m.file("to2"));
+    assert_eq!(copy(&holes, 0, &to, 0, 9 << 20), Ok((8 << 20) + 4096));
+    assert_eq!(seek(&to, SeekFrom::Data(0)).unwrap(), 8 << 20);
+    assert_eq!(to.metadata().unwrap().size(), (8 << 20) + 4096);
+}
+
+#[test]
+fn a_file_locked_in_one_mount_is_locked_in_the_other() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let (one, two) = (open(&m.file("f")), open(&other.join("f")));
+    flock(&one, FlockOperation::LockExclusive).unwrap();
+    let refused = flock(&two, FlockOperation::NonBlockingLockShared);
+    assert_eq!(refused, Err(Errno::AGAIN));
+    sh(&other, "! flock -n f true");
+    flock(&one, FlockOperation::LockShared).unwrap();
+    flock(&two, FlockOperation::NonBlockingLockShared).unwrap();
+    // The last close of an open lets go.
+    drop(one);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while flock(&two, FlockOperation::NonBlockingLockExclusive).is_err() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    flock(&two, FlockOperation::Unlock).unwrap();
+    sh(&m.path, "flock -n f true");
+}
+
+#[test]
+fn under_a_lock_each_mount_sees_what_the_other_wrote() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let count = "set -e; exec 9<>f; for i in $(seq 40); do flock 9; n=$(cat f); printf %06d $((10#${n:-0} + 1)) \
+                 | dd of=f conv=notrunc status=none; flock -u 9; done";
+    let spawn = |directory: &Path| -> Child {
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", count])
+            .current_dir(directory)
+            .spawn()
+            .unwrap()
+    };
+    for mut child in [spawn(&m.path), spawn(&other)] {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(fs::read_to_string(m.file("f")).unwrap(), "000080");
+    // By descriptors that stay open, in a file whose bytes lie with its metadata.
+    let (one, two) = (open(&m.file("g")), open(&other.join("g")));
+    for round in 0..20_u8 {
+        let (writer, reader) = if round % 2 == 0 {
+            (&one, &two)
+        } else {
+            (&two, &one)
+        };
+        flock(writer, FlockOperation::LockExclusive).unwrap();
+        writer.write_all_at(&[round; 5000], 0).unwrap();
+        flock(writer, FlockOperation::Unlock).unwrap();
+        flock(reader, FlockOperation::LockShared).unwrap();
+        let mut seen = [99; 5000];
+        reader.read_exact_at(&mut seen, 0).unwrap();
+        assert!(seen == [round; 5000], "round {round}: {}", seen[0]);
+        flock(reader, FlockOperation::Unlock).unwrap();
+    }
+}
+
+/// A process that locks bytes `start..start + length` and says so, until its input ends.
+fn holder(directory: &Path, start: u32, length: u32) -> Child {
+    let script = format!(
+        "import fcntl,sys\nf=open('f','r+')\ng=open('f')\nfcntl.lockf(f,fcntl.LOCK_EX,{length},{start})\n\
+         print('held',flush=True)\nsys.stdin.readline()\ng.close()\nprint('closed',flush=True)\nsys.stdin.readline()"
+    );
+    let mut command = Command::new("python3");
+    command.args(["-c", &script]).current_dir(directory);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn hear(child: &mut Child, word: &str) {
+    use std::io::Read;
+    let mut heard = vec![0; word.len() + 1];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut heard)
+        .unwrap();
+    assert_eq!(String::from_utf8(heard).unwrap().trim(), word);
+}
+
+fn try_bytes(directory: &Path, start: u32, length: u32) -> bool {
+    let script = format!(
+        "import fcntl,sys\nf=open('f','r+')\ntry: fcntl.lockf(f,fcntl.LOCK_EX|fcntl.LOCK_NB,{length},{start})\n\
+         except BlockingIOError: print('no')\nelse: print('yes')"
+    );
+    let path = directory.join(".try.py");
+    fs::write(&path, script).unwrap();
+    sh(directory, "python3 .try.py").trim() == "yes"
+}
+
+#[test]
+fn bytes_are_locked_between_mounts_until_any_descriptor_is_closed() {
+    use std::io::Write;
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    fs::write(m.file("f"), vec![0; 1000]).unwrap();
+    let mut first = holder(&m.path, 100, 50);
+    hear(&mut first, "held");
+    assert!(!try_bytes(&other, 140, 20));
+    assert!(!try_bytes(&m.path, 140, 20), "nor in the same mount");
+    assert!(try_bytes(&other, 150, 0));
+    // Somebody waits: a signal ends that, and the lock is not granted to it later.
+    let mut waits = holder(&other, 120, 1);
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(3));
+    let mut waits = holder(&other, 130, 1);
+    std::thread::sleep(Duration::from_millis(300));
+    // As POSIX has it, closing another descriptor of the file, one that only reads, lets go.
+    first.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    hear(&mut first, "closed");
+    hear(&mut waits, "held");
+    assert!(try_bytes(&m.path, 100, 25));
+    assert!(!try_bytes(&m.path, 130, 1));
+    // Who is killed lets go, too.
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !try_bytes(&m.path, 130, 1) {
+        assert!(Instant::now() < deadline);
+    }
+    drop(first.stdin.take());
+    first.wait().unwrap();
+}
