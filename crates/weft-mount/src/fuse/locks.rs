@@ -55,7 +55,7 @@ fn range(ask: &LkIn) -> LockRange {
 fn told(asked: &FileLock, blocker: Option<HeldLock>) -> FileLock {
     let Some(blocker) = blocker else {
         return FileLock {
-            kind: libc::F_UNLCK as u32,
+            kind: libc::F_UNLCK.cast_unsigned(),
             ..*asked
         };
     };
@@ -66,7 +66,7 @@ fn told(asked: &FileLock, blocker: Option<HeldLock>) -> FileLock {
     FileLock {
         start: blocker.start.min(OFFSET_MAX),
         end: blocker.last.min(OFFSET_MAX),
-        kind: kind as u32,
+        kind: kind.cast_unsigned(),
         pid: blocker.pid,
     }
 }
