@@ -123,7 +123,7 @@ samples() {
     printf 'name' > "$(printf 'odd \n\t\\"name\377')"
     ln large deep/er/hard
     ln -s ../nowhere deep/dangling
-    mkfifo fifo
+    mkfifo fifo && touch -d '2001-02-03 04:05:06 UTC' fifo
     chmod 4755 nothing && chmod 1777 empty && chmod 0400 deep/er/hard
     touch -d '1970-01-01 00:00:01.000000002 UTC' nothing
     touch -d '2098-05-04 03:02:01.987654321 UTC' sparse
