@@ -69,11 +69,12 @@ fn plain(text: &[u8]) -> OsString {
     OsString::from_vec(out)
 }
 
-/// Whether a path is a mount whose process is gone: every use of it fails.
+/// Whether a path is a mount whose process is gone: every use of it fails. Asks for the space left, which the kernel never
+/// answers from what it remembers, as it does with attributes.
 pub fn is_dead(path: &Path) -> bool {
-    let stat = rustix::fs::stat(path.as_os_str().as_bytes());
+    let space = rustix::fs::statfs(path.as_os_str().as_bytes());
     matches!(
-        stat,
+        space,
         Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)
     )
 }

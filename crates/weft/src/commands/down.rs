@@ -7,24 +7,28 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::Global;
 use crate::commands::mount;
 use crate::output;
 use crate::volume_config::{Config, NodeName, lock_of};
 
 /// Stop a volume that runs on this machine; nothing is lost
 #[derive(Args)]
-#[command(after_help = "Examples:\n  weft down /tmp/volume")]
+#[command(after_help = "Examples:\n  weft down /tmp/volume\n  WEFT_VOLUME=/tmp/volume weft down")]
 pub(crate) struct Down {
-    /// Folder of the volume
-    dir: PathBuf,
+    /// Folder of the volume (default: --volume or WEFT_VOLUME)
+    dir: Option<PathBuf>,
     /// How long to wait for the nodes to end, in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
 }
 
 impl Down {
-    pub(crate) fn run(self) -> Result<ExitCode> {
-        let config = Config::read(&self.dir)?;
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        let dir = self.dir.or_else(|| global.volume.clone()).context(
+            "which volume? `weft down DIR`, or name its folder by --volume or WEFT_VOLUME",
+        )?;
+        let config = Config::read(&dir)?;
         mount::unmount_of(&config, Duration::from_secs(self.wait))?;
         let mut nodes = config.nodes();
         // Servers first: what they still owe to the metadata service they can say.
@@ -62,7 +66,7 @@ impl Down {
             }
             stopped += running.len();
         }
-        let dir = self.dir.display();
+        let dir = dir.display();
         if stopped == 0 {
             output::line(format!("volume {dir} was not running"))?;
         } else {

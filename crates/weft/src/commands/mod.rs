@@ -94,7 +94,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Completions(command) => command.run(),
         Command::Cp(command) => command.run(&cli.global),
         Command::Create(command) => command.run(&cli.global),
-        Command::Down(command) => command.run(),
+        Command::Down(command) => command.run(&cli.global),
         Command::Duplicates(command) => command.run(&cli.global),
         Command::DuplicatesWorker(_) => Ok(duplicates::run_worker(&cli.global)),
         Command::Explain(command) => command.run(&cli.global),

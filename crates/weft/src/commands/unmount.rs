@@ -36,7 +36,10 @@ const SHORT: Duration = Duration::from_millis(500);
 
 impl Unmount {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let path = unmount(&self.path, self.lazy, Duration::from_secs(self.wait))?;
+        let path = std::path::absolute(&self.path)?;
+        // Called from below the path, this process would be one of those that use it.
+        std::env::set_current_dir("/")?;
+        let path = unmount(&path, self.lazy, Duration::from_secs(self.wait))?;
         output::line(format!("unmounted {}", path.display()))?;
         Ok(ExitCode::SUCCESS)
     }
