@@ -1,5 +1,6 @@
 //! The data cache against real servers: what is read is what was written, whatever is on its way.
 
+#[path = "../../weft-client/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;

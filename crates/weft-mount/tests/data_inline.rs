@@ -1,5 +1,6 @@
 //! The data cache over small files whose bytes lie with their metadata.
 
+#[path = "../../weft-client/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
