@@ -15,7 +15,7 @@ use weft_proto::{
 use crate::env::{BoxRead, BoxWrite, Env};
 use crate::error::{ConnectError, ReadError};
 use crate::frames::{Frame, FrameReader, unexpected};
-use crate::queue::{Message, SendQueue};
+use crate::queue::{Message, SendQueue, Sender};
 use crate::server::Bounds;
 
 /// The volume's key: 32 secret bytes.
@@ -152,7 +152,11 @@ async fn ask<C: Call>(
         address: address.to_owned(),
         reason: e.to_string(),
     };
-    let sent = queue.urgent(Message::bare(C::KIND, Flags::LAST, id, body), None);
+    let sent = queue.urgent(
+        Message::bare(C::KIND, Flags::LAST, id, body),
+        None,
+        Sender::Crowd,
+    );
     sent.map_err(|_| unreachable("the peer closed the connection".into()))?;
     let frame = reader.next().await.map_err(|e| match e {
         ReadError::Frame(e) => protocol(e),
@@ -261,7 +265,7 @@ pub(crate) async fn turn_away(reader: &mut FrameReader, queue: &SendQueue) {
 
 fn answer(queue: &SendQueue, kind: Kind, id: u64, body: Vec<u8>) -> Result<(), String> {
     let flags = Flags::REPLY.with(Flags::LAST);
-    let sent = queue.urgent(Message::bare(kind, flags, id, body), None);
+    let sent = queue.urgent(Message::bare(kind, flags, id, body), None, Sender::Crowd);
     sent.map_err(|_| "the client closed the connection".to_owned())
 }
 
@@ -269,7 +273,7 @@ fn answer(queue: &SendQueue, kind: Kind, id: u64, body: Vec<u8>) -> Result<(), S
 fn refuse(queue: &SendQueue, kind: Kind, id: u64, code: Code, why: String) -> String {
     let body = Failure::new(code, why.clone()).encode_to_vec();
     let flags = Flags::REPLY.with(Flags::LAST).with(Flags::FAILED);
-    let _ = queue.urgent(Message::bare(kind, flags, id, body), None);
+    let _ = queue.urgent(Message::bare(kind, flags, id, body), None, Sender::Crowd);
     why
 }
 

@@ -11,14 +11,19 @@
 //! 3. What waits is bounded: bulk by [`BULK_MAX`], calls' urgent frames by the calls in flight (a call's place is free
 //!    only when its last frame leaves), all other frames by [`CONTROL_MAX`], beyond which the peer evidently does
 //!    not read and the queue closes.
+//! 4. Whoever has taken the stream out of the state is the only one that writes, and puts it back: the writing task,
+//!    or a sender whose frame is the only one ([`SendQueue::urgent`]), which spares the way to that task.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
+use futures_util::future::poll_fn;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore};
 use weft_proto::{Flags, HEADER_BYTES, Header, Kind};
 
@@ -54,6 +59,40 @@ struct State {
     control: usize,
     urgent_run: usize,
     closed: Option<String>,
+    /// The stream, while nobody writes to it.
+    idle: Option<Outlet>,
+    /// The writing task has ended: there is no stream any more.
+    over: bool,
+}
+
+/// The stream and what was taken from the queue for it.
+struct Outlet {
+    stream: BoxWrite,
+    batch: Vec<Ready>,
+    written: usize,
+}
+
+/// Who sends an urgent frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// One of few: its frame leaves at once if nothing is in its way.
+    Alone,
+    /// One of many: frames are gathered, which spares calls of the system.
+    Crowd,
+}
+
+impl Sender {
+    /// Calls in flight on one connection up to which each sends for itself.
+    const FEW: usize = 4;
+
+    /// The sender of one of `calls` in flight.
+    pub(crate) fn of(calls: usize) -> Sender {
+        if calls <= Self::FEW {
+            Sender::Alone
+        } else {
+            Sender::Crowd
+        }
+    }
 }
 
 /// One frame, not yet encoded.
@@ -135,14 +174,41 @@ impl SendQueue {
         }))
     }
 
-    /// Queues a frame in the urgent lane at once.
+    /// Queues a frame in the urgent lane at once; that of a sender alone is written here if the stream takes it now.
     pub(crate) fn urgent(
         &self,
         message: Message,
         leaving: Option<Leaving>,
+        sender: Sender,
     ) -> Result<(), QueueClosed> {
         let ready = message.ready();
-        self.push(Lane::Urgent, Ready { leaving, ..ready })
+        let ready = Ready { leaving, ..ready };
+        if sender == Sender::Crowd {
+            return self.push(Lane::Urgent, ready);
+        }
+        let mut state = self.state();
+        if state.closed.is_some() {
+            return Err(QueueClosed);
+        }
+        let free = state.is_empty();
+        let Some(mut outlet) = state.idle.take_if(|o| free && o.batch.is_empty()) else {
+            drop(state);
+            return self.push(Lane::Urgent, ready);
+        };
+        drop(state);
+        outlet.batch.push(ready);
+        self.leave(&mut outlet.batch);
+        // Nobody waits with this waker: what is left is the writing task's.
+        let done = outlet.poll_write(&mut Context::from_waker(Waker::noop()));
+        let mut state = self.state();
+        let left = !state.is_empty() || state.closed.is_some();
+        let useless = state.give_back(outlet);
+        drop(state);
+        drop(useless);
+        if left || !matches!(done, Poll::Ready(Ok(()))) {
+            self.0.wake.notify_one();
+        }
+        Ok(())
     }
 
     /// Queues a frame in the bulk lane when there is room.
@@ -227,29 +293,61 @@ impl SendQueue {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the next frames into `batch`; whether the queue is closed.
-    fn take(&self, batch: &mut Vec<Ready>) -> bool {
+    /// Takes the stream with what is to be written next; `None` if there is nothing, or somebody else writes.
+    fn take(&self) -> Take {
         let mut state = self.state();
-        let (mut slices, mut bytes) = (0, 0);
-        while slices < BATCH_SLICES && bytes < BATCH_BYTES {
-            let Some(ready) = state.pop() else { break };
-            slices += ready.parts.len();
-            bytes += ready.bytes;
-            batch.push(ready);
+        let Some(mut outlet) = state.idle.take() else {
+            return Take::Nothing;
+        };
+        if outlet.batch.is_empty() {
+            let (mut slices, mut bytes) = (0, 0);
+            while slices < BATCH_SLICES && bytes < BATCH_BYTES {
+                let Some(ready) = state.pop() else { break };
+                slices += ready.parts.len();
+                bytes += ready.bytes;
+                outlet.batch.push(ready);
+            }
+        } else {
+            // Its frames have left, as far as the calls know.
+            return Take::Rest(outlet);
         }
-        state.closed.is_some()
+        if !outlet.batch.is_empty() {
+            return Take::Fresh(outlet);
+        }
+        if state.closed.is_some() {
+            return Take::End(outlet);
+        }
+        state.idle = Some(outlet);
+        Take::Nothing
+    }
+
+    /// Before the bytes leave: the peer's answer to them must find everything in place.
+    fn leave(&self, batch: &mut [Ready]) {
+        for ready in batch {
+            self.0.counters.sent(ready.bytes);
+            if let Some(leaving) = ready.leaving.take() {
+                leaving();
+            }
+        }
     }
 
     /// Writes what is queued until the queue is closed and empty, or the stream fails; after the close, no longer
     /// than `linger`.
-    pub(crate) async fn write_to(&self, mut stream: BoxWrite, linger: Duration) {
+    pub(crate) async fn write_to(&self, stream: BoxWrite, linger: Duration) {
+        self.state().idle = Some(Outlet {
+            stream,
+            batch: Vec::new(),
+            written: 0,
+        });
+        // However this ends, the stream ends with it.
+        let _ending = Ending(self);
         let too_long = async {
             self.closed().await;
             tokio::time::sleep(linger).await;
         };
         tokio::select! {
             biased;
-            result = self.write_all(&mut stream) => {
+            (mut stream, result) = self.write_all() => {
                 if let Err(error) = result {
                     self.close(&error.to_string());
                 }
@@ -259,34 +357,93 @@ impl SendQueue {
         }
     }
 
-    async fn write_all(&self, stream: &mut BoxWrite) -> std::io::Result<()> {
-        let mut batch = Vec::new();
+    async fn write_all(&self) -> (BoxWrite, std::io::Result<()>) {
         loop {
-            let closed = self.take(&mut batch);
-            if batch.is_empty() {
-                if closed {
-                    return Ok(());
+            let mut outlet = match self.take() {
+                Take::End(outlet) => return (outlet.stream, Ok(())),
+                Take::Nothing => {
+                    self.0.wake.notified().await;
+                    continue;
                 }
-                self.0.wake.notified().await;
-                continue;
-            }
-            for ready in &mut batch {
-                // Before the bytes leave: the peer's answer to them must find everything in place.
-                self.0.counters.sent(ready.bytes);
-                if let Some(leaving) = ready.leaving.take() {
-                    leaving();
+                Take::Rest(outlet) => outlet,
+                Take::Fresh(mut outlet) => {
+                    self.leave(&mut outlet.batch);
+                    outlet
                 }
-            }
-            let room = batch.iter().map(|r| r.room).sum();
-            let written = write_batch(stream, &batch).await;
-            batch.clear();
+            };
+            let room = outlet.batch.iter().map(|r| r.room).sum();
+            let written = poll_fn(|context| outlet.poll_write(context)).await;
             self.0.room.add_permits(room);
-            written?;
+            if written.is_err() {
+                return (outlet.stream, written);
+            }
+            self.state().give_back(outlet);
         }
     }
 }
 
+/// What the writing task finds.
+enum Take {
+    Nothing,
+    /// Frames that nobody has begun to write.
+    Fresh(Outlet),
+    /// What a sender could not write, or the error that it met and will be met again.
+    Rest(Outlet),
+    /// The queue is closed and empty.
+    End(Outlet),
+}
+
+/// Takes the stream out of a queue whose writing task has ended.
+struct Ending<'a>(&'a SendQueue);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.over = true;
+        let stream = state.idle.take();
+        drop(state);
+        drop(stream);
+    }
+}
+
+impl Outlet {
+    /// Writes the batch, as far as the stream takes it; ready when all of it is written, with an empty batch.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let parts = || self.batch.iter().flat_map(|r| r.parts.iter());
+        let total: usize = parts().map(Bytes::len).sum();
+        let mut slices: Vec<IoSlice<'_>> = parts().map(|p| IoSlice::new(p)).collect();
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, self.written);
+        while self.written < total {
+            let n = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, rest))?;
+            if n == 0 {
+                return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+            }
+            self.written += n;
+            IoSlice::advance_slices(&mut rest, n);
+        }
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        drop(slices);
+        self.batch.clear();
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl State {
+    fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.bulk.is_empty()
+    }
+
+    /// Puts the stream back; returns it if nobody will write to it any more.
+    fn give_back(&mut self, outlet: Outlet) -> Option<Outlet> {
+        if self.over {
+            return Some(outlet);
+        }
+        self.idle = Some(outlet);
+        None
+    }
+
     fn pop(&mut self) -> Option<Ready> {
         let turn_of_bulk = self.urgent_run >= URGENT_RUN || self.urgent.is_empty();
         let bulk = if turn_of_bulk {
@@ -307,25 +464,9 @@ impl State {
     }
 }
 
-async fn write_batch(stream: &mut BoxWrite, batch: &[Ready]) -> std::io::Result<()> {
-    let parts = || batch.iter().flat_map(|r| r.parts.iter());
-    let total: usize = parts().map(Bytes::len).sum();
-    let mut slices: Vec<IoSlice<'_>> = parts().map(|p| IoSlice::new(p)).collect();
-    let mut rest = &mut slices[..];
-    let mut written = 0;
-    while written < total {
-        let n = stream.write_vectored(rest).await?;
-        if n == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
-        }
-        written += n;
-        IoSlice::advance_slices(&mut rest, n);
-    }
-    stream.flush().await
-}
-
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use tokio::io::AsyncReadExt;
 
     use super::*;
@@ -368,7 +509,7 @@ mod tests {
         }
         for id in 0..16 {
             queue
-                .urgent(message(Kind::Write, id, 60 << 10), None)
+                .urgent(message(Kind::Write, id, 60 << 10), None, Sender::Crowd)
                 .unwrap();
         }
         let order = order(&queue).await;
@@ -389,10 +530,12 @@ mod tests {
         queue.control(Lane::Bulk, cancel(1)).unwrap();
         for _ in 0..5 {
             queue
-                .urgent(message(Kind::Write, 3, 60 << 10), None)
+                .urgent(message(Kind::Write, 3, 60 << 10), None, Sender::Crowd)
                 .unwrap();
         }
-        queue.urgent(message(Kind::Read, 2, 0), None).unwrap();
+        queue
+            .urgent(message(Kind::Read, 2, 0), None, Sender::Crowd)
+            .unwrap();
         queue.control(Lane::Urgent, cancel(2)).unwrap();
         let order = order(&queue).await;
         let place = |id| order.iter().position(|i| *i == id).unwrap();
@@ -432,6 +575,48 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_sender_alone_writes_and_what_the_stream_does_not_take_follows_in_order() {
+        let queue = queue();
+        let (ours, mut theirs) = tokio::io::duplex(256);
+        let writer = queue.clone();
+        let writing = tokio::spawn(async move {
+            writer
+                .write_to(Box::new(ours), Duration::from_secs(5))
+                .await;
+        });
+        tokio::task::yield_now().await;
+        queue
+            .urgent(message(Kind::Read, 1, 0), None, Sender::Alone)
+            .unwrap();
+        // No other task had a turn.
+        let mut first = [0; HEADER_BYTES];
+        let read = theirs.read_exact(&mut first).now_or_never();
+        assert_eq!(read.expect("it is there").unwrap(), HEADER_BYTES);
+        for id in 2..8 {
+            queue
+                .urgent(message(Kind::Write, id, 1000), None, Sender::Alone)
+                .unwrap();
+        }
+        queue.close("done");
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).await.unwrap();
+        writing.await.unwrap();
+        let ids: Vec<u64> = bytes
+            .chunks(HEADER_BYTES + 1000)
+            .map(|frame| {
+                let head = frame[..HEADER_BYTES].try_into().unwrap();
+                Header::decode(&head).unwrap().request
+            })
+            .collect();
+        assert_eq!(ids, (2..8).collect::<Vec<_>>());
+        assert!(
+            queue
+                .urgent(message(Kind::Read, 9, 0), None, Sender::Alone)
+                .is_err()
+        );
+    }
+
+    #[tokio::test]
     async fn a_stuck_stream_is_given_up_after_the_linger() {
         let queue = queue();
         queue
@@ -465,7 +650,8 @@ mod tests {
                     if i % 2 == 0 {
                         queue.bulk(frame, None).await.unwrap();
                     } else {
-                        queue.urgent(frame, None).unwrap();
+                        let sender = Sender::of(i / 10 % 8);
+                        queue.urgent(frame, None, sender).unwrap();
                     }
                     if i % 50 == 0 {
                         tokio::task::yield_now().await;

@@ -13,7 +13,7 @@ use weft_proto::{Call, Failure, Flags, Kind, prost::Message as _};
 use super::{Connection, REPLY_WINDOW};
 use crate::error::CallError;
 use crate::frames::Frame;
-use crate::queue::{Lane, Message};
+use crate::queue::{Lane, Message, Sender};
 use crate::window::shared_part;
 
 /// A call's own window is used for pieces from this size on; below, waiting makes better frames.
@@ -73,7 +73,8 @@ impl OpenCall {
             payload,
             ..Message::bare(kind, Flags::LAST, self.id, body)
         };
-        let sent = self.connection.0.queue.urgent(message, None);
+        let sender = Sender::of(self.connection.calls().open.len());
+        let sent = self.connection.0.queue.urgent(message, None, sender);
         sent.map_err(|_| self.connection.lost_error())?;
         self.lane = Some(Lane::Urgent);
         Ok(())

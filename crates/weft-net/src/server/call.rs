@@ -230,7 +230,7 @@ impl Reply {
         let whole = last && message.kind != Kind::Data;
         let queue = &self.wire.queue;
         let sent = if whole && cost <= u64::from(limits::CALL_WINDOW) {
-            queue.urgent(message, leaving)
+            queue.urgent(message, leaving, self.wire.sender())
         } else {
             queue.bulk(message, leaving).await
         };
@@ -270,7 +270,7 @@ impl Reply {
         let message = queue::Message::bare(self.kind, flags, self.id, body);
         let leaving = self.wire.leaving(self.id, &self.flow);
         // On a closed queue there is nobody to answer.
-        let _ = self.wire.queue.urgent(message, Some(leaving));
+        let _ = self.wire.queue.urgent(message, Some(leaving), self.wire.sender());
     }
 }
 

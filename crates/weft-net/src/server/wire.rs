@@ -15,7 +15,7 @@ use weft_proto::session::Credit;
 use weft_proto::{Flags, Kind, prost::Message as _};
 
 use super::Bounds;
-use crate::queue::{Lane, Leaving, Message, SendQueue};
+use crate::queue::{Lane, Leaving, Message, SendQueue, Sender};
 use crate::window::shared_part;
 
 pub(super) struct Wire {
@@ -186,6 +186,11 @@ impl Wire {
             open.flow.cancel();
             open.payload = None;
         }
+    }
+
+    /// How a reply is to be sent now.
+    pub(super) fn sender(&self) -> Sender {
+        Sender::of(self.table().open.len())
     }
 
     /// What to do when the call's last frame leaves.
