@@ -77,6 +77,7 @@ mod request;
 mod rhythm;
 mod shape;
 pub mod size;
+mod stretch;
 mod view;
 pub mod view_text;
 
@@ -94,4 +95,5 @@ pub use quantity::{
     CellIndex, CellOffset, FileId, FileOffset, OFFSET_MAX, ServerId, ServerSlot, ViewOffset,
 };
 pub use request::{Piece, Request, Shaped};
+pub use stretch::{Cutter, Stretch, bytes_of};
 pub use view::{Order, Partition, Subfile, View, ViewError};

@@ -73,6 +73,12 @@ impl Rhythm {
             )
         }
     }
+
+    /// Over how many members each jump goes, where all are equal and end in the same place.
+    #[inline]
+    pub(crate) fn even(&self) -> Option<u64> {
+        (self.up.shift == 0).then_some(self.up.members)
+    }
 }
 
 /// The fewest members, at least 1, over which the place moves by less than `reach`.

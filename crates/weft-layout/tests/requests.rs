@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use model::{Byte, Model};
 use proptest::prelude::*;
 use weft_layout::{
-    CellIndex, Map, Memory, Order, Partition, Pattern, PatternError, Request, ServerSlot, Subfile,
-    View, ViewOffset,
+    CellIndex, Cutter, Map, Memory, Order, Partition, Pattern, PatternError, Request, ServerSlot,
+    Subfile, View, ViewOffset, bytes_of,
 };
 
 #[test]
@@ -146,6 +146,35 @@ fn found(map: &Map, request: &Request, slot: ServerSlot) -> Vec<(u64, Byte)> {
         .collect()
 }
 
+/// As [`found`], by stretches that are cut to these rooms, again and again; bytes beyond their cell's length are left out.
+fn cut(
+    map: &Map,
+    request: &Request,
+    slot: ServerSlot,
+    rooms: &[u64],
+    length_of: impl Fn(CellIndex) -> u64,
+) -> Vec<(u64, Byte)> {
+    let mut cutter = Cutter::new(map.pieces(request, slot).unwrap(), length_of);
+    let mut bytes = Vec::new();
+    for room in rooms.iter().cycle() {
+        let Some(stretch) = cutter.next(*room) else {
+            break;
+        };
+        assert!((1..=*room).contains(&stretch.bytes()));
+        assert!(stretch.count == 1 || stretch.stride >= stretch.length);
+        let end = stretch.pieces().last().unwrap();
+        assert_eq!(stretch.end(), end.offset.0 + end.length);
+        for piece in stretch.pieces() {
+            bytes.extend((0..piece.length).map(|i| {
+                let (cell, offset) = (piece.cell.0.into(), piece.offset.0 + i);
+                (piece.memory + i, Byte { cell, offset })
+            }));
+        }
+    }
+    assert!(cutter.is_done());
+    bytes
+}
+
 fn expected(map: &Map, places: &[Option<Byte>], slot: ServerSlot) -> Vec<(u64, Byte)> {
     let on = |byte: &Byte| map.grid().slot_of(CellIndex(byte.cell as u32)) == slot;
     (0..)
@@ -197,6 +226,38 @@ proptest! {
                 bytes.sort_unstable_by_key(|(number, _)| *number);
                 prop_assert_eq!(&bytes, &expected(&map, &places, slot));
             }
+        }
+    }
+
+    #[test]
+    fn stretches_are_the_pieces_however_they_are_cut(
+        map in map(), pattern in pattern(), spare in 0..100u64, sorted in any::<bool>(),
+        rooms in prop::collection::vec(1..90u64, 1..6), lengths in prop::collection::vec(0..120u64, 14),
+    ) {
+        let (offset, _) = placed(&pattern, spare);
+        let sorted = sorted && !map.rearranges();
+        let request = if sorted {
+            Request::sorted(offset, &pattern, true).unwrap()
+        } else {
+            Request::new(offset, &pattern).unwrap()
+        };
+        let length_of = |cell: CellIndex| lengths[cell.0 as usize];
+        for slot in model::slots(map.grid()) {
+            let mut all = found(&map, &request, slot);
+            prop_assert_eq!(cut(&map, &request, slot, &rooms, |_| u64::MAX), &all[..]);
+            all.retain(|(_, byte)| byte.offset < lengths[byte.cell as usize]);
+            prop_assert_eq!(cut(&map, &request, slot, &rooms, length_of), &all[..]);
+            let bytes = bytes_of(map.pieces(&request, slot).unwrap(), length_of);
+            prop_assert_eq!(bytes, all.len() as u64);
+        }
+        let whole = Request::Contiguous { offset, length: request.memory() };
+        for slot in model::slots(map.grid()) {
+            let mut pieces = map.pieces(&whole, slot).unwrap();
+            let mut stretched = Vec::new();
+            while let Some(stretch) = pieces.next_stretch() {
+                stretched.extend(stretch.pieces());
+            }
+            prop_assert!(map.pieces(&whole, slot).unwrap().eq(stretched));
         }
     }
 

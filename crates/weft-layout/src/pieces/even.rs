@@ -86,6 +86,16 @@ impl EvenRows {
         (rest == 0 && rows > 0 && self.run.value() == self.period).then(|| rows * self.unit.value())
     }
 
+    /// By how many cells a place moves that goes `stride` further, a multiple of the spacing of own units, and how
+    /// often it stands in the row of `window` that way; `None` when only once.
+    #[inline]
+    pub(crate) fn along_row(&self, window: &Window, stride: u64) -> Option<(u32, u64)> {
+        let (columns, rest) = self.unit.divide(stride);
+        let ahead = self.real - 1 - u64::from(window.cell.0);
+        (rest == 0 && columns > 0 && columns <= ahead)
+            .then(|| (columns as u32, ahead / columns + 1))
+    }
+
     /// From one own unit to the next.
     pub(crate) fn spacing(&self) -> u64 {
         self.servers.value() * self.unit.value()

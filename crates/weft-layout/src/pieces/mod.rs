@@ -19,6 +19,7 @@ use crate::nest::Nest;
 use crate::own::OwnColumns;
 use crate::request::Span;
 use crate::shape::Shape;
+use crate::stretch::Stretch;
 use crate::{CellIndex, CellOffset, Grid, MapError, OFFSET_MAX, Piece, ServerSlot};
 use by_column::ByColumnPieces;
 use groups::GroupPieces;
@@ -119,6 +120,18 @@ impl Pieces {
             }
         };
         Ok(Self(kind))
+    }
+}
+
+impl Pieces {
+    /// The next pieces of one cell that lie at equal distances; of what [`Iterator::next`] has begun, the rest.
+    #[inline]
+    pub fn next_stretch(&mut self) -> Option<Stretch> {
+        match &mut self.0 {
+            Kind::Rows(pieces) => pieces.next_stretch(),
+            Kind::Strips(pieces) => pieces.next_stretch(),
+            _ => self.next().map(Stretch::from),
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 use crate::columns::Columns;
 use crate::own::{Own, OwnColumns};
 use crate::request::Span;
+use crate::stretch::Stretch;
 use crate::{CellIndex, CellOffset, Piece};
 
 #[derive(Clone, Debug)]
@@ -72,6 +73,41 @@ impl RowPieces {
             self.offset += self.gap;
         }
         self.at = self.first;
+    }
+}
+
+impl RowPieces {
+    /// The next pieces of one cell at equal distances: where one own column is all there is, the rows of its run.
+    #[inline]
+    pub(crate) fn next_stretch(&mut self) -> Option<Stretch> {
+        let (at, row) = (self.at.column, self.row);
+        let piece = self.next()?;
+        let mut stretch = Stretch::from(piece);
+        if self.row != row + self.band || self.at.column != at || piece.length < self.unit {
+            return Some(stretch);
+        }
+        // Where no gap comes between runs, or one after every row, all rows are alike; else those of a run.
+        let alike = self.rows_of_run == 1 || self.gap == 0;
+        let unit_end = self.row + at * self.unit + self.unit;
+        if unit_end > self.span.end || (!alike && self.rows_left == self.rows_of_run) {
+            return Some(stretch);
+        }
+        let inside = (self.span.end - unit_end) / self.band + 1;
+        let more = if alike {
+            inside
+        } else {
+            inside.min(self.rows_left)
+        };
+        stretch.count += more;
+        stretch.stride = self.unit + if alike { self.gap } else { 0 };
+        stretch.memory_stride = self.band.cast_signed();
+        self.row += self.band * (more - 1);
+        self.offset += stretch.stride * (more - 1);
+        if !alike {
+            self.rows_left -= more - 1;
+        }
+        self.next_row();
+        Some(stretch)
     }
 }
 

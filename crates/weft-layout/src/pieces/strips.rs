@@ -15,7 +15,8 @@ use crate::nest::{Nest, Strip, Walk};
 use crate::request::Span;
 use crate::rhythm::Rhythm;
 use crate::shape::Shape;
-use crate::{CellOffset, Grid, Piece, ServerSlot};
+use crate::stretch::Stretch;
+use crate::{CellIndex, CellOffset, Grid, Piece, ServerSlot};
 
 /// Strips of fewer runs are not worth a rhythm.
 const RHYTHM_MIN: u64 = 16;
@@ -32,6 +33,18 @@ pub(crate) struct StripPieces {
     rhythm: Option<Beat>,
     /// How the window moves from run to run.
     lift: Option<u64>,
+    /// Pieces found and not handed out.
+    ready: Alike,
+}
+
+/// Pieces that follow one another at equal distances. Offsets step by `stride`, cells by `cells`; one of them is 0.
+#[derive(Clone, Copy, Debug)]
+struct Alike {
+    piece: Piece,
+    count: u64,
+    stride: u64,
+    cells: u32,
+    memory_stride: i64,
 }
 
 /// Where the current run is in the rhythm of those that touch own units.
@@ -61,6 +74,7 @@ impl StripPieces {
             passed: 0,
             rhythm: None,
             lift: None,
+            ready: Alike::NONE,
         };
         pieces.next_strip();
         pieces
@@ -164,11 +178,35 @@ impl StripPieces {
     }
 }
 
-impl Iterator for StripPieces {
-    type Item = Piece;
+impl Alike {
+    const NONE: Alike = Alike {
+        piece: Piece {
+            cell: CellIndex(0),
+            offset: CellOffset(0),
+            length: 0,
+            memory: 0,
+        },
+        count: 0,
+        stride: 0,
+        cells: 0,
+        memory_stride: 0,
+    };
 
+    /// Takes the next piece.
     #[inline]
-    fn next(&mut self) -> Option<Piece> {
+    fn step(&mut self) {
+        self.count -= 1;
+        // Past the last piece these mean nothing and may wrap.
+        self.piece.offset.0 = self.piece.offset.0.wrapping_add(self.stride);
+        self.piece.cell.0 = self.piece.cell.0.wrapping_add(self.cells);
+        let memory = self.piece.memory;
+        self.piece.memory = memory.wrapping_add(self.memory_stride.cast_unsigned());
+    }
+}
+
+impl StripPieces {
+    /// Finds the next pieces; false when there are none.
+    fn find(&mut self) -> bool {
         while self.strip.count > 0 {
             let (start, end) = (
                 self.strip.at + self.passed,
@@ -183,20 +221,93 @@ impl Iterator for StripPieces {
             }
             let first = start.max(self.window.start);
             let last = end.min(self.window.end);
-            let piece = Piece {
-                cell: self.window.cell,
-                offset: CellOffset(self.window.offset + (first - self.window.start)),
-                length: last - first,
-                memory: self.strip.rank + (first - self.strip.at),
+            self.ready = Alike {
+                piece: Piece {
+                    cell: self.window.cell,
+                    offset: CellOffset(self.window.offset + (first - self.window.start)),
+                    length: last - first,
+                    memory: self.strip.rank + (first - self.strip.at),
+                },
+                count: 1,
+                ..Alike::NONE
             };
-            if last == end {
+            if last < end {
+                self.passed = last - self.strip.at;
+            } else if first > self.strip.at || self.strip.count == 1 {
                 self.next_run();
             } else {
-                self.passed = last - self.strip.at;
+                self.take_alike(end);
             }
-            return Some(piece);
+            return true;
         }
-        None
+        false
+    }
+
+    /// The current run is one piece: takes along those after it that are pieces like it, and goes on behind them.
+    #[inline]
+    fn take_alike(&mut self, end: u64) {
+        let stride = self.strip.stride.cast_unsigned();
+        self.ready.memory_stride = self.strip.rank_stride;
+        if let Some(lift) = self.lift.filter(|lift| *lift >= self.strip.length) {
+            (self.ready.count, self.ready.stride) = (self.strip.count, lift);
+            return self.next_strip();
+        }
+        if self.strip.stride >= self.strip.length.cast_signed()
+            && end.wrapping_add(stride) <= self.window.end
+        {
+            let passed = ((self.window.end - end) / stride).min(self.strip.count - 1);
+            (self.ready.count, self.ready.stride) = (passed + 1, stride);
+            if let Some(beat) = &mut self.rhythm {
+                // They touch the same unit, so the place moves as far as they do.
+                beat.place += stride * passed;
+            }
+            self.forward(passed);
+            return self.next_run();
+        }
+        if let (Some(beat), Finder::Even(even)) = (&self.rhythm, &self.finder)
+            && let Some(runs) = beat.rhythm.even()
+            && runs < self.strip.count
+            && let Some((cells, count)) = even.along_row(&self.window, stride.wrapping_mul(runs))
+        {
+            let passed = (count - 1).min((self.strip.count - 1) / runs);
+            (self.ready.count, self.ready.cells) = (passed + 1, cells);
+            self.ready.memory_stride = self.strip.rank_stride.wrapping_mul(runs.cast_signed());
+            self.forward(passed * runs);
+        }
+        self.next_run();
+    }
+
+    /// The next pieces of one cell that lie at equal distances.
+    pub(crate) fn next_stretch(&mut self) -> Option<Stretch> {
+        if self.ready.count == 0 && !self.find() {
+            return None;
+        }
+        let ready = self.ready;
+        if ready.cells > 0 || ready.count == 1 {
+            self.ready.step();
+            return Some(ready.piece.into());
+        }
+        self.ready.count = 0;
+        Some(Stretch {
+            count: ready.count,
+            stride: ready.stride,
+            memory_stride: ready.memory_stride,
+            ..ready.piece.into()
+        })
+    }
+}
+
+impl Iterator for StripPieces {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        if self.ready.count == 0 && !self.find() {
+            return None;
+        }
+        let piece = self.ready.piece;
+        self.ready.step();
+        Some(piece)
     }
 }
 
