@@ -13,11 +13,14 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         StoreError::NoSpace { .. } => Code::NoSpace,
         StoreError::Stale { .. } => Code::Stale,
         StoreError::NoCheckpoint { .. } => Code::NotFound,
-        StoreError::ChunkMismatch { .. } | StoreError::BadChunkSize { .. } => Code::Invalid,
+        StoreError::Disk { .. }
+        | StoreError::ChunkMismatch { .. }
+        | StoreError::BadChunkSize { .. } => Code::Invalid,
         StoreError::PastLimit { .. } => Code::TooLarge,
-        StoreError::Io { .. } | StoreError::Index { .. } | StoreError::SyncFailed { .. } => {
-            Code::Io
-        }
+        StoreError::Io { .. }
+        | StoreError::DiskFailed { .. }
+        | StoreError::Index { .. }
+        | StoreError::SyncFailed { .. } => Code::Io,
         StoreError::Locked { .. } | StoreError::Closed => Code::Unavailable,
     };
     Failure::new(code, error.to_string())

@@ -196,6 +196,7 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
     let record = StoreRecord {
         next_fork: state.next_fork,
         applied: bound,
+        several: state.several,
     };
     batches.0.push(Batch {
         changes: vec![(META, STORE_KEY.to_vec(), Some(record.encode()))],
@@ -250,7 +251,7 @@ fn remove_chunks(
                 Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
                     let own = runs.runs.iter().filter(|r| !r.inherited);
                     let extents = own.map(|r| Extent {
-                        start: r.place.block(),
+                        start: r.place.0,
                         blocks: u64::from(r.blocks),
                     });
                     freed.extend(extents);

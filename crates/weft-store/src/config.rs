@@ -6,11 +6,28 @@ use weft_kv::OrderedKv;
 
 use crate::storage::Storage;
 
+/// A disk beside the store's own folder.
+#[derive(Clone)]
+pub struct DiskConfig {
+    /// Its path, for whoever reads errors and reports.
+    pub path: String,
+    /// Its files; or why they cannot be reached: then the disk is missing.
+    pub storage: Result<Arc<dyn Storage>, String>,
+    /// It may be given a label if it has none.
+    pub new: bool,
+    /// The most that its file may grow to; 0: it gets no new data.
+    pub capacity: u64,
+}
+
 /// What a store is opened with.
 #[derive(Clone)]
 pub struct StoreConfig {
-    /// The disk: data and log.
+    /// The store's folder: the log, and the data of disk 0.
     pub storage: Arc<dyn Storage>,
+    /// The other disks, in any order.
+    pub disks: Vec<DiskConfig>,
+    /// Names the store on the labels of its disks; at most 255 bytes.
+    pub owner: String,
     /// The index; must hold the spaces of [`crate::INDEX_SPACES`].
     pub index: Arc<dyn OrderedKv>,
     /// Names this boot of the machine (`/proc/sys/kernel/random/boot_id`): a store that finds the
@@ -26,7 +43,8 @@ pub struct StoreConfig {
     pub segment_bytes: u64,
     /// The disk's file grows in steps of this many bytes.
     pub growth_bytes: u64,
-    /// The most that the disk's file may grow to; `u64::MAX`: as the file system allows.
+    /// The most that the data in the store's folder may grow to; `u64::MAX`: as the file system
+    /// allows; 0: no new data there.
     pub capacity: u64,
     /// What growth leaves free in the file system, for the log and the index.
     pub reserve_bytes: u64,
@@ -37,6 +55,8 @@ impl StoreConfig {
     pub fn new(storage: Arc<dyn Storage>, index: Arc<dyn OrderedKv>, boot_id: String) -> Self {
         Self {
             storage,
+            disks: Vec::new(),
+            owner: String::new(),
             index,
             boot_id,
             cache_bytes: 1 << 30,

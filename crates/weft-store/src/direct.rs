@@ -1,6 +1,5 @@
 //! The direct way of large writes: whole blocks go to free places, then into the map.
 
-use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +13,7 @@ use crate::pool::{BLOCK, Slice};
 use crate::read::{ChunkRange, by_chunk};
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
 use crate::state::{State, set_page};
-use crate::store::{DATA, Inner};
+use crate::store::Inner;
 
 /// Whole blocks of a write go the direct way from this many bytes on. Below, the log's copy and
 /// the later flush in full runs are cheaper than an operation of the disk's own.
@@ -74,6 +73,13 @@ impl Iterator for Places {
     }
 }
 
+/// Why a write to the disks failed.
+pub(crate) struct WriteFailed {
+    pub(crate) error: StoreError,
+    /// Every disk that failed gets no new data any more: it may go better the next time.
+    pub(crate) again: bool,
+}
+
 /// Slices that go to consecutive places, as operations of the disk.
 #[derive(Default)]
 pub(crate) struct Operations(Vec<(Place, u32, Vec<Slice>)>);
@@ -106,7 +112,7 @@ impl Inner {
         &self,
         size: u32,
         offset: u64,
-        data: &Bytes,
+        data: &[u8],
         extents: Vec<Extent>,
     ) -> Vec<Prepared> {
         let mut places = Places {
@@ -150,7 +156,10 @@ impl Inner {
     }
 
     /// Writes prepared blocks to their places and waits for all of them.
-    pub(crate) async fn write_prepared(&self, prepared: &[Prepared]) -> Result<(), StoreError> {
+    pub(crate) async fn write_prepared(
+        &self,
+        prepared: impl Iterator<Item = &Prepared>,
+    ) -> Result<(), WriteFailed> {
         let mut operations = Operations::default();
         for p in prepared {
             operations.add(&p.page, p.first, p.blocks.iter().map(|b| b.0));
@@ -158,8 +167,8 @@ impl Inner {
         self.write_operations(operations).await
     }
 
-    /// Writes to the disk and waits for every operation, whatever becomes of the others.
-    pub(crate) async fn write_operations(&self, operations: Operations) -> Result<(), StoreError> {
+    /// Writes to the disks and waits for every operation, whatever becomes of the others.
+    pub(crate) async fn write_operations(&self, operations: Operations) -> Result<(), WriteFailed> {
         let mut running = FuturesUnordered::new();
         for (place, blocks, slices) in operations.0 {
             Counters::add(&self.counters.disk_writes, 1);
@@ -167,16 +176,30 @@ impl Inner {
                 &self.counters.disk_write_bytes,
                 u64::from(blocks) * BLOCK as u64,
             );
-            running.push(self.data.write_at(place.offset(), slices));
+            let file = self.disks.file(place);
+            running.push(async move {
+                let done = match file {
+                    Ok(file) => file.write_at(place.offset(), slices).await,
+                    Err(error) => Err(error),
+                };
+                (place, done)
+            });
         }
         let mut result = Ok(());
-        while let Some(done) = running.next().await {
+        let mut again = true;
+        while let Some((place, done)) = running.next().await {
+            if let Some(disk) = self.disks.get(place.disk()) {
+                disk.written.store(true, Relaxed);
+            }
             if let Err(error) = done {
-                result = Err(StoreError::io("write", DATA, &error));
+                let reason = format!("write: {error}");
+                let alloc = &mut self.lock().disk;
+                again &= self.disks.fail(alloc, place.disk(), &reason);
+                let error = StoreError::io("write", &self.disks.shown(place), &error);
+                result = Err(WriteFailed { error, again });
             }
         }
-        self.data_written.store(true, Relaxed);
-        result
+        result.map_err(|failed| WriteFailed { again, ..failed })
     }
 
     /// Puts prepared blocks into the map and the cache, and their `Map` items into the frame.

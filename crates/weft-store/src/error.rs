@@ -35,6 +35,39 @@ pub enum StoreError {
         /// The checksum of what was read.
         found: u32,
     },
+    /// A disk does not give a block, or is not there.
+    #[error(
+        "{shown} cannot give a block: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
+         block {at} of the chunk, block {block} of disk {disk}: {reason}"
+    )]
+    DiskFailed {
+        /// The file.
+        file: FileId,
+        /// Its cell.
+        cell: CellIndex,
+        /// The fork.
+        fork: ForkName,
+        /// The chunk's number in the fork.
+        chunk: u64,
+        /// The block's number in the chunk.
+        at: u32,
+        /// The block's number on the disk.
+        block: u64,
+        /// The disk's number in the server.
+        disk: u16,
+        /// The disk, as its owner knows it.
+        shown: String,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// A path of the configuration is no disk of this store.
+    #[error("{path} cannot be a disk of this store: {reason}")]
+    Disk {
+        /// The path.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
     /// The write does not fit; nothing was changed.
     #[error("no space left in the store: {needed} bytes needed, {available} available")]
     NoSpace {

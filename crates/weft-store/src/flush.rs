@@ -42,6 +42,7 @@ impl Inner {
     pub(crate) async fn flush(&self, keep: u64) -> Result<(), StoreError> {
         let _one = self.flush_lock.lock().await;
         let mut from = Bound::Unbounded;
+        self.mend_promises().await?;
         loop {
             if keep > 0 && self.lock().dirty_blocks * BLOCK as u64 <= keep {
                 return Ok(());
@@ -50,8 +51,12 @@ impl Inner {
                 return Ok(());
             };
             let operations = std::mem::take(&mut round.operations);
-            if let Err(error) = self.write_operations(operations).await {
-                return Err(self.fail("flush dirty pages", error.to_string()));
+            if let Err(failed) = self.write_operations(operations).await {
+                if !failed.again {
+                    return Err(self.fail("flush dirty pages", failed.error.to_string()));
+                }
+                self.abandon_round(round);
+                continue;
             }
             let next = round.next;
             let sequence = self.end_round(round);
@@ -91,6 +96,41 @@ impl Inner {
         Ok((!round.flights.is_empty()).then_some(round))
     }
 
+    /// A disk that failed took free blocks with it that dirty pages were promised: others grow.
+    async fn mend_promises(&self) -> Result<(), StoreError> {
+        let reserved = {
+            let state = self.lock();
+            (!state.disk.keeps_promises()).then(|| state.disk.reserved())
+        };
+        if let Some(reserved) = reserved
+            && let Ok(_growing) = self.grow_lock.try_lock()
+        {
+            self.grow(reserved, self.bounds.growth).await?;
+        }
+        Ok(())
+    }
+
+    /// A disk failed: everything stays dirty and goes elsewhere with the next round.
+    fn abandon_round(&self, round: Round) {
+        let mut state = self.lock();
+        for f in round.flights {
+            let fork = state.forks.get_mut(&f.id);
+            let chunk = fork.and_then(|fork| fork.chunks.get_mut(&f.chunk));
+            let page = chunk.and_then(|c| c.page_mut(slot_of(f.block)));
+            let mine = page.filter(|p| p.flush == round.flush && p.flushing & bit(f.block) != 0);
+            if let Some(page) = mine {
+                let promised = page.redirtied & bit(f.block) != 0;
+                page.flushing &= !bit(f.block);
+                page.redirtied &= !bit(f.block);
+                state.disk.reserve(u64::from(!promised));
+            }
+            state.disk.free(Extent {
+                start: f.place.0,
+                blocks: 1,
+            });
+        }
+    }
+
     /// Maps what the round wrote; returns the frame's sequence.
     fn end_round(&self, round: Round) -> u64 {
         let mut state = self.lock();
@@ -124,7 +164,7 @@ impl Inner {
         for f in round.flights {
             if !land(state, &f, round.flush, round.as_of, sequence) {
                 state.disk.free(Extent {
-                    start: f.place.block(),
+                    start: f.place.0,
                     blocks: 1,
                 });
                 continue;
@@ -147,6 +187,7 @@ fn take_off(state: &mut State, id: ForkId, n: u64, round: &mut Round) {
     let Some(fork) = state.forks.get_mut(&id) else {
         return;
     };
+    let wish = fork.wish(id);
     let Some(chunk) = fork.chunks.get_mut(&n) else {
         return;
     };
@@ -156,7 +197,7 @@ fn take_off(state: &mut State, id: ForkId, n: u64, round: &mut Round) {
         .flatten()
         .map(|p| u64::from(p.dirty.count_ones()))
         .sum();
-    let Some(extents) = state.disk.take_reserved(count, fork.goal) else {
+    let Some(extents) = state.disk.take_reserved(count, wish) else {
         return;
     };
     let mut places = extents

@@ -124,6 +124,46 @@ pub struct Write {
     pub data: Bytes,
 }
 
+/// Pieces of equal length at equal distances. Their bytes follow one another in the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where the first piece lies in the fork.
+    pub offset: CellOffset,
+    /// Where its bytes begin in the data.
+    pub at: usize,
+    /// Bytes of each piece, at least 1.
+    pub length: u64,
+    /// Pieces, at least 1.
+    pub count: u64,
+    /// From piece to piece in the fork, at least 1; means nothing for one piece.
+    pub stride: u64,
+}
+
+/// Bytes for many places of one fork.
+#[derive(Clone, Debug)]
+pub struct Scattered {
+    /// Where.
+    pub key: ForkKey,
+    /// As [`Write::chunk`].
+    pub chunk: u32,
+    /// Which bytes lie where. Of bytes that lie in one place the later stay.
+    pub runs: Vec<Run>,
+    /// What.
+    pub data: Bytes,
+}
+
+impl From<Write> for Scattered {
+    fn from(write: Write) -> Scattered {
+        let run = Run::one(write.offset.0, 0, write.data.len() as u64);
+        Scattered {
+            key: write.key,
+            chunk: write.chunk,
+            runs: if run.count > 0 { vec![run] } else { Vec::new() },
+            data: write.data,
+        }
+    }
+}
+
 /// Space of a store, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -14,7 +14,7 @@
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!
-//! Deliberately absent: several disks, prefetch. The format has room for them.
+//! Deliberately absent: redundancy between the disks of a store; that is for layouts to give.
 
 mod alloc;
 mod apply;
@@ -25,6 +25,7 @@ mod config;
 mod counters;
 mod cut;
 mod direct;
+mod disk;
 mod error;
 mod flush;
 mod folder;
@@ -33,6 +34,7 @@ mod load;
 mod log;
 mod merge;
 mod pool;
+mod put;
 mod read;
 mod record;
 mod recover;
@@ -48,12 +50,14 @@ mod sync;
 mod tree;
 mod write;
 
-pub use config::StoreConfig;
+pub use config::{DiskConfig, StoreConfig};
 pub use counters::CounterSnapshot;
+pub use disk::{DISKS_MAX, DiskState, DiskStatus};
 pub use error::StoreError;
 pub use folder::{FolderStorage, Reach};
 pub use key::{
-    CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Timestamp, Usage, Write,
+    CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Run, Scattered,
+    Timestamp, Usage, Write,
 };
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
 pub use record::INDEX_SPACES;

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::pool::{BLOCK, Buffer};
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, Place, checksum, new_body};
 use crate::state::{State, set_page};
-use crate::store::{DATA, Inner};
+use crate::store::Inner;
 
 /// Most blocks of one read or write operation: 1 MiB.
 pub(crate) const OPERATION_BLOCKS: u32 = 256;
@@ -244,10 +244,15 @@ impl Inner {
         }
         Counters::add(&self.counters.disk_reads, 1);
         Counters::add(&self.counters.disk_read_bytes, bytes);
-        let read = self.data.read_at(batch.place.offset(), buffers).await;
-        let mut buffers = read
-            .map_err(|e| StoreError::io("read", DATA, &e))?
-            .into_iter();
+        let read = match self.disks.file(batch.place) {
+            Ok(file) => file.read_at(batch.place.offset(), buffers).await,
+            Err(error) => Err(error),
+        };
+        let mut buffers = match read {
+            Ok(buffers) => buffers.into_iter(),
+            Err(_) if batch.blocks > 1 => return self.load_singly(batch).await,
+            Err(error) => return Err(self.unreadable(&batch, &error)),
+        };
         let mut place = batch.place;
         for part in batch.parts {
             let mut first = part.first;
@@ -262,6 +267,56 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Reads a batch that failed block by block: to have what can be had, and to name what cannot.
+    async fn load_singly(&self, batch: Batch) -> Result<(), StoreError> {
+        let (mut place, mut result) = (batch.place, Ok(()));
+        for part in batch.parts {
+            for first in part.first..part.first + part.blocks {
+                let part = Part {
+                    first,
+                    blocks: 1,
+                    ..part
+                };
+                let one = Batch {
+                    place,
+                    blocks: 1,
+                    parts: vec![part],
+                };
+                let done = Box::pin(self.load_batch(one, true)).await;
+                place = place.plus(1);
+                match done {
+                    // A disk that is gone is not asked for the rest.
+                    Err(error) if self.disks.file(batch.place).is_err() => return Err(error),
+                    done => result = result.and(done),
+                }
+            }
+        }
+        result
+    }
+
+    /// Takes note that a disk did not give a block.
+    fn unreadable(&self, batch: &Batch, error: &std::io::Error) -> StoreError {
+        let (place, part) = (batch.place, &batch.parts[0]);
+        let (shown, reason) = (self.disks.shown(place), error.to_string());
+        let mut state = self.lock();
+        self.disks
+            .fail(&mut state.disk, place.disk(), &format!("read: {reason}"));
+        let Some(fork) = state.forks.get(&part.id) else {
+            return StoreError::io("read", &shown, error);
+        };
+        StoreError::DiskFailed {
+            file: fork.key.file,
+            cell: fork.key.cell,
+            fork: fork.key.fork.clone(),
+            chunk: part.chunk,
+            at: part.first,
+            block: place.block(),
+            disk: place.disk(),
+            shown,
+            reason,
+        }
     }
 
     /// Buffers that hold exactly the part: reads must not touch neighbours in a page.

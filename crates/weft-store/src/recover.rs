@@ -8,7 +8,6 @@
 
 use std::io;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -20,18 +19,19 @@ use crate::apply::background;
 use crate::chunk::slot_of;
 use crate::config::StoreConfig;
 use crate::counters::Counters;
+use crate::disk::DiskSet;
 use crate::error::StoreError;
 use crate::load::Wanted;
 use crate::log::{Log, Segment};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord,
-    ItemRecord, META, RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
+    ItemRecord, META, Place, RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
 use crate::replay::{Overlay, Parsed, Replay, each, parse};
 use crate::state::{State, extent};
-use crate::storage::{FileKind, Storage, StorageFile};
-use crate::store::{Bounds, DATA, Inner, Signals, Store};
+use crate::storage::{FileKind, Storage};
+use crate::store::{Bounds, Inner, Signals, Store};
 
 /// Holds the boot's name while the store is open.
 const RUNNING: &str = "running";
@@ -45,9 +45,7 @@ impl Store {
     /// of this version wrote; nothing is changed then.
     pub async fn open(config: StoreConfig) -> Result<Store, StoreError> {
         let storage = Arc::clone(&config.storage);
-        let data = storage
-            .open(DATA, FileKind::Data)
-            .map_err(|e| StoreError::io("open", DATA, &e))?;
+        let disks = DiskSet::open(&config).await?;
         let power_lost = read_running(&*storage)?.is_none_or(|boot| boot != config.boot_id);
         let pool = Pool::new();
 
@@ -58,7 +56,7 @@ impl Store {
         let (overlay, sequence) = replay(
             &mut state,
             &*config.index,
-            &data,
+            &disks,
             &pool,
             &mut parsed,
             applied,
@@ -67,11 +65,10 @@ impl Store {
         .await?;
         state.sequence = sequence;
         state.last_change = sequence;
-        let blocks = data
-            .length()
-            .map_err(|e| StoreError::io("measure", DATA, &e))?
-            / BLOCK as u64;
-        let garbage = count_blocks(&*config.index, &mut state, blocks)?;
+        state.several = disks.all().len() > 1;
+        state.disk = Allocator::default();
+        disks.count(&mut state.disk, config.reserve_bytes)?;
+        let garbage = count_blocks(&*config.index, &mut state)?;
 
         let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
         let recovered = !closed.is_empty();
@@ -88,13 +85,12 @@ impl Store {
             me: me.clone(),
             storage,
             index: config.index.clone(),
-            data,
+            disks,
             pool,
             bounds: Bounds::of(&config),
             state: Mutex::new(state),
             log,
             counters: Counters::default(),
-            data_written: AtomicBool::new(true),
             sync_lock: Arc::default(),
             flush_lock: tokio::sync::Mutex::new(()),
             apply_lock: tokio::sync::Mutex::new(()),
@@ -314,7 +310,7 @@ fn read_log(segments: &[Segment], applied: u64, power_lost: bool) -> Result<Pars
 async fn replay(
     state: &mut State,
     index: &dyn OrderedKv,
-    data: &Arc<dyn StorageFile>,
+    disks: &DiskSet,
     pool: &Pool,
     parsed: &mut Parsed,
     applied: u64,
@@ -335,7 +331,7 @@ async fn replay(
             let mut stands = true;
             for item in &frame.items {
                 if let ItemRecord::Map { runs, .. } = item {
-                    stands = stands && is_borne_out(data, pool, runs).await?;
+                    stands = stands && is_borne_out(disks, pool, runs).await?;
                 }
             }
             if !stands {
@@ -355,13 +351,13 @@ async fn replay(
 }
 
 /// Whether the disk has what a map says.
-async fn is_borne_out(
-    data: &Arc<dyn StorageFile>,
-    pool: &Pool,
-    runs: &RunsRecord,
-) -> Result<bool, StoreError> {
+async fn is_borne_out(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result<bool, StoreError> {
     let mut crcs = each(runs).map(|(_, _, crc)| crc);
     for run in &runs.runs {
+        // What lay on a disk that is not there may have been written or not.
+        let Ok(data) = disks.file(run.place) else {
+            return Ok(false);
+        };
         let mut done = 0;
         while done < run.blocks {
             let mut buffers = Vec::new();
@@ -384,7 +380,7 @@ async fn is_borne_out(
                 }
                 // The file's growth was lost, too.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-                Err(e) => return Err(StoreError::io("read", DATA, &e)),
+                Err(e) => return Err(StoreError::io("read", &disks.shown(start), &e)),
             }
         }
     }
@@ -392,26 +388,22 @@ async fn is_borne_out(
 }
 
 /// Builds the allocator; returns keys of chunks whose forks are gone.
-fn count_blocks(
-    index: &dyn OrderedKv,
-    state: &mut State,
-    blocks: u64,
-) -> Result<Vec<Vec<u8>>, StoreError> {
-    state.disk = Allocator::default();
+fn count_blocks(index: &dyn OrderedKv, state: &mut State) -> Result<Vec<Vec<u8>>, StoreError> {
     for dead in &mut state.changes.dead {
         dead.counted = true;
     }
-    state.disk.grow(blocks);
     state.count_children();
     for fork in state.forks.values_mut() {
         fork.blocks = 0;
         fork.unplaced = 0;
     }
     let twice = |e: Extent| StoreError::Corrupt {
-        what: "the map of the disk",
+        what: "the map of the disks",
         at: format!(
-            "blocks {}+{}: used twice, or beyond the disk's end",
-            e.start, e.blocks
+            "disk {}, blocks {}+{}: used twice, or beyond the disk's end",
+            Place(e.start).disk(),
+            Place(e.start).block(),
+            e.blocks
         ),
     };
     let mut garbage = Vec::new();
@@ -429,7 +421,7 @@ fn count_blocks(
         let runs = ChunkRecord::decode(key, value)?.runs;
         for run in runs.into_iter().filter(|r| !r.inherited) {
             let extent = Extent {
-                start: run.place.block(),
+                start: run.place.0,
                 blocks: u64::from(run.blocks),
             };
             fork.blocks += extent.blocks;

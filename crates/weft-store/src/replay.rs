@@ -193,6 +193,15 @@ impl Replay<'_> {
             ItemRecord::Data { id, offset, data } => {
                 self.data(sequence, modified, *id, *offset, data)?;
             }
+            ItemRecord::Pieces { id, runs, data } => {
+                for run in runs {
+                    for n in 0..run.count {
+                        let piece = run.after(n);
+                        let bytes = data.slice(piece.at..piece.at + run.length as usize);
+                        self.data(sequence, modified, *id, piece.offset.0, &bytes)?;
+                    }
+                }
+            }
             ItemRecord::Map {
                 id,
                 chunk,

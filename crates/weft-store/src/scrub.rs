@@ -16,7 +16,7 @@ use crate::key::ForkKey;
 use crate::load::OPERATION_BLOCKS;
 use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, Place, RunsRecord, checksum};
-use crate::store::{DATA, Inner, Store};
+use crate::store::{Inner, Store};
 
 /// Most entries of one part.
 const ENTRIES_MAX: usize = 256;
@@ -241,7 +241,8 @@ impl Inner {
             buffers.push(self.pool.take(blocks));
             left -= blocks;
         }
-        let read = self.data.read_at(place.offset(), buffers).await?;
+        let file = self.disks.file(place)?;
+        let read = file.read_at(place.offset(), buffers).await?;
         let found = read
             .iter()
             .flat_map(|b| b.chunks_exact(BLOCK))
@@ -261,7 +262,7 @@ impl Inner {
 }
 
 fn unreadable(block: u32, place: Place, crc: u32, error: &std::io::Error) -> Suspect {
-    let reason = StoreError::io("read", DATA, error).to_string();
+    let reason = error.to_string();
     Suspect {
         block,
         place,

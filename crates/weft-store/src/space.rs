@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::alloc::Extent;
 use crate::counters::Counters;
+use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
-use crate::store::{DATA, Inner};
+use crate::store::Inner;
 use crate::write::whole;
 
 impl Inner {
@@ -26,6 +27,13 @@ impl Inner {
                 let dirty = state.dirty_blocks * BLOCK as u64;
                 if dirty <= self.bounds.dirty && self.log.bytes() <= self.bounds.log {
                     break;
+                }
+                // A disk failed, and what is dirty has nowhere to go: waiting would not end.
+                if stalled && !state.disk.keeps_promises() {
+                    return Err(StoreError::NoSpace {
+                        needed: dirty,
+                        available: 0,
+                    });
                 }
             }
             if !stalled {
@@ -54,8 +62,8 @@ impl Inner {
             {
                 let mut state = self.lock();
                 let id = state.find(key);
-                let goal = id.map_or(u64::MAX, |id| state.forks[&id].goal);
-                if let Some(extents) = state.disk.take(blocks, goal) {
+                let wish = state.wish(id);
+                if let Some(extents) = state.disk.take(blocks, wish) {
                     if let (Some(id), Some(last)) = (id, extents.last()) {
                         let fork = state
                             .forks
@@ -70,7 +78,7 @@ impl Inner {
         }
     }
 
-    /// Makes at least `blocks` available, by growing the disk's file or by freeing what waits.
+    /// Makes at least `blocks` available, by growing the disks' files or by freeing what waits.
     pub(crate) async fn make_space(&self, blocks: u64) -> Result<(), StoreError> {
         let me = self.me();
         whole(async move { me.make_space_wholly(blocks).await }).await
@@ -104,44 +112,74 @@ impl Inner {
         })
     }
 
-    /// Grows the disk's file by `step` bytes, or by what is missing; false when that does not fit.
-    async fn grow(&self, blocks: u64, step: u64) -> Result<bool, StoreError> {
-        let (size, missing) = {
-            let disk = &self.lock().disk;
-            // What is held back scales with the size; twice its bound covers both sides of it.
-            (
-                disk.blocks(),
-                (blocks + 128).saturating_sub(disk.available()),
-            )
-        };
+    /// Grows the disks' files by `step` bytes together, or by what is missing, each by its share of
+    /// the room that they all have; false when that does not fit.
+    pub(crate) async fn grow(&self, blocks: u64, step: u64) -> Result<bool, StoreError> {
         let unit = BLOCK as u64;
-        let left = self.bounds.capacity.saturating_sub(size * unit);
-        let system = self
-            .storage
-            .available()
-            .map_err(|e| StoreError::io("ask the space of", ".", &e))?;
-        let room = left.min(system.saturating_sub(self.bounds.reserve)) / unit;
-        let by = (step / unit).max(missing).min(room);
-        if by == 0 {
-            return Ok(false);
-        }
-        let file = Arc::clone(&self.data);
-        match self.run(move || file.allocate((size + by) * unit)).await? {
-            Ok(()) => {
-                self.data_written.store(true, Relaxed);
-                let mut state = self.lock();
-                state.disk.grow(size + by);
-                Ok(state.disk.available() >= blocks)
+        let (sizes, missing) = {
+            let disk = &self.lock().disk;
+            let open = disk.open().into_iter();
+            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0)).collect();
+            // What is held back scales with the size; twice its bound covers both sides of it.
+            (sizes, (blocks + 128).saturating_sub(disk.available()))
+        };
+        let mut rooms = Vec::new();
+        for (number, size) in sizes {
+            let Some(disk) = self.disks.get(number) else {
+                continue;
+            };
+            match disk.growth(size * unit, self.bounds.reserve) {
+                Ok(room) => rooms.push((disk, size, room / unit)),
+                Err(e) => self.note(disk, &format!("ask its space: {e}")),
             }
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-                ) =>
-            {
+        }
+        let total: u64 = rooms.iter().map(|r| r.2).sum();
+        let by = (step / unit).max(missing).min(total);
+        let mut grown = false;
+        for (disk, size, room) in rooms {
+            disk.full.store(room == 0, Relaxed);
+            let share = u128::from(by) * u128::from(room) / u128::from(total.max(1));
+            let share = (share as u64 + 1).min(room);
+            grown |= share > 0 && self.grow_disk(disk, size, share, room).await?;
+        }
+        Ok(grown && self.lock().disk.available() >= blocks)
+    }
+
+    fn note(&self, disk: &Disk, reason: &str) {
+        self.disks.fail(&mut self.lock().disk, disk.number, reason);
+    }
+
+    async fn grow_disk(
+        &self,
+        disk: &Disk,
+        size: u64,
+        by: u64,
+        room: u64,
+    ) -> Result<bool, StoreError> {
+        let Ok(file) = disk.file().map(Arc::clone) else {
+            return Ok(false);
+        };
+        let bytes = (size + by) * BLOCK as u64;
+        match self.run(move || file.allocate(bytes)).await? {
+            Ok(()) => {
+                disk.written.store(true, Relaxed);
+                self.lock().disk.grow(disk.number, size + by, room - by);
+                Ok(true)
+            }
+            Err(e) => {
+                let full = io::ErrorKind::StorageFull;
+                if e.kind() == full || e.kind() == io::ErrorKind::QuotaExceeded {
+                    self.lock().disk.grow(disk.number, size, 0);
+                    disk.full.store(true, Relaxed);
+                    return Ok(false);
+                }
+                let last = self.lock().disk.open() == [disk.number];
+                self.note(disk, &format!("grow: {e}"));
+                if last {
+                    return Err(StoreError::io("grow", &disk.shown(), &e));
+                }
                 Ok(false)
             }
-            Err(e) => Err(StoreError::io("grow", DATA, &e)),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use weft_layout::{CellIndex, FileId};
 
-use crate::alloc::{Allocator, Extent};
+use crate::alloc::{Allocator, Extent, Wish};
 use crate::chunk::{CHANGED, Chunk, Page};
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
@@ -65,6 +65,17 @@ pub(crate) struct Fork {
     pub(crate) children: u32,
 }
 
+impl Fork {
+    /// Where its next blocks would lie well.
+    pub(crate) fn wish(&self, id: ForkId) -> Wish {
+        Wish {
+            fork: Some(id.0),
+            held: self.blocks,
+            goal: self.goal,
+        }
+    }
+}
+
 /// A removed fork whose chunks may still be in the index.
 #[derive(Debug)]
 pub(crate) struct Dead {
@@ -84,6 +95,20 @@ pub(crate) struct Changes {
     pub(crate) chunks: BTreeSet<(ForkId, u64)>,
     pub(crate) checkpoints: BTreeSet<(FileId, u64)>,
     pub(crate) dead: Vec<Dead>,
+}
+
+/// A frame of the log that is being made, behind those that are queued.
+pub(crate) struct OpenFrame {
+    /// To be appended to.
+    pub(crate) body: Vec<u8>,
+    start: usize,
+}
+
+impl OpenFrame {
+    /// Bytes of the frame so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len() - self.start
+    }
 }
 
 /// Everything a store knows in memory.
@@ -117,6 +142,8 @@ pub(crate) struct State {
     pub(crate) synced: Option<(u64, u64)>,
     pub(crate) failed: Option<StoreError>,
     pub(crate) closed: bool,
+    /// There are, or were, other disks than number 0.
+    pub(crate) several: bool,
 }
 
 impl State {
@@ -201,6 +228,15 @@ impl State {
         self.forks.get(&id).map_or(u64::MAX, |f| f.goal)
     }
 
+    /// Who wants blocks: a fork, or one that is not there yet.
+    pub(crate) fn wish(&self, id: Option<ForkId>) -> Wish {
+        let fork = id.and_then(|id| Some(self.forks.get(&id)?.wish(id)));
+        fork.unwrap_or(Wish {
+            goal: u64::MAX,
+            ..Wish::default()
+        })
+    }
+
     /// What callers are told of a fork.
     pub(crate) fn status(&self, id: ForkId) -> ForkStatus {
         let fork = &self.forks[&id];
@@ -233,6 +269,26 @@ impl State {
         self.sequence += 1;
         self.last_change = self.sequence;
         FrameRecord::append(&mut self.pending, self.sequence, false, body);
+        self.sequence
+    }
+
+    /// Begins a frame behind those that are queued, so that its items need not be copied there. Whoever has it holds
+    /// the lock until [`State::close_frame`].
+    pub(crate) fn open_frame(&mut self, modified: i64) -> OpenFrame {
+        let mut body = std::mem::take(&mut self.pending);
+        let start = body.len();
+        FrameRecord::begin(&mut body);
+        body.extend_from_slice(&modified.to_le_bytes());
+        OpenFrame { body, start }
+    }
+
+    /// Queues the frame; returns its sequence.
+    pub(crate) fn close_frame(&mut self, mut frame: OpenFrame) -> u64 {
+        self.sequence += 1;
+        self.last_change = self.sequence;
+        FrameRecord::finish(&mut frame.body, frame.start, self.sequence, false);
+        debug_assert!(self.pending.is_empty(), "frames are queued one at a time");
+        self.pending = frame.body;
         self.sequence
     }
 
@@ -343,6 +399,7 @@ impl State {
         let Some(fork) = self.forks.remove(&id) else {
             return;
         };
+        self.disk.close_window(id.0);
         let mut freed = HashSet::new();
         for (n, mut chunk) in fork.chunks {
             for place in chunk.places() {
@@ -454,7 +511,7 @@ impl State {
 /// The block at a place.
 pub(crate) fn extent(place: Place) -> Extent {
     Extent {
-        start: place.block(),
+        start: place.0,
         blocks: 1,
     }
 }

@@ -10,15 +10,13 @@ use weft_layout::FileId;
 
 use crate::config::StoreConfig;
 use crate::counters::{CounterSnapshot, Counters};
+use crate::disk::{DiskSet, DiskStatus};
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkStatus, Usage};
 use crate::log::Log;
 use crate::pool::{BLOCK, Pool};
 use crate::state::State;
-use crate::storage::{Storage, StorageFile};
-
-/// The name of the disk's file.
-pub(crate) const DATA: &str = "data";
+use crate::storage::Storage;
 
 /// Bounds and sizes, from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +25,6 @@ pub(crate) struct Bounds {
     pub(crate) dirty: u64,
     pub(crate) log: u64,
     pub(crate) growth: u64,
-    pub(crate) capacity: u64,
     pub(crate) reserve: u64,
 }
 
@@ -41,7 +38,6 @@ impl Bounds {
                 .growth_bytes
                 .next_multiple_of(BLOCK as u64)
                 .max(BLOCK as u64),
-            capacity: config.capacity / BLOCK as u64 * BLOCK as u64,
             reserve: config.reserve_bytes,
         }
     }
@@ -60,14 +56,12 @@ pub(crate) struct Inner {
     pub(crate) me: Weak<Inner>,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) index: Arc<dyn OrderedKv>,
-    pub(crate) data: Arc<dyn StorageFile>,
+    pub(crate) disks: DiskSet,
     pub(crate) pool: Pool,
     pub(crate) bounds: Bounds,
     pub(crate) state: Mutex<State>,
     pub(crate) log: Log,
     pub(crate) counters: Counters,
-    /// The disk was written since the last sync began.
-    pub(crate) data_written: AtomicBool,
     pub(crate) sync_lock: Arc<tokio::sync::Mutex<()>>,
     pub(crate) flush_lock: tokio::sync::Mutex<()>,
     pub(crate) apply_lock: tokio::sync::Mutex<()>,
@@ -174,18 +168,19 @@ impl Store {
     /// Space held and left.
     pub fn usage(&self) -> Usage {
         let inner = &self.0;
-        let (used, free, waiting, blocks) = {
+        let (used, free, waiting, sizes) = {
             let state = inner.lock();
             let disk = &state.disk;
-            (disk.used(), disk.available(), disk.waiting(), disk.blocks())
+            let open = disk.open().into_iter();
+            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0)).collect();
+            (disk.used(), disk.available(), disk.waiting(), sizes)
         };
-        let size = blocks * BLOCK as u64;
-        let system = inner
-            .storage
-            .available()
-            .unwrap_or(0)
-            .saturating_sub(inner.bounds.reserve);
-        let growth = inner.bounds.capacity.saturating_sub(size).min(system);
+        let growth = sizes.into_iter().filter_map(|(number, blocks)| {
+            let disk = inner.disks.get(number)?;
+            disk.growth(blocks * BLOCK as u64, inner.bounds.reserve)
+                .ok()
+        });
+        let growth: u64 = growth.sum();
         let (used, available) = (
             used * BLOCK as u64,
             (free + waiting) * BLOCK as u64 + growth,
@@ -195,6 +190,12 @@ impl Store {
             used,
             available,
         }
+    }
+
+    /// The disks, by number.
+    pub fn disks(&self) -> Vec<DiskStatus> {
+        let inner = &self.0;
+        inner.disks.status(&inner.lock().disk, inner.bounds.reserve)
     }
 
     /// What the store has done since it was opened.

@@ -5,9 +5,11 @@
 //! a `Synced` record, which goes out with the next append. Freed blocks are used again only when
 //! that record is durable itself, because until then recovery may read what they held.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::counters::Counters;
@@ -63,15 +65,25 @@ impl Inner {
         Counters::add(&self.counters.syncs, 1);
         let log = self.log.unsynced(&self.state, &self.counters)?;
         // Taken after the log's end: a write sets the mark before its map is logged.
-        let data = self.data_written.swap(false, Relaxed);
-        let mut running: FuturesUnordered<_> = log.files.iter().map(|f| f.sync()).collect();
-        if data {
-            running.push(self.data.sync());
-        }
+        let all = self.disks.all().iter();
+        let written = all.filter(|d| d.written.swap(false, Relaxed));
+        let data = written.filter_map(|d| Some((Some(d), d.file().ok()?)));
+        let files = log.files.iter().map(|f| (None, f)).chain(data);
+        let mut running: FuturesUnordered<_> = files
+            .map(|(disk, file)| file.sync().map(move |done| (disk, done)))
+            .collect();
         let mut result = Ok(());
-        while let Some(done) = running.next().await {
+        while let Some((disk, done)) = running.next().await {
+            if let (Some(disk), Err(error)) = (disk, &done) {
+                let (number, reason) = (disk.number, format!("sync: {error}"));
+                self.disks.fail(&mut self.lock().disk, number, &reason);
+                let named = io::Error::new(error.kind(), format!("{}: {error}", disk.shown()));
+                result = result.and(Err(named));
+                continue;
+            }
             result = result.and(done);
         }
+        drop(running);
         if log.folder {
             let storage = Arc::clone(&self.storage);
             result = result.and(self.run(move || storage.sync_folder()).await?);

@@ -6,24 +6,24 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use weft_layout::FileId;
-
 use crate::alloc::Extent;
-use crate::chunk::{Page, bit, slot_of};
+use crate::chunk::{Chunk, bit};
 use crate::counters::Counters;
-use crate::direct::{DIRECT_MIN, Prepared, direct_blocks, whole_blocks};
+use crate::direct::{DIRECT_MIN, Prepared, WriteFailed, direct_blocks, whole_blocks};
 use crate::error::StoreError;
-use crate::key::{ForkKey, Timestamp, Write};
+use crate::key::{ForkKey, Run, Scattered, Timestamp, Write};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
-use crate::read::{ChunkRange, by_chunk};
-use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
-use crate::state::{State, set_page};
+use crate::put::Fragments;
+use crate::read::by_chunk;
+use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, new_body};
+use crate::state::{OpenFrame, State};
 use crate::store::{Inner, Store};
 
 /// A frame's body is closed when it has grown to this.
 const BODY_SOFT: usize = BODY_MAX / 4;
+/// Bytes of one item, where pieces do not have more.
+const ITEM_SOFT: u64 = BODY_MAX as u64 / 16;
 
 impl Store {
     /// Writes a batch of pieces, in order, making forks that do not exist.
@@ -35,18 +35,40 @@ impl Store {
     /// [`StoreError::Stale`], [`StoreError::ChunkMismatch`], [`StoreError::NoSpace`],
     /// [`StoreError::PastLimit`] and [`StoreError::BadChunkSize`] leave everything as it was.
     pub async fn write(&self, writes: Vec<Write>, modified: Timestamp) -> Result<(), StoreError> {
+        let writes = writes.into_iter().map(Scattered::from).collect();
+        self.write_scattered(writes, modified).await
+    }
+
+    /// As [`Store::write`], of many pieces each.
+    ///
+    /// Cost: a few nanoseconds for each piece of a run, the rest for each block that they touch.
+    pub async fn write_scattered(
+        &self,
+        writes: Vec<Scattered>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut direct = false;
         for w in &writes {
-            let (offset, length) = (w.offset.0, w.data.len() as u64);
             if !chunk_is_legal(w.chunk) {
                 return Err(StoreError::BadChunkSize { given: w.chunk });
             }
-            if !end_is_legal(offset, length) {
-                return Err(StoreError::PastLimit { offset, length });
+            for run in &w.runs {
+                assert!(
+                    run.length > 0 && run.count > 0 && run.stride > 0,
+                    "runs are not empty"
+                );
+                direct |= run.length >= DIRECT_MIN;
+                if !run.is_legal() {
+                    return Err(StoreError::PastLimit {
+                        offset: run.offset.0,
+                        length: run.length,
+                    });
+                }
             }
         }
         let inner = Arc::clone(&self.0);
         inner.check_batch(&writes)?;
-        if writes.iter().any(|w| w.data.len() as u64 >= DIRECT_MIN) {
+        if direct {
             return whole(async move { inner.write_batch(writes, modified).await }).await;
         }
         inner.write_batch(writes, modified).await
@@ -104,48 +126,106 @@ pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(),
     }
 }
 
-/// The parts of a write that do not go the direct way: at most a head and a tail, or all of it.
-fn small_parts(w: &Write) -> Vec<(u64, Bytes)> {
-    let (offset, length) = (w.offset.0, w.data.len() as u64);
-    if direct_blocks(w.chunk, offset, length) == 0 {
-        return if length == 0 {
-            Vec::new()
-        } else {
-            vec![(offset, w.data.clone())]
+/// A write, divided by the ways that its pieces go.
+struct Plan {
+    /// Those for log and dirty pages, none of them with more than [`ITEM_SOFT`] bytes.
+    small: Vec<Run>,
+    direct: Vec<Direct>,
+    /// One past the last byte; 0: there is none.
+    end: u64,
+    bytes: u64,
+}
+
+/// A piece whose whole blocks go the direct way.
+struct Direct {
+    offset: u64,
+    length: u64,
+    /// Where its bytes begin in the data.
+    at: usize,
+    /// Small runs that come before it.
+    after: usize,
+    prepared: Vec<Prepared>,
+}
+
+impl Plan {
+    /// Divides a write; nothing is prepared yet.
+    fn of(w: &Scattered) -> Self {
+        let mut plan = Plan {
+            small: Vec::with_capacity(w.runs.len()),
+            direct: Vec::new(),
+            end: 0,
+            bytes: 0,
         };
+        for run in &w.runs {
+            plan.end = plan.end.max(run.end());
+            plan.bytes += run.bytes();
+            if run.length < DIRECT_MIN {
+                plan.add_small(*run);
+                continue;
+            }
+            for n in 0..run.count {
+                let piece = run.after(n);
+                plan.add_large(w.chunk, Run::one(piece.offset.0, piece.at, piece.length));
+            }
+        }
+        plan
     }
-    let mut parts = Vec::new();
-    for range in by_chunk(w.chunk, offset, length) {
-        let whole = whole_blocks(&range, w.chunk);
-        let origin = range.chunk * u64::from(w.chunk);
-        let block = BLOCK as u32;
-        let (head, tail) = if whole.is_empty() {
-            (range.bytes.end, range.bytes.end)
-        } else {
-            (
-                whole.start * block,
-                (whole.end * block).min(range.bytes.end),
-            )
-        };
-        for (from, to) in [(range.bytes.start, head), (tail, range.bytes.end)] {
-            if from < to {
-                let at = (origin + u64::from(from) - offset) as usize;
-                parts.push((
-                    origin + u64::from(from),
-                    w.data.slice(at..at + (to - from) as usize),
-                ));
+
+    fn add_small(&mut self, run: Run) {
+        if run.stride == run.length || run.count == 1 {
+            self.small.push(Run::one(run.offset.0, run.at, run.bytes()));
+            return;
+        }
+        let most = (ITEM_SOFT / run.length).max(1);
+        let mut from = 0;
+        while from < run.count {
+            let rest = run.after(from);
+            let count = rest.count.min(most);
+            self.small.push(Run { count, ..rest });
+            from += count;
+        }
+    }
+
+    /// A single piece: at most a head and a tail of it in each chunk, or all of it, do not go the direct way.
+    fn add_large(&mut self, size: u32, run: Run) {
+        let (offset, length) = (run.offset.0, run.length);
+        if direct_blocks(size, offset, length) == 0 {
+            return self.small.push(run);
+        }
+        self.direct.push(Direct {
+            offset,
+            length,
+            at: run.at,
+            after: self.small.len(),
+            prepared: Vec::new(),
+        });
+        for range in by_chunk(size, offset, length) {
+            let whole = whole_blocks(&range, size);
+            let origin = range.chunk * u64::from(size);
+            let block = BLOCK as u32;
+            let (head, tail) = if whole.is_empty() {
+                (range.bytes.end, range.bytes.end)
+            } else {
+                let tail = (whole.end * block).min(range.bytes.end);
+                (whole.start * block, tail)
+            };
+            for (from, to) in [(range.bytes.start, head), (tail, range.bytes.end)] {
+                if from < to {
+                    let at = origin + u64::from(from);
+                    let within = run.at + (at - offset) as usize;
+                    self.small.push(Run::one(at, within, u64::from(to - from)));
+                }
             }
         }
     }
-    parts
 }
 
 impl Inner {
     /// Refuses a batch that could not take effect, before anything is spent on it.
-    fn check_batch(&self, writes: &[Write]) -> Result<(), StoreError> {
+    fn check_batch(&self, writes: &[Scattered]) -> Result<(), StoreError> {
         let state = self.lock();
         state.check_writable()?;
-        let mut last: Option<&Write> = None;
+        let mut last: Option<&Scattered> = None;
         for w in writes {
             if last.is_some_and(|l| l.key == w.key && l.chunk == w.chunk) {
                 continue;
@@ -169,36 +249,52 @@ impl Inner {
 
     pub(crate) async fn write_batch(
         &self,
-        writes: Vec<Write>,
+        writes: Vec<Scattered>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         self.admit().await?;
-        let mut direct = Vec::with_capacity(writes.len());
-        let mut taken = Vec::new();
-        for w in &writes {
-            let blocks = direct_blocks(w.chunk, w.offset.0, w.data.len() as u64);
-            if blocks == 0 {
-                direct.push(None);
-                continue;
-            }
-            let extents = match self.take_blocks(&w.key, blocks).await {
-                Ok(extents) => extents,
-                Err(error) => return Err(self.give_back(taken, error)),
+        let mut plans: Vec<Plan> = writes.iter().map(Plan::of).collect();
+        let taken = loop {
+            let mut taken = Vec::new();
+            let Err(failed) = self.write_direct(&writes, &mut plans, &mut taken).await else {
+                break taken;
             };
-            taken.extend_from_slice(&extents);
-            self.lock()
-                .evict(self.bounds.cache.saturating_sub(blocks * BLOCK as u64));
-            direct.push(Some(self.prepare(w.chunk, w.offset.0, &w.data, extents)));
-        }
-        for prepared in direct.iter().flatten() {
-            if let Err(error) = self.write_prepared(prepared).await {
-                return Err(self.give_back(taken, error));
+            let error = self.give_back(taken, failed.error);
+            if !failed.again {
+                return Err(error);
             }
-        }
-        match self.commit(&writes, direct, modified).await {
+        };
+        match self.commit(&writes, plans, modified).await {
             Ok(sequence) => self.append(sequence),
             Err(error) => Err(self.give_back(taken, error)),
         }
+    }
+
+    /// Writes what goes the direct way to free blocks, which are added to `taken`.
+    async fn write_direct(
+        &self,
+        writes: &[Scattered],
+        plans: &mut [Plan],
+        taken: &mut Vec<Extent>,
+    ) -> Result<(), WriteFailed> {
+        let for_good = |error| WriteFailed {
+            error,
+            again: false,
+        };
+        for (w, plan) in writes.iter().zip(&mut *plans) {
+            for direct in &mut plan.direct {
+                let (offset, length) = (direct.offset, direct.length);
+                let blocks = direct_blocks(w.chunk, offset, length);
+                let extents = self.take_blocks(&w.key, blocks).await.map_err(for_good)?;
+                taken.extend_from_slice(&extents);
+                self.lock()
+                    .evict(self.bounds.cache.saturating_sub(blocks * BLOCK as u64));
+                let data = &w.data[direct.at..direct.at + length as usize];
+                direct.prepared = self.prepare(w.chunk, offset, data, extents);
+            }
+        }
+        let direct = plans.iter().flat_map(|plan| &plan.direct);
+        self.write_prepared(direct.flat_map(|d| &d.prepared)).await
     }
 
     /// Frees blocks that nothing refers to and no operation touches any more.
@@ -213,19 +309,18 @@ impl Inner {
     /// Waits until the batch can take effect, and lets it.
     async fn commit(
         &self,
-        writes: &[Write],
-        mut direct: Vec<Option<Vec<Prepared>>>,
+        writes: &[Scattered],
+        plans: Vec<Plan>,
         modified: Timestamp,
     ) -> Result<u64, StoreError> {
-        let parts: Vec<Vec<(u64, Bytes)>> = writes.iter().map(small_parts).collect();
         let mut again = false;
         loop {
             let (missing, needed) = {
                 let mut state = self.lock();
                 state.check_writable()?;
-                let (missing, needed) = survey(&state, writes, &parts)?;
+                let (missing, needed) = survey(&state, writes, &plans)?;
                 if missing.is_empty() && needed <= state.disk.available() {
-                    return Ok(self.take_effect(&mut state, writes, &parts, &mut direct, modified));
+                    return Ok(self.take_effect(&mut state, writes, plans, modified));
                 }
                 (missing, needed)
             };
@@ -240,224 +335,146 @@ impl Inner {
     fn take_effect(
         &self,
         state: &mut State,
-        writes: &[Write],
-        parts: &[Vec<(u64, Bytes)>],
-        direct: &mut [Option<Vec<Prepared>>],
+        writes: &[Scattered],
+        plans: Vec<Plan>,
         modified: Timestamp,
     ) -> u64 {
-        let mut body = new_body(modified.0);
-        let mut last: Option<(usize, ForkId)> = None;
-        for (i, w) in writes.iter().enumerate() {
-            let id = match last {
-                Some((l, id)) if writes[l].key == w.key => id,
-                _ => state.find_or_create(&w.key, w.chunk, modified.0, &mut body),
-            };
-            last = Some((i, id));
-            if w.data.is_empty() {
-                continue;
+        let mut frame = state.open_frame(modified.0);
+        let (mut bytes, mut pieces) = (0, 0);
+        for (w, plan) in writes.iter().zip(plans) {
+            let id = state.find_or_create(&w.key, w.chunk, modified.0, &mut frame.body);
+            let mut small = plan.small.as_slice();
+            let mut passed = 0;
+            for direct in plan.direct {
+                let (now, later) = small.split_at(direct.after - passed);
+                (small, passed) = (later, direct.after);
+                frame = self.put_small(state, id, w, now, frame, modified);
+                let end = direct.offset + direct.length;
+                self.install_prepared(state, id, end, direct.prepared, &mut frame.body);
             }
-            let end = w.offset.0 + w.data.len() as u64;
-            if let Some(prepared) = direct[i].take() {
-                self.install_prepared(state, id, end, prepared, &mut body);
+            frame = self.put_small(state, id, w, small, frame, modified);
+            if plan.bytes > 0 {
+                let length = state.forks[&id].length.max(plan.end);
+                state.touch(id, length, modified.0);
             }
-            for (offset, data) in &parts[i] {
-                ItemRecord::encode_data(&mut body, id, *offset, data);
-                self.put(state, id, w.chunk, *offset, data);
-            }
-            let length = state.forks[&id].length.max(end);
-            state.touch(id, length, modified.0);
-            Counters::add(&self.counters.write_bytes, w.data.len() as u64);
-            if body.len() > BODY_SOFT {
-                state.log(&body);
-                body = new_body(modified.0);
-            }
+            bytes += plan.bytes;
+            pieces += w.runs.iter().map(|run| run.count).sum::<u64>();
         }
-        Counters::add(&self.counters.writes, writes.len() as u64);
-        Counters::add(
-            &self.counters.copied_bytes,
-            writes.iter().map(|w| w.data.len() as u64).sum(),
-        );
+        Counters::add(&self.counters.writes, pieces);
+        Counters::add(&self.counters.write_bytes, bytes);
+        Counters::add(&self.counters.copied_bytes, bytes);
         state.evict(self.bounds.cache);
         let kick = state.dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2;
-        let sequence = state.log(&body);
+        let sequence = state.close_frame(frame);
         if kick || self.log.bytes() > self.bounds.log / 2 {
             self.signals.work.notify_one();
         }
         sequence
     }
 
-    /// Puts small bytes into dirty pages; what they lie on is in memory.
-    pub(crate) fn put(&self, state: &mut State, id: ForkId, size: u32, offset: u64, data: &[u8]) {
-        let mut rest = data;
-        for range in by_chunk(size, offset, data.len() as u64) {
-            let (now, later) = rest.split_at(range.bytes.len());
-            rest = later;
-            self.put_in_chunk(state, id, size, &range, now);
-        }
-    }
-
-    fn put_in_chunk(
+    /// Puts small runs into the log's frame and into dirty pages; begins another frame when one has grown large.
+    fn put_small(
         &self,
         state: &mut State,
         id: ForkId,
-        size: u32,
-        range: &ChunkRange,
-        mut data: &[u8],
-    ) {
-        let sequence = state.next_sequence();
-        let n = range.chunk;
-        let mut at = range.bytes.start;
-        let last = (range.bytes.end - 1) / BLOCK as u32;
-        while at < range.bytes.end {
-            let block = at / BLOCK as u32;
-            let start = block * BLOCK as u32;
-            let held = (size - start).min(BLOCK as u32);
-            let stop = range.bytes.end.min(start + held);
-            let (now, later) = data.split_at((stop - at) as usize);
-            data = later;
-            let fork = state
-                .forks
-                .get_mut(&id)
-                .expect("the fork was found under this lock");
-            let chunk = fork.chunks.entry(n).or_default();
-            let placed = chunk.place(block).is_some();
-            let slot = slot_of(block);
-            if chunk.page_mut(slot).is_none() {
-                let page =
-                    Page::covering(&self.pool, block % 16, last.min(slot as u32 * 16 + 15) % 16);
-                set_page(state, id, n, slot, page);
+        w: &Scattered,
+        runs: &[Run],
+        mut frame: OpenFrame,
+        modified: Timestamp,
+    ) -> OpenFrame {
+        let mut rest = runs;
+        while !rest.is_empty() {
+            let mut sum = 0;
+            let fits = rest.iter().take_while(|run| {
+                sum += run.bytes();
+                sum <= ITEM_SOFT
+            });
+            let count = fits.count().max(1);
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            match now {
+                [run] if run.count == 1 => {
+                    let data = &w.data[run.at..run.at + run.length as usize];
+                    ItemRecord::encode_data(&mut frame.body, id, run.offset.0, data);
+                }
+                runs => ItemRecord::encode_pieces(&mut frame.body, id, runs, &w.data),
             }
-            let fork = state
-                .forks
-                .get_mut(&id)
-                .expect("the fork was found under this lock");
-            let page = fork
-                .chunks
-                .get_mut(&n)
-                .and_then(|c| c.page_mut(slot))
-                .expect("the page was made above");
-            let (before, mask) = (page.bytes(), bit(block));
-            let bytes = page.block_mut(&self.pool, block % 16);
-            let inside = (at - start) as usize;
-            bytes[inside..inside + now.len()].copy_from_slice(now);
-            if page.valid & mask == 0 {
-                let bytes = page.block_mut(&self.pool, block % 16);
-                bytes[..inside].fill(0);
-                bytes[inside + now.len()..].fill(0);
-                assert!(
-                    !placed || now.len() == held as usize,
-                    "a block is loaded before part of it is written"
-                );
+            self.put_runs(state, id, w.chunk, now, &w.data);
+            if frame.bytes() > BODY_SOFT {
+                state.close_frame(frame);
+                frame = state.open_frame(modified.0);
             }
-            state.cached = state.cached + page.bytes() - before;
-            let promised = page.promised() & mask != 0;
-            if page.dirty & mask == 0 {
-                state.dirty_blocks += 1;
-                fork.unplaced += u64::from(!placed);
-                state.dirty_chunks.insert((id, n));
-            }
-            page.valid |= mask;
-            page.dirty |= mask;
-            page.redirtied |= page.flushing & mask;
-            page.oldest = page.oldest.min(sequence);
-            page.used = true;
-            if !promised {
-                state.disk.reserve(1);
-            }
-            at = stop;
         }
-        if state.forks[&id].chunks[&n].cost == 0 {
-            state.count_entry(id, n);
-        }
+        frame
     }
 }
 
 /// What a batch still lacks: entries and blocks in memory, and blocks that it will promise.
 fn survey(
     state: &State,
-    writes: &[Write],
-    parts: &[Vec<(u64, Bytes)>],
+    writes: &[Scattered],
+    plans: &[Plan],
 ) -> Result<(Missing, u64), StoreError> {
     let mut missing = Missing::default();
     let mut needed = 0;
-    let mut last: Option<(usize, Option<ForkId>)> = None;
-    let mut seen = None;
-    for (i, w) in writes.iter().enumerate() {
-        let id = match last {
-            Some((l, id)) if writes[l].key == w.key => id,
-            _ => {
-                check_fork(state, &w.key, w.chunk)?;
-                state.find(&w.key)
-            }
-        };
-        last = Some((i, id));
-        if let Some(id) = id.filter(|_| parts[i].len() != 1 || parts[i][0].1.len() != w.data.len())
-        {
-            for range in by_chunk(w.chunk, w.offset.0, w.data.len() as u64) {
-                missing.own_entry(state, id, range.chunk);
+    for (w, plan) in writes.iter().zip(plans) {
+        check_fork(state, &w.key, w.chunk)?;
+        let id = state.find(&w.key);
+        if let Some(id) = id {
+            for direct in &plan.direct {
+                for range in by_chunk(w.chunk, direct.offset, direct.length) {
+                    missing.own_entry(state, id, range.chunk);
+                }
             }
         }
-        for (offset, data) in &parts[i] {
-            for range in by_chunk(w.chunk, *offset, data.len() as u64) {
-                needed += survey_range(
-                    state,
-                    id,
-                    w.chunk,
-                    &range,
-                    &mut missing,
-                    &mut seen,
-                    w.key.file,
-                );
-            }
-        }
+        needed += survey_small(state, id, w.chunk, &plan.small, &mut missing);
     }
     Ok((missing, needed))
 }
 
-/// The last block looked at: a run of small records in one block is counted once.
-type Seen = Option<(FileId, Option<ForkId>, u64, u32)>;
-
-fn survey_range(
+/// What small runs lack; returns how many blocks they will promise.
+fn survey_small(
     state: &State,
     id: Option<ForkId>,
     size: u32,
-    range: &ChunkRange,
+    runs: &[Run],
     missing: &mut Missing,
-    seen: &mut Seen,
-    file: FileId,
 ) -> u64 {
-    let block = BLOCK as u32;
-    let blocks = range.bytes.start / block..range.bytes.end.div_ceil(block);
-    let Some(id) = id else {
-        let last = (file, None, range.chunk, blocks.end - 1);
-        let again = *seen == Some((file, None, range.chunk, blocks.start));
-        *seen = Some(last);
-        return blocks.len() as u64 - u64::from(again);
-    };
-    if missing.own_entry(state, id, range.chunk) {
-        return 0;
-    }
-    let chunk = &state.forks[&id].chunks[&range.chunk];
     let mut needed = 0;
-    for b in blocks {
-        if *seen == Some((file, Some(id), range.chunk, b)) {
+    // Runs of small pieces in one block count it once.
+    let mut seen = None;
+    let mut known: Option<(u64, Option<&Chunk>)> = None;
+    for fragment in Fragments::new(size, runs) {
+        let at = fragment.place;
+        if seen.replace(at) == Some(at) {
             continue;
         }
-        *seen = Some((file, Some(id), range.chunk, b));
-        let page = chunk.valid_page(b);
-        if page.is_none_or(|p| p.promised() & bit(b) == 0) {
+        let Some(id) = id else {
+            needed += 1;
+            continue;
+        };
+        let chunk = match known {
+            Some((n, chunk)) if n == at.chunk => chunk,
+            _ => {
+                let lacking = missing.own_entry(state, id, at.chunk);
+                let chunk = (!lacking).then(|| &state.forks[&id].chunks[&at.chunk]);
+                known = Some((at.chunk, chunk));
+                chunk
+            }
+        };
+        let Some(chunk) = chunk else { continue };
+        let page = chunk.valid_page(at.block);
+        if page.is_none_or(|p| p.promised() & bit(at.block) == 0) {
             needed += 1;
         }
-        let (start, end) = (b * block, size.min((b + 1) * block));
-        let partial = range.bytes.start > start || range.bytes.end < end;
         if page.is_none()
-            && partial
-            && let Some((place, _)) = chunk.place(b)
+            && !fragment.whole()
+            && let Some((place, _)) = chunk.place(at.block)
         {
             missing.blocks.push(Wanted {
                 id,
-                chunk: range.chunk,
-                block: b,
+                chunk: at.chunk,
+                block: at.block,
                 place,
             });
         }

@@ -21,7 +21,7 @@ pub const INDEX_SPACES: [Space; 4] = [FILES, FORKS, CHUNKS, META];
 /// Key of [`StoreRecord`] in [`META`].
 pub(crate) const STORE_KEY: &[u8] = b"store";
 
-fn corrupt(what: &'static str, key: &[u8]) -> StoreError {
+pub(super) fn corrupt(what: &'static str, key: &[u8]) -> StoreError {
     use std::fmt::Write as _;
     let mut at = String::from("key ");
     for byte in key {
@@ -31,14 +31,18 @@ fn corrupt(what: &'static str, key: &[u8]) -> StoreError {
 }
 
 /// Ends an index value with its checksum.
-fn seal(mut value: Vec<u8>) -> Vec<u8> {
+pub(super) fn seal(mut value: Vec<u8>) -> Vec<u8> {
     let crc = checksum(&value);
     value.put_u32_le(crc);
     value
 }
 
 /// Checks version and checksum of an index value; the fields between them.
-fn open<'a>(what: &'static str, key: &[u8], value: &'a [u8]) -> Result<Fields<'a>, StoreError> {
+pub(super) fn open<'a>(
+    what: &'static str,
+    key: &[u8],
+    value: &'a [u8],
+) -> Result<Fields<'a>, StoreError> {
     Ok(open_up_to(VERSION, what, key, value)?.1)
 }
 
@@ -283,22 +287,34 @@ pub(crate) struct StoreRecord {
     pub(crate) next_fork: u64,
     /// The sequence that the index holds everything up to.
     pub(crate) applied: u64,
+    /// There are, or were, other disks than number 0.
+    pub(crate) several: bool,
 }
+
+/// The version of the store's record where there are several disks: programs that know of one only
+/// must not open such a store.
+const SEVERAL_VERSION: u8 = 2;
 
 impl StoreRecord {
     pub(crate) fn encode(self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let version = if self.several {
+            SEVERAL_VERSION
+        } else {
+            VERSION
+        };
+        let mut out = vec![version];
         out.put_u64_le(self.next_fork);
         out.put_u64_le(self.applied);
         seal(out)
     }
     pub(crate) fn decode(value: &[u8]) -> Result<Self, StoreError> {
         let what = "the store's record";
-        let mut fields = open(what, STORE_KEY, value)?;
+        let (version, mut fields) = open_up_to(SEVERAL_VERSION, what, STORE_KEY, value)?;
         let mut read = || {
             Some(Self {
                 next_fork: fields.u64()?,
                 applied: fields.u64()?,
+                several: version == SEVERAL_VERSION,
             })
         };
         read().ok_or_else(|| corrupt(what, STORE_KEY))

@@ -1,10 +1,10 @@
 //! The log: frames, and the items in their bodies.
 
 use bytes::{BufMut, Bytes};
-use weft_layout::{CellIndex, FileId};
+use weft_layout::{CellIndex, CellOffset, FileId};
 
 use super::{Fields, ForkId, RunsRecord, VERSION, checksum, chunk_is_legal, end_is_legal, name};
-use crate::key::ForkKey;
+use crate::key::{ForkKey, Run};
 
 /// Largest body of a frame.
 pub(crate) const BODY_MAX: usize = 64 << 20;
@@ -40,20 +40,33 @@ pub(crate) enum Header {
 }
 
 impl FrameRecord {
-    /// Header, body and padding, for a body without its checksum computed yet.
+    /// Header, body and padding.
     pub(crate) fn append(out: &mut Vec<u8>, sequence: u64, synced: bool, body: &[u8]) {
         let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        out.push(VERSION);
-        out.put_u32_le(u32::try_from(body.len()).expect("bodies are at most 64 MiB"));
-        out.put_u64_le(sequence);
-        out.put_u32_le(checksum(body));
-        out.put_u8(u8::from(synced));
-        out.put_bytes(0, 7);
-        let crc = checksum(&out[start..]);
-        out.put_u32_le(crc);
+        Self::begin(out);
         out.extend_from_slice(body);
-        out.put_bytes(0, padding(body.len()));
+        Self::finish(out, start, sequence, synced);
+    }
+
+    /// Makes room for a header; the body is to follow.
+    pub(crate) fn begin(out: &mut Vec<u8>) {
+        out.put_bytes(0, FRAME_BYTES);
+    }
+
+    /// The header and the padding of a frame that begins at `start` and goes to the end.
+    pub(crate) fn finish(out: &mut Vec<u8>, start: usize, sequence: u64, synced: bool) {
+        let (header, body) = out[start..].split_at_mut(FRAME_BYTES);
+        let length = body.len();
+        let mut fields = &mut header[..FRAME_BYTES - 4];
+        fields.put_slice(&MAGIC);
+        fields.put_u8(VERSION);
+        fields.put_u32_le(u32::try_from(length).expect("bodies are at most 64 MiB"));
+        fields.put_u64_le(sequence);
+        fields.put_u32_le(checksum(body));
+        fields.put_u8(u8::from(synced));
+        let (front, crc) = header.split_at_mut(FRAME_BYTES - 4);
+        crc.copy_from_slice(&checksum(front).to_le_bytes());
+        out.put_bytes(0, padding(length));
     }
 
     /// Reads the header at the front of `bytes`.
@@ -107,6 +120,12 @@ pub(crate) enum ItemRecord {
     Data {
         id: ForkId,
         offset: u64,
+        data: Bytes,
+    },
+    /// Bytes of many places of a fork; those of the runs follow one another in `data`.
+    Pieces {
+        id: ForkId,
+        runs: Vec<Run>,
         data: Bytes,
     },
     /// These blocks of a chunk lie here now; `Data` of these blocks up to sequence `as_of` is in
@@ -177,6 +196,9 @@ const FORGET: u8 = 13;
 const ADOPT: u8 = 14;
 const MERGED: u8 = 15;
 const OWN: u8 = 16;
+const PIECES: u8 = 17;
+/// Bytes of one run of a `Pieces` item.
+const RUN_BYTES: usize = 24;
 
 fn put_two(out: &mut Vec<u8>, kind: u8, first: u64, second: u64) {
     out.put_u8(kind);
@@ -208,6 +230,7 @@ impl ItemRecord {
                 put_key(out, key);
             }
             Self::Data { id, offset, data } => Self::encode_data(out, *id, *offset, data),
+            Self::Pieces { id, runs, data } => Self::encode_pieces(out, *id, runs, data),
             Self::Map {
                 id,
                 chunk,
@@ -284,6 +307,54 @@ impl ItemRecord {
         out.extend_from_slice(data);
     }
 
+    /// A `Pieces` item, its bytes taken from where the runs say.
+    pub(crate) fn encode_pieces(out: &mut Vec<u8>, id: ForkId, runs: &[Run], data: &[u8]) {
+        out.put_u8(PIECES);
+        out.put_u64_le(id.0);
+        out.put_u32_le(runs.len() as u32);
+        for run in runs {
+            out.put_u64_le(run.offset.0);
+            out.put_u32_le(run.length as u32);
+            out.put_u32_le(run.count as u32);
+            out.put_u64_le(run.stride);
+        }
+        let mut rest = runs;
+        while let Some(first) = rest.first() {
+            // What lies in a row is copied in one.
+            let mut end = first.at;
+            let row = rest.iter().take_while(|run| {
+                let follows = run.at == end;
+                end += if follows { run.bytes() as usize } else { 0 };
+                follows
+            });
+            rest = &rest[row.count()..];
+            out.extend_from_slice(&data[first.at..end]);
+        }
+    }
+
+    fn decode_pieces(fields: &mut Fields<'_>, body: &Bytes) -> Option<Self> {
+        let (id, count) = (ForkId(fields.u64()?), fields.u32()? as usize);
+        let mut table = Fields(fields.take(count.checked_mul(RUN_BYTES)?)?);
+        let mut runs = Vec::with_capacity(count);
+        let mut sum = 0_usize;
+        while !table.0.is_empty() {
+            let run = Run {
+                offset: CellOffset(table.u64()?),
+                at: sum,
+                length: table.u32()?.into(),
+                count: table.u32()?.into(),
+                stride: table.u64()?,
+            };
+            if run.length == 0 || run.count == 0 || run.stride == 0 || !run.is_legal() {
+                return None;
+            }
+            sum = sum.checked_add(usize::try_from(run.bytes()).ok()?)?;
+            runs.push(run);
+        }
+        let data = body.slice_ref(fields.take(sum)?);
+        (!runs.is_empty()).then_some(Self::Pieces { id, runs, data })
+    }
+
     fn decode(fields: &mut Fields<'_>, body: &Bytes) -> Option<Self> {
         Some(match fields.u8()? {
             FORK => {
@@ -303,6 +374,7 @@ impl ItemRecord {
                 }
                 Self::Data { id, offset, data }
             }
+            PIECES => return Self::decode_pieces(fields, body),
             MAP => {
                 let item = Self::Map {
                     id: ForkId(fields.u64()?),

@@ -7,6 +7,7 @@
 //! Decoders survive any bytes: every count is checked against the bytes that are left before
 //! anything is allocated.
 
+mod disk;
 mod index;
 mod log;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 use bytes::BufMut;
 use crc_fast::crc32_iscsi;
 
+pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord, META,
@@ -136,7 +138,7 @@ impl RunsRecord {
                 inherited: count & INHERITED != 0,
             };
             let last = run.first.checked_add(run.blocks)?;
-            if run.blocks == 0 || run.first < end || last > 4096 || run.place.disk() != 0 {
+            if run.blocks == 0 || run.first < end || last > 4096 {
                 return None;
             }
             end = last;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use weft_layout::{CellIndex, FileId};
+use weft_layout::{CellIndex, CellOffset, FileId};
 
 use super::*;
-use crate::key::ForkKey;
+use crate::key::{ForkKey, Run};
 
 /// The document that explains the bytes; every golden line must stand in it.
 const FORMAT: &str = include_str!("../../../../docs/format.md");
@@ -135,6 +135,23 @@ fn items() -> Vec<(&'static str, ItemRecord)> {
             },
         ),
         ("Own", ItemRecord::Own { id, chunk: 4 }),
+        (
+            "Pieces",
+            ItemRecord::Pieces {
+                id,
+                runs: vec![
+                    Run {
+                        offset: CellOffset(10),
+                        at: 0,
+                        length: 1,
+                        count: 3,
+                        stride: 64,
+                    },
+                    Run::one(5, 3, 1),
+                ],
+                data: Bytes::from_static(b"weft"),
+            },
+        ),
     ]
 }
 
@@ -239,7 +256,28 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
         ChunkRecord::decode_key(&ChunkRecord::key(ForkId(2), 4)),
         Ok((ForkId(2), 4))
     );
+    let label = LabelRecord {
+        number: 3,
+        owner: "server-2 of volume 07".into(),
+    };
+    golden("label", &label.encode());
+    assert_eq!(LabelRecord::decode(&label.encode()), Ok(label));
+    let disk = DiskRecord {
+        path: "/mnt/b".into(),
+    };
+    golden("disk key", &DiskRecord::key(3));
+    golden("disk value", &disk.encode());
+    assert_eq!(DiskRecord::decode_key(&DiskRecord::key(3)), Some(3));
+    assert_eq!(DiskRecord::decode(b"", &disk.encode()), Ok(disk));
+    let several = StoreRecord {
+        next_fork: 3,
+        applied: 8,
+        several: true,
+    };
+    golden("store value of several disks", &several.encode());
+    assert_eq!(StoreRecord::decode(&several.encode()), Ok(several));
     let store = StoreRecord {
+        several: false,
         next_fork: 3,
         applied: 8,
     };

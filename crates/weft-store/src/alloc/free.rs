@@ -1,0 +1,112 @@
+//! The free blocks of one disk, as extents.
+
+use std::collections::BTreeMap;
+
+/// How many free extents one search looks at before it takes the best of them.
+const LOOK: usize = 32;
+
+/// The free blocks of one disk; numbers count from the disk's first block.
+#[derive(Debug, Default)]
+pub(super) struct FreeBlocks {
+    extents: BTreeMap<u64, u64>,
+    count: u64,
+    size: u64,
+    cursor: u64,
+}
+
+impl FreeBlocks {
+    /// Blocks that are free.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Blocks the disk has.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The disk has this many blocks now.
+    pub(super) fn grow(&mut self, size: u64) {
+        if size > self.size {
+            let from = std::mem::replace(&mut self.size, size);
+            self.free(from, size - from);
+        }
+    }
+
+    /// Makes blocks free.
+    pub(super) fn free(&mut self, mut start: u64, mut blocks: u64) {
+        if blocks == 0 {
+            return;
+        }
+        self.count += blocks;
+        if let Some((&before, &length)) = self.extents.range(..start).next_back() {
+            assert!(before + length <= start, "block {start} was freed twice");
+            if before + length == start {
+                self.extents.remove(&before);
+                start = before;
+                blocks += length;
+            }
+        }
+        if let Some((&after, &length)) = self.extents.range(start..).next() {
+            assert!(start + blocks <= after, "block {after} was freed twice");
+            if start + blocks == after {
+                self.extents.remove(&after);
+                blocks += length;
+            }
+        }
+        self.extents.insert(start, blocks);
+    }
+
+    /// Takes these very blocks; false when one of them is not free.
+    pub(super) fn claim(&mut self, start: u64, blocks: u64) -> bool {
+        let Some((&from, &length)) = self.extents.range(..=start).next_back() else {
+            return false;
+        };
+        if start + blocks > from + length {
+            return false;
+        }
+        self.cut(from, length, start, blocks);
+        true
+    }
+
+    fn cut(&mut self, from: u64, length: u64, start: u64, blocks: u64) {
+        self.extents.remove(&from);
+        if start > from {
+            self.extents.insert(from, start - from);
+        }
+        let (end, taken) = (from + length, start + blocks);
+        if end > taken {
+            self.extents.insert(taken, end - taken);
+        }
+        self.count -= blocks;
+    }
+
+    /// Takes up to `want` consecutive blocks: at `goal` if that is free, else where the search last
+    /// stopped or, near there, where the most are. `None` when no block is free.
+    pub(super) fn pick(&mut self, want: u64, goal: Option<u64>) -> Option<(u64, u64)> {
+        let at_goal = goal.and_then(|goal| {
+            let (&from, &length) = self.extents.range(..=goal).next_back()?;
+            (goal < from + length).then(|| (from, length, goal))
+        });
+        let (from, length, start) = at_goal.or_else(|| self.search(want))?;
+        let blocks = want.min(from + length - start);
+        self.cut(from, length, start, blocks);
+        self.cursor = start + blocks;
+        Some((start, blocks))
+    }
+
+    fn search(&self, want: u64) -> Option<(u64, u64, u64)> {
+        let mut best: Option<(u64, u64)> = None;
+        let ahead = self.extents.range(self.cursor..);
+        let all = ahead.chain(self.extents.range(..self.cursor));
+        for (&from, &length) in all.take(LOOK) {
+            if best.is_none_or(|(_, most)| length > most) {
+                best = Some((from, length));
+            }
+            if length >= want {
+                break;
+            }
+        }
+        best.map(|(from, length)| (from, length, from))
+    }
+}

@@ -1,0 +1,258 @@
+//! Which blocks of the disks are free, and which of them a write gets.
+//!
+//! Extents in memory, rebuilt at open from what index and log refer to; nothing of it is durable.
+//! Blocks are numbered as in [`Place`]: the disk in the upper 16 bits. `docs/design/0010-disks.md`
+//! says how a place is chosen.
+//!
+//! Invariants:
+//! 1. A block is free, in a window, waiting, or referred to by one map (or one write under way):
+//!    never two.
+//! 2. `reserved` dirty blocks can always be placed, unless a disk fails: writes are refused before
+//!    that is in doubt.
+//! 3. A freed block is given out again only when a durable `Synced` record covers the record that
+//!    freed it ([`Allocator::release`]): until then recovery may still need its content.
+
+mod free;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::record::Place;
+use free::FreeBlocks;
+use window::Windows;
+
+/// Consecutive blocks of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The first block's place, as a number.
+    pub(crate) start: u64,
+    pub(crate) blocks: u64,
+}
+
+impl Extent {
+    fn disk(self) -> u16 {
+        Place(self.start).disk()
+    }
+}
+
+/// Who wants blocks, and where they would lie well.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    /// The fork's id; `None`: a fork that is not there yet.
+    pub(crate) fork: Option<u64>,
+    /// Blocks the fork has.
+    pub(crate) held: u64,
+    /// The place behind its last one; `u64::MAX`: none.
+    pub(crate) goal: u64,
+}
+
+/// Blocks that writes cannot have: cutting a fork dirties the block that it cuts, even on a full
+/// disk.
+const HELD_BACK: u64 = 64;
+
+/// One disk of the set.
+#[derive(Debug, Default)]
+struct Disk {
+    free: FreeBlocks,
+    /// Free blocks that are in windows.
+    windowed: u64,
+    /// Blocks that its file could still grow by, as last heard.
+    growth: u64,
+    /// It gets no new data.
+    closed: bool,
+    /// It is not there: what is said of its blocks is believed.
+    missing: bool,
+    /// How far its turn has come.
+    turn: i128,
+}
+
+impl Disk {
+    fn usable(&self) -> u64 {
+        self.free.count() + self.windowed
+    }
+}
+
+/// The free blocks of all disks.
+#[derive(Debug, Default)]
+pub(crate) struct Allocator {
+    disks: BTreeMap<u16, Disk>,
+    windows: Windows,
+    waiting: VecDeque<(u64, Extent)>,
+    waiting_blocks: u64,
+    reserved: u64,
+}
+
+impl Allocator {
+    fn open_disks(&self) -> impl Iterator<Item = &Disk> {
+        self.disks.values().filter(|d| !d.closed)
+    }
+
+    fn usable(&self) -> u64 {
+        self.open_disks().map(Disk::usable).sum()
+    }
+
+    /// Blocks that writes may still take.
+    pub(crate) fn available(&self) -> u64 {
+        let (mut usable, mut size) = (0, 0);
+        for disk in self.open_disks() {
+            usable += disk.usable();
+            size += disk.free.size();
+        }
+        let held_back = (size / 64).min(HELD_BACK);
+        usable.saturating_sub(self.reserved + held_back)
+    }
+
+    /// Blocks that wait for a sync before they can be used again.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting_blocks
+    }
+
+    /// Blocks in use or promised.
+    pub(crate) fn used(&self) -> u64 {
+        let there = self.disks.values().filter(|d| !d.missing);
+        let taken: u64 = there.map(|d| d.free.size() - d.usable()).sum();
+        taken.saturating_sub(self.waiting_blocks) + self.reserved.min(self.usable())
+    }
+
+    /// A disk's blocks: all, and those that are free.
+    pub(crate) fn of_disk(&self, disk: u16) -> (u64, u64) {
+        let disk = self.disks.get(&disk).filter(|d| !d.missing);
+        disk.map_or((0, 0), |d| (d.free.size(), d.usable()))
+    }
+
+    /// Whether this many blocks can be promised, those held back included.
+    pub(crate) fn can_promise(&self, blocks: u64) -> bool {
+        blocks == 0 || self.reserved + blocks <= self.usable()
+    }
+
+    /// Whether every promise can be kept.
+    pub(crate) fn keeps_promises(&self) -> bool {
+        self.reserved <= self.usable()
+    }
+
+    /// Blocks promised.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Promises blocks to pages that become dirty.
+    pub(crate) fn reserve(&mut self, blocks: u64) {
+        self.reserved += blocks;
+    }
+
+    /// Takes promises back.
+    pub(crate) fn unreserve(&mut self, blocks: u64) {
+        self.reserved = self
+            .reserved
+            .checked_sub(blocks)
+            .expect("every promise is taken back once");
+    }
+
+    /// The disk's file has this many blocks and could grow by `growth` more.
+    pub(crate) fn grow(&mut self, disk: u16, blocks: u64, growth: u64) {
+        let disk = self.disks.entry(disk).or_default();
+        disk.free.grow(blocks);
+        disk.growth = growth;
+    }
+
+    /// The disk gets no new data from now on.
+    pub(crate) fn close(&mut self, number: u16) {
+        self.disks.entry(number).or_default().closed = true;
+        for window in self.windows.remove_of(number) {
+            self.return_window(window);
+        }
+    }
+
+    /// The disk is not there.
+    pub(crate) fn miss(&mut self, number: u16) {
+        let disk = self.disks.entry(number).or_default();
+        (disk.closed, disk.missing) = (true, true);
+    }
+
+    /// Disks that get new data.
+    pub(crate) fn open(&self) -> Vec<u16> {
+        let open = self.disks.iter().filter(|(_, d)| !d.closed);
+        open.map(|(number, _)| *number).collect()
+    }
+
+    /// Makes blocks free at once: nothing durable refers to them.
+    pub(crate) fn free(&mut self, extent: Extent) {
+        let disk = self.disks.entry(extent.disk()).or_default();
+        if !disk.missing {
+            let start = Place(extent.start).block();
+            disk.free.free(start, extent.blocks);
+        }
+    }
+
+    /// Blocks that the record of `sequence` freed.
+    pub(crate) fn free_after(&mut self, sequence: u64, extent: Extent) {
+        if self.disks.get(&extent.disk()).is_none_or(|d| d.missing) {
+            return;
+        }
+        self.waiting_blocks += extent.blocks;
+        if let Some((s, last)) = self.waiting.back_mut()
+            && *s == sequence
+            && last.start + last.blocks == extent.start
+        {
+            last.blocks += extent.blocks;
+            return;
+        }
+        self.waiting.push_back((sequence, extent));
+    }
+
+    /// A `Synced` record that covers everything up to `sequence` is durable.
+    pub(crate) fn release(&mut self, sequence: u64) {
+        while let Some((_, extent)) = self.waiting.pop_front_if(|(s, _)| *s <= sequence) {
+            self.waiting_blocks -= extent.blocks;
+            self.free(extent);
+        }
+    }
+
+    /// Takes these very blocks, for a map found at open; false when one of them is not free.
+    pub(crate) fn claim(&mut self, extent: Extent) -> bool {
+        match self.disks.get_mut(&extent.disk()) {
+            Some(disk) if disk.missing => true,
+            Some(disk) => disk.free.claim(Place(extent.start).block(), extent.blocks),
+            None => false,
+        }
+    }
+
+    /// Takes blocks that writes may have; `None` when there are too few.
+    pub(crate) fn take(&mut self, blocks: u64, wish: Wish) -> Option<Vec<Extent>> {
+        (blocks <= self.available()).then(|| self.gather(blocks, wish))
+    }
+
+    /// Takes blocks promised before by [`Allocator::reserve`].
+    pub(crate) fn take_reserved(&mut self, blocks: u64, wish: Wish) -> Option<Vec<Extent>> {
+        if blocks > self.usable() {
+            return None;
+        }
+        self.unreserve(blocks);
+        Some(self.gather(blocks, wish))
+    }
+
+    /// The caller has counted the blocks: there are enough.
+    fn gather(&mut self, mut blocks: u64, mut wish: Wish) -> Vec<Extent> {
+        let mut found: Vec<Extent> = Vec::new();
+        while blocks > 0 {
+            let part = match wish.fork.and_then(|f| self.windows.take(f, blocks)) {
+                Some(part) => {
+                    let disk = self.disks.get_mut(&part.disk());
+                    disk.expect("a window is on a disk").windowed -= part.blocks;
+                    part
+                }
+                None => self.fresh(blocks, wish),
+            };
+            blocks -= part.blocks;
+            wish.held += part.blocks;
+            wish.goal = part.start + part.blocks;
+            match found.last_mut() {
+                Some(last) if last.start + last.blocks == part.start => last.blocks += part.blocks,
+                _ => found.push(part),
+            }
+        }
+        found
+    }
+}
