@@ -19,6 +19,7 @@
 mod alloc;
 mod apply;
 mod checkpoint;
+mod check;
 mod chunk;
 mod clear;
 mod config;
@@ -30,6 +31,7 @@ mod error;
 mod flush;
 mod folder;
 mod key;
+mod list;
 mod load;
 mod log;
 mod merge;
@@ -39,6 +41,7 @@ mod read;
 mod record;
 mod recover;
 mod replay;
+mod rescue;
 mod runs;
 mod scrub;
 pub mod sim;
@@ -50,17 +53,20 @@ mod sync;
 mod tree;
 mod write;
 
+pub use check::{CheckPass, Checked};
 pub use config::{DiskConfig, StoreConfig};
 pub use counters::CounterSnapshot;
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};
 pub use error::StoreError;
-pub use folder::{FolderStorage, Reach};
+pub use folder::{DeviceStorage, FolderStorage, Reach};
 pub use key::{
     CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Run, Scattered,
     Timestamp, Usage, Write,
 };
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
 pub use record::INDEX_SPACES;
+pub use list::Page;
+pub use rescue::{Obstacle, rescue};
 pub use runs::DataRuns;
 pub use scrub::{Fault, Finding, ScrubPosition, Scrubbed};
 pub use sim::SimStorage;

@@ -40,6 +40,19 @@ pub enum Fault {
         /// What is wrong with it.
         reason: String,
     },
+    /// They lie beyond the disk's end.
+    Beyond,
+    /// They count as free.
+    Free,
+    /// Another chunk has them, too.
+    Twice,
+    /// They are inherited from a fork that does not have them.
+    Inherited,
+    /// The fork does not derive from others as it says.
+    Tree {
+        /// What is wrong.
+        reason: String,
+    },
 }
 
 /// Blocks of a chunk that are bad.
@@ -59,6 +72,20 @@ pub struct Finding {
     pub fault: Fault,
 }
 
+impl Finding {
+    /// Takes a finding in that continues this one; whether it does.
+    pub(crate) fn absorb(&mut self, next: &Finding) -> bool {
+        let continues = (&self.key, self.chunk, self.disk) == (&next.key, next.chunk, next.disk)
+            && self.blocks.end == next.blocks.start
+            && self.place + self.blocks.len() as u64 == next.place
+            && self.fault == next.fault;
+        if continues {
+            self.blocks.end = next.blocks.end;
+        }
+        continues
+    }
+}
+
 /// What a part of a pass looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
@@ -73,10 +100,10 @@ pub struct Scrubbed {
 }
 
 /// A chunk of the index, decoded or not.
-struct Entry {
-    id: ForkId,
-    chunk: u64,
-    runs: Result<RunsRecord, String>,
+pub(crate) struct Entry {
+    pub(crate) id: ForkId,
+    pub(crate) chunk: u64,
+    pub(crate) runs: Result<RunsRecord, String>,
 }
 
 /// A block that did not pass.
@@ -118,7 +145,7 @@ impl Store {
 
 impl Inner {
     /// The next entries of the index, and where those after them begin.
-    fn entries_from(
+    pub(crate) fn entries_from(
         &self,
         from: &ScrubPosition,
         bytes: u64,
@@ -273,22 +300,15 @@ fn unreadable(block: u32, place: Place, crc: u32, error: &std::io::Error) -> Sus
 
 /// Adds a bad block, to the last finding where it continues that.
 fn tell(findings: &mut Vec<Finding>, key: &ForkKey, chunk: u64, s: Suspect) {
-    let (disk, place) = (s.place.disk(), s.place.block());
-    if let Some(last) = findings.last_mut()
-        && (&last.key, last.chunk, last.disk) == (key, chunk, disk)
-        && last.blocks.end == s.block
-        && last.place + last.blocks.len() as u64 == place
-        && last.fault == s.fault
-    {
-        last.blocks.end += 1;
-        return;
-    }
-    findings.push(Finding {
+    let finding = Finding {
         key: key.clone(),
         chunk,
         blocks: s.block..s.block + 1,
-        disk,
-        place,
+        disk: s.place.disk(),
+        place: s.place.block(),
         fault: s.fault,
-    });
+    };
+    if !findings.last_mut().is_some_and(|last| last.absorb(&finding)) {
+        findings.push(finding);
+    }
 }

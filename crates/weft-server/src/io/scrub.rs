@@ -152,6 +152,10 @@ fn on_the_wire(finding: Finding) -> ScrubFinding {
         Fault::Checksum => (ScrubFault::Checksum, String::new()),
         Fault::Unreadable { reason } => (ScrubFault::Unreadable, reason),
         Fault::Entry { reason } => (ScrubFault::Entry, reason),
+        // Only a check finds these.
+        Fault::Beyond | Fault::Free | Fault::Twice | Fault::Inherited | Fault::Tree { .. } => {
+            (ScrubFault::Unknown, String::new())
+        }
     };
     if let Some((cut, _)) = reason.char_indices().find(|(at, _)| *at >= REASON_MAX) {
         reason.truncate(cut);

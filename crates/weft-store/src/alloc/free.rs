@@ -57,6 +57,12 @@ impl FreeBlocks {
         self.extents.insert(start, blocks);
     }
 
+    /// Whether a block is free.
+    pub(super) fn has(&self, block: u64) -> bool {
+        let before = self.extents.range(..=block).next_back();
+        before.is_some_and(|(from, length)| block < from + length)
+    }
+
     /// Takes these very blocks; false when one of them is not free.
     pub(super) fn claim(&mut self, start: u64, blocks: u64) -> bool {
         let Some((&from, &length)) = self.extents.range(..=start).next_back() else {

@@ -219,6 +219,12 @@ impl Allocator {
         }
     }
 
+    /// Whether a block is free, and may be given to anybody.
+    pub(crate) fn is_free(&self, place: Place) -> bool {
+        let disk = self.disks.get(&place.disk());
+        disk.is_some_and(|disk| !disk.missing && disk.free.has(place.block()))
+    }
+
     /// Takes blocks that writes may have; `None` when there are too few.
     pub(crate) fn take(&mut self, blocks: u64, wish: Wish) -> Option<Vec<Extent>> {
         (blocks <= self.available()).then(|| self.gather(blocks, wish))

@@ -70,6 +70,10 @@ pub(crate) struct Place(pub(crate) u64);
 impl Place {
     /// No block: a hole.
     pub(crate) const NONE: Self = Self(u64::MAX);
+    /// The number of no disk: on it lies what was lost.
+    pub(crate) const LOST_DISK: u16 = u16::MAX;
+    /// Where the first block of a chunk lies of which nothing is known.
+    pub(crate) const LOST: Self = Self((Self::LOST_DISK as u64) << 48);
 
     pub(crate) fn disk(self) -> u16 {
         (self.0 >> 48) as u16
