@@ -1,7 +1,9 @@
-//! Checkpoints of files: names for states that stay while the file goes on being written.
+//! Checkpoints of files and trees: names for states that stay while the files go on being written.
 
+use bytes::Bytes;
 use weft_proto::checkpoint::{
-    ListCheckpointsRequest, MakeCheckpointRequest, RemoveCheckpointRequest, RollBackRequest,
+    FileCheckpoint, ListCheckpointsRequest, ListFileCheckpointsRequest, MakeCheckpointRequest,
+    RemoveCheckpointRequest, RollBackRequest,
 };
 use weft_proto::meta::Attributes;
 
@@ -11,7 +13,8 @@ use crate::{Error, OpenView, Place, Volume};
 pub use weft_proto::checkpoint::CheckpointInfo;
 
 impl Volume {
-    /// Makes a checkpoint of a file on all its servers: one request, whatever the file's size. Each write to one server is
+    /// Makes a checkpoint of a file on all its servers, or of all that is below a directory: one request, whatever the size
+    /// of the files. Each write to one server is
     /// wholly before or wholly after it.
     pub async fn make_checkpoint(
         &self,
@@ -29,7 +32,7 @@ impl Volume {
         Ok(reply.checkpoint)
     }
 
-    /// All checkpoints of a file, in the order in which they were made: one request for a thousand of them.
+    /// All checkpoints of a file or directory, in the order in which they were made: one request for a thousand of them.
     pub async fn checkpoints(&self, path: impl Into<Place>) -> Result<Vec<CheckpointInfo>, Error> {
         let place = path.into();
         let what = format!("list the checkpoints of {place}");
@@ -50,7 +53,7 @@ impl Volume {
         }
     }
 
-    /// Makes a file what it is in a checkpoint: one request, whatever its size. Other checkpoints stay.
+    /// Makes a file, or all that is below a directory, what it is in a checkpoint: one request, whatever its size. Other checkpoints stay.
     pub async fn roll_back(&self, path: impl Into<Place>, name: &str) -> Result<Attributes, Error> {
         let place = path.into();
         let request = RollBackRequest {
@@ -63,7 +66,30 @@ impl Volume {
         Ok(reply.attributes)
     }
 
-    /// Drops a checkpoint of a file: one request; the servers free its space in the background.
+    /// The checkpoints of the files that a directory names: one request for some hundred files.
+    pub async fn file_checkpoints(
+        &self,
+        directory: impl Into<Place>,
+    ) -> Result<Vec<FileCheckpoint>, Error> {
+        let place = directory.into();
+        let what = format!("list the checkpoints of the files in {place}");
+        let (mut found, mut after) = (Vec::new(), Bytes::new());
+        loop {
+            let request = ListFileCheckpointsRequest {
+                who: (*self.who).clone(),
+                target: place.target(true)?,
+                after,
+            };
+            let page = self.meta(&what, &request, Repeat::Safe).await?;
+            found.extend(page.checkpoints);
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Drops a checkpoint of a file or directory: one request; the servers free its space in the background.
     pub async fn remove_checkpoint(&self, path: impl Into<Place>, name: &str) -> Result<(), Error> {
         let place = path.into();
         let request = RemoveCheckpointRequest {

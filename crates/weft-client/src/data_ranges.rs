@@ -155,11 +155,12 @@ impl DataRanges {
         let grid = a.layout.grid();
         let slot = ServerSlot(slot as u32);
         let request = DataRunsRequest {
-            file: a.id,
+            file: a.cells.file,
             grid: Grid::from(&grid),
             slot: slot.0,
             fork: "data".to_owned(),
             from,
+            checkpoint: a.cells.checkpoint,
         };
         let reply = a.volume.io(&what, server, &request, Repeat::Safe).await?;
         let wrong = |run: &&DataRun| {

@@ -12,7 +12,7 @@ use weft_proto::meta::{AttachReply, ReportRequest, Target, TruncateRequest};
 use weft_proto::prost::Message;
 use weft_proto::{Call, Code};
 
-use crate::stat::size_of;
+use crate::stat::{Cells, size_of};
 use crate::volume::Repeat;
 use crate::{Attributes, Error, OpenView, Volume};
 
@@ -31,6 +31,8 @@ pub(crate) struct Attachment {
     pub(crate) path: String,
     pub(crate) layout: Layout,
     pub(crate) id: u64,
+    /// What the servers are asked for: of a file in a checkpoint another than `id`.
+    pub(crate) cells: Cells,
     reply: AttachReply,
     /// All bytes, while they lie with the metadata.
     pub(crate) inline: Mutex<Option<Bytes>>,
@@ -42,6 +44,15 @@ pub(crate) struct Attachment {
     written: AtomicI64,
     /// One past the last canonical byte written through this attachment, or [`END_UNKNOWN`].
     end: AtomicU64,
+}
+
+/// What the service knows of a file whose last writer has closed it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Closed {
+    /// Its attributes; the size is exact.
+    pub attributes: Attributes,
+    /// Nobody else has written it while it was attached.
+    pub alone: bool,
 }
 
 /// Something was written through a view whose end in canonical order was not worked out, or by another process.
@@ -62,6 +73,7 @@ impl File {
             path,
             layout,
             id: reply.attributes.id,
+            cells: Cells::of(&reply.attributes),
             reply,
             inline,
             write,
@@ -100,6 +112,11 @@ impl File {
     /// Whether this attach created the file.
     pub fn created(&self) -> bool {
         self.0.reply.created
+    }
+
+    /// Whether nobody else had it open for writing when it was attached for writing, and its size was exact until then.
+    pub fn sole(&self) -> bool {
+        self.0.reply.sole
     }
 
     /// What another process needs to [`Volume::adopt`] this attachment without a request of its own.
@@ -159,7 +176,7 @@ impl File {
             return Ok(self.stat().await?.size);
         }
         let what = format!("size of {}", a.path);
-        let forks = a.volume.fork_states(&what, a.id, &a.layout, "data").await?;
+        let forks = a.volume.fork_states(&what, a.cells, &a.layout, "data").await?;
         Ok(size_of(&a.layout, &forks))
     }
 
@@ -167,7 +184,7 @@ impl File {
     pub async fn forks(&self) -> Result<Vec<Fork>, Error> {
         let a = &self.0;
         let what = format!("list the forks of {}", a.path);
-        a.volume.fork_states(&what, a.id, &a.layout, "").await
+        a.volume.fork_states(&what, a.cells, &a.layout, "").await
     }
 
     /// Creates an empty fork in a cell; it is no error if it is there.
@@ -237,7 +254,8 @@ impl File {
         }
         let what = format!("sync {}", a.path);
         let used = a.layout.servers().len().min(a.layout.cells() as usize);
-        let request = SyncRequest { file: a.id };
+        let file = a.cells.file;
+        let request = SyncRequest { file };
         let syncs = a.layout.servers()[..used]
             .iter()
             .map(|server| a.volume.io(&what, *server, &request, Repeat::Unsafe));
@@ -249,9 +267,26 @@ impl File {
     /// from what this attachment wrote (others wrote, too, or through a view), the servers are asked: one request to
     /// each, and one more to the service.
     pub async fn close(&self) -> Result<(), Error> {
+        self.end().await.map(drop)
+    }
+
+    /// As [`File::close`], but where there is nothing to tell no request of its own: the service hears of it together
+    /// with other ends, some milliseconds later. Tells what the service knows of a file that was written.
+    pub async fn let_go(&self) -> Result<Option<Closed>, Error> {
+        let a = &self.0;
+        if !a.own || a.written.load(Ordering::Acquire) != i64::MIN {
+            return self.end().await;
+        }
+        if !a.detached.swap(true, Ordering::AcqRel) {
+            a.volume.detach_later(a.id, a.write);
+        }
+        Ok(None)
+    }
+
+    async fn end(&self) -> Result<Option<Closed>, Error> {
         let a = &self.0;
         if !a.own || a.detached.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return Ok(None);
         }
         a.volume.shared.note_detached(a.id, a.write);
         let what = format!("close {}", a.path);
@@ -273,13 +308,15 @@ impl File {
                 request.end = Some(end);
             }
         }
-        let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
+        let mut reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
         if reply.size_wanted {
             request.size = Some(self.size().await?);
             request.end = None;
-            a.volume.meta(&what, &request, Repeat::Safe).await?;
+            reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
         }
-        Ok(())
+        let alone = reply.alone;
+        let closed = |attributes| Closed { attributes, alone };
+        Ok(reply.attributes.map(closed))
     }
 
     pub(crate) fn server_of(&self, cell: CellIndex) -> Result<ServerId, Error> {

@@ -23,6 +23,27 @@ pub(crate) fn kind_name(attributes: &Attributes) -> &'static str {
     }
 }
 
+/// Where the bytes of a file lie on its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cells {
+    /// The file whose cells they are in.
+    pub(crate) file: u64,
+    /// The checkpoint of it; 0: as it is.
+    pub(crate) checkpoint: u64,
+}
+
+impl Cells {
+    pub(crate) fn of(attributes: &Attributes) -> Cells {
+        Cells {
+            file: match attributes.source {
+                0 => attributes.id,
+                source => source,
+            },
+            checkpoint: attributes.checkpoint,
+        }
+    }
+}
+
 pub(crate) fn is_regular(attributes: &Attributes) -> bool {
     attributes.kind == FileKind::Regular as i32
 }
@@ -81,7 +102,7 @@ impl Volume {
         };
         let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(what, &e))?;
         let forks = self
-            .fork_states(what, attributes.id, &layout, "data")
+            .fork_states(what, Cells::of(&attributes), &layout, "data")
             .await?;
         attributes.size = size_of(&layout, &forks);
         let written = forks.iter().map(|f| f.modified).max().unwrap_or(i64::MIN);
@@ -103,14 +124,15 @@ impl Volume {
             return Ok(Vec::new());
         };
         let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(&what, &e))?;
-        self.fork_states(&what, attributes.id, &layout, "").await
+        self.fork_states(&what, Cells::of(attributes), &layout, "")
+            .await
     }
 
     /// Lengths and times of a file's forks on all its servers, ascending by cell and name; `fork` empty: all forks.
     pub(crate) async fn fork_states(
         &self,
         what: &str,
-        file: u64,
+        cells: Cells,
         layout: &Layout,
         fork: &str,
     ) -> Result<Vec<ForkState>, Error> {
@@ -123,9 +145,10 @@ impl Volume {
                     fork: f.fork.clone(),
                 });
                 let request = CellStatusRequest {
-                    file,
+                    file: cells.file,
                     after,
                     fork: fork.to_owned(),
+                    checkpoint: cells.checkpoint,
                 };
                 let page = self.io(what, *server, &request, Repeat::Safe).await?;
                 forks.extend(page.forks);

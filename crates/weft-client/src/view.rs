@@ -7,6 +7,7 @@ use weft_layout::{Map, Request, ServerSlot, View, ViewOffset};
 use weft_proto::io::{Access, Grid, Pattern, View as WireView};
 
 use crate::span::{Source, Target};
+use crate::stat::Cells;
 use crate::write::Durability;
 use crate::{Error, File};
 
@@ -23,10 +24,10 @@ pub struct OpenView {
 impl OpenView {
     pub(crate) fn new(file: File, map: Map, fork: &str) -> OpenView {
         OpenView {
+            checkpoint: file.0.cells.checkpoint,
             file,
             map,
             fork: fork.to_owned(),
-            checkpoint: 0,
             position: AtomicU64::new(0),
         }
     }
@@ -132,10 +133,14 @@ impl OpenView {
     /// One past the last view byte that holds data: one request to each server of the file.
     pub async fn size(&self) -> Result<u64, Error> {
         let a = &self.file.0;
+        let cells = Cells {
+            checkpoint: self.checkpoint,
+            ..a.cells
+        };
         let what = format!("size of a view of {}", a.path);
         let forks = a
             .volume
-            .fork_states(&what, a.id, &a.layout, &self.fork)
+            .fork_states(&what, cells, &a.layout, &self.fork)
             .await?;
         let extent = |f: &crate::Fork| self.map.extent(weft_layout::CellIndex(f.cell), f.length);
         Ok(forks
@@ -148,7 +153,7 @@ impl OpenView {
 
     pub(crate) fn access(&self, pattern: &Pattern, slot: ServerSlot) -> Access {
         Access {
-            file: self.file.0.id,
+            file: self.file.0.cells.file,
             grid: Grid::from(self.map.grid()),
             view: WireView::from(self.map.view()),
             pattern: pattern.clone(),

@@ -3,6 +3,7 @@
 //! An operation that meets the same directory twice (rename within it) changes one copy, and the
 //! counters are read and written only by operations that touch them.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use parking_lot::MutexGuard;
@@ -13,13 +14,34 @@ use weft_proto::meta::FileKind;
 use crate::MetaError;
 use crate::changes::{Change, entry_change};
 use crate::inline::content;
-use crate::keys::{self, COUNTERS_KEY, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, VOLUME, XATTRS};
+use crate::keys::{
+    self, COUNTERS_KEY, ENTRIES, HELD, INLINE, INODES, INTENTS, ORPHANS, VOLUME, XATTRS,
+};
 use crate::namespace::Namespace;
 use crate::open_files::OpenFiles;
 use crate::path::Node;
 use crate::record::{
     CountersRecord, DeleteRecord, EntryRecord, InodeRecord, IntentRecord, OrphanRecord,
+    TruncateRecord,
 };
+
+/// An inode that a transaction changes.
+struct Changed {
+    /// As it was; `None`: it is new.
+    before: Option<InodeRecord>,
+    now: InodeRecord,
+}
+
+impl Changed {
+    /// Of what a checkpoint keeps, only where its bytes lie may change.
+    fn is_allowed(&self) -> bool {
+        let Some(before) = &self.before else {
+            return true;
+        };
+        let own = |inode: &InodeRecord| inode.frozen.is_some_and(|frozen| frozen.own_cells);
+        before.frozen.is_none() || *before == self.now || own(&self.now) && !own(before)
+    }
+}
 
 /// A transaction under way.
 pub(crate) struct Edit<'t, 'n> {
@@ -27,7 +49,7 @@ pub(crate) struct Edit<'t, 'n> {
     txn: &'t mut dyn Transaction,
     /// Held from the first look until the commit, so that no attachment slips in between.
     open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
-    inodes: Vec<Node>,
+    inodes: BTreeMap<u64, Changed>,
     counters: Option<CountersRecord>,
     /// What watchers will be told, if it is committed.
     changes: Vec<Change>,
@@ -43,7 +65,7 @@ impl<'t, 'n> Edit<'t, 'n> {
             namespace,
             txn,
             open,
-            inodes: Vec::new(),
+            inodes: BTreeMap::new(),
             counters: None,
             changes: Vec::new(),
         }
@@ -63,6 +85,16 @@ impl<'t, 'n> Edit<'t, 'n> {
     pub(crate) fn put(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
         self.note(space, key);
         self.txn.put(space, key, &record.encode_to_vec());
+    }
+
+    /// As [`Edit::put`], of something that nobody has been told of.
+    pub(crate) fn put_unseen(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
+        self.txn.put(space, key, &record.encode_to_vec());
+    }
+
+    /// As [`Edit::delete`], of something that nobody has been told of.
+    pub(crate) fn delete_unseen(&mut self, space: weft_kv::Space, key: &[u8]) {
+        self.txn.delete(space, key);
     }
 
     pub(crate) fn delete(&mut self, space: weft_kv::Space, key: &[u8]) {
@@ -88,21 +120,21 @@ impl<'t, 'n> Edit<'t, 'n> {
 
     /// The inode as this transaction changes it; `known` is what it read.
     pub(crate) fn change(&mut self, id: u64, known: &InodeRecord) -> &mut InodeRecord {
-        let at = self.inodes.iter().position(|node| node.id == id);
-        let at = at.unwrap_or_else(|| {
-            self.inodes.push(Node {
-                id,
-                inode: known.clone(),
-            });
-            self.inodes.len() - 1
+        let changed = self.inodes.entry(id).or_insert_with(|| Changed {
+            before: Some(known.clone()),
+            now: known.clone(),
         });
-        &mut self.inodes[at].inode
+        &mut changed.now
     }
 
     /// A new inode with a new id.
     pub(crate) fn create(&mut self, id: u64, inode: InodeRecord) -> Result<(), MetaError> {
         self.counters()?.files += 1;
-        self.inodes.push(Node { id, inode });
+        let changed = Changed {
+            before: None,
+            now: inode,
+        };
+        self.inodes.insert(id, changed);
         Ok(())
     }
 
@@ -151,6 +183,9 @@ impl<'t, 'n> Edit<'t, 'n> {
 
     /// One name less for a file; a directory loses its only one. Answers how many are left.
     pub(crate) fn unname(&mut self, node: &Node, now: i64) -> Result<u32, MetaError> {
+        if node.inode.is_directory() && self.has_checkpoints(node.id)? {
+            return Err(MetaError::HasCheckpoints { id: node.id });
+        }
         let inode = self.change(node.id, &node.inode);
         inode.changed = now;
         inode.links = if inode.is_directory() {
@@ -174,7 +209,7 @@ impl<'t, 'n> Edit<'t, 'n> {
     /// Removes an inode that has no name and that nobody has open, and owes the rest.
     pub(crate) fn bury(&mut self, node: &Node) -> Result<(), MetaError> {
         let known = self.change(node.id, &node.inode).clone();
-        self.inodes.retain(|other| other.id != node.id);
+        self.inodes.remove(&node.id);
         self.delete(INODES, &node.id.to_be_bytes());
         self.counters()?.files -= 1;
         if known.xattr_bytes > 0 {
@@ -194,8 +229,25 @@ impl<'t, 'n> Edit<'t, 'n> {
             has_cells = content(self.reader(), node.id)?.spilling;
             self.delete(INLINE, &node.id.to_be_bytes());
         }
-        self.forget_checkpoints(node.id)?;
-        if known.is(FileKind::Regular) && has_cells {
+        let held = match has_cells && known.is(FileKind::Regular) {
+            true => keys::held(self.reader(), node.id)?,
+            false => None,
+        };
+        self.forget_checkpoints(node.id, held.and(known.layout.as_ref()))?;
+        if let Some(mut held) = held {
+            // Checkpoints of trees need its cells: only what it has for itself goes.
+            held.deleted = true;
+            self.put(HELD, &node.id.to_be_bytes(), &held);
+            self.owe(&IntentRecord {
+                file: node.id,
+                delete: None,
+                truncate: Some(TruncateRecord {
+                    layout: known.layout,
+                    size: 0,
+                }),
+                checkpoint: None,
+            })?;
+        } else if known.is(FileKind::Regular) && has_cells {
             let servers = known.layout.map_or_else(Vec::new, |layout| layout.servers);
             self.owe(&IntentRecord {
                 file: node.id,
@@ -208,13 +260,16 @@ impl<'t, 'n> Edit<'t, 'n> {
     }
 
     /// Writes what was changed in memory. Answers what changes with the commit.
-    pub(crate) fn finish(mut self) -> Vec<Change> {
-        for Node { id, inode } in std::mem::take(&mut self.inodes) {
-            self.put(INODES, &id.to_be_bytes(), &inode);
+    pub(crate) fn finish(mut self) -> Result<Vec<Change>, MetaError> {
+        for (id, changed) in std::mem::take(&mut self.inodes) {
+            if !changed.is_allowed() {
+                return Err(MetaError::ReadOnly { id });
+            }
+            self.put(INODES, &id.to_be_bytes(), &changed.now);
         }
         if let Some(counters) = self.counters.take() {
             self.put(VOLUME, COUNTERS_KEY, &counters);
         }
-        self.changes
+        Ok(self.changes)
     }
 }

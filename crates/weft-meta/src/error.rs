@@ -19,6 +19,28 @@ pub enum MetaError {
         /// The path, as the caller gave it.
         path: String,
     },
+    /// No checkpoint of this file or directory has this name, or none that all servers have.
+    #[error(
+        "{path}: there is no such checkpoint: {name}; `weft checkpoint list` shows those there are"
+    )]
+    NoCheckpoint {
+        /// The file or directory.
+        path: String,
+        /// The checkpoint's name.
+        name: String,
+    },
+    /// A directory that has checkpoints was to be removed.
+    #[error("directory {id} has checkpoints; `weft checkpoint delete` them first")]
+    HasCheckpoints {
+        /// Its id.
+        id: u64,
+    },
+    /// It is in a checkpoint.
+    #[error("file {id} belongs to a checkpoint and stays as it is")]
+    ReadOnly {
+        /// Its id.
+        id: u64,
+    },
     /// The name is taken.
     #[error("{path}: the name exists already")]
     Exists {
@@ -249,11 +271,12 @@ impl MetaError {
     /// The code that crosses the wire.
     pub fn code(&self) -> Code {
         match self {
-            MetaError::NotFound { .. } => Code::NotFound,
+            MetaError::NotFound { .. } | MetaError::NoCheckpoint { .. } => Code::NotFound,
+            MetaError::ReadOnly { .. } => Code::ReadOnly,
             MetaError::Exists { .. } | MetaError::AttributeExists { .. } => Code::Exists,
             MetaError::NotDirectory { .. } => Code::NotDirectory,
             MetaError::IsDirectory { .. } => Code::IsDirectory,
-            MetaError::NotEmpty { .. } => Code::NotEmpty,
+            MetaError::NotEmpty { .. } | MetaError::HasCheckpoints { .. } => Code::NotEmpty,
             MetaError::Denied { .. } => Code::Permission,
             MetaError::NotOwner { .. } | MetaError::LinkToDirectory { .. } => Code::NotOwner,
             MetaError::Loop { .. } => Code::Loop,

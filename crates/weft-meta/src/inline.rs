@@ -67,10 +67,13 @@ impl Edit<'_, '_> {
     /// [`MetaError::Inline`] until they were spilled.
     pub(crate) fn need_cells(&mut self, node: &mut Node) -> Result<(), MetaError> {
         let record = content(self.reader(), node.id)?;
+        if has_own_cells(&node.inode) {
+            return Ok(());
+        }
         if record.spilling || !record.data.is_empty() {
             return Err(MetaError::Inline { id: node.id });
         }
-        self.leave_inline(node);
+        self.leave_inline(node, &[]);
         Ok(())
     }
 
@@ -78,7 +81,7 @@ impl Edit<'_, '_> {
     pub(crate) fn must_spill(&mut self, node: &mut Node) -> Result<(), MetaError> {
         let mut record = content(self.reader(), node.id)?;
         if record.data.is_empty() && !record.spilling {
-            self.leave_inline(node);
+            self.leave_inline(node, &[]);
         } else if !record.spilling {
             // That the cells hold nothing yet is forgotten with it: they will be emptied for nothing.
             record.spilling = true;
@@ -87,7 +90,17 @@ impl Edit<'_, '_> {
         Ok(())
     }
 
-    fn leave_inline(&mut self, node: &mut Node) {
+    fn leave_inline(&mut self, node: &mut Node, data: &[u8]) {
+        if node.inode.frozen.is_some() {
+            // What a checkpoint keeps can be read from now on from cells as well.
+            self.put_content(node.id, data);
+            let inode = self.change(node.id, &node.inode);
+            if let Some(frozen) = &mut inode.frozen {
+                frozen.own_cells = true;
+            }
+            node.inode = inode.clone();
+            return;
+        }
         self.delete(INLINE, &node.id.to_be_bytes());
         let written_to = self.may_be_written(node.id);
         let inode = self.change(node.id, &node.inode);
@@ -110,12 +123,12 @@ impl Namespace {
                 edit.open_files();
                 let inode = keys::inode(edit.reader(), file)?;
                 let inode = inode.ok_or(MetaError::Stale { id: file })?;
-                if !inode.inline {
+                if !inode.inline || has_own_cells(&inode) {
                     return Ok(None);
                 }
                 let record = content(edit.reader(), file)?;
                 if record.data.is_empty() && !record.spilling {
-                    edit.leave_inline(&mut Node { id: file, inode });
+                    edit.leave_inline(&mut Node { id: file, inode }, &[]);
                     return Ok(None);
                 }
                 let mut empty_first = None;
@@ -157,7 +170,8 @@ impl Namespace {
                 let inode = inode.ok_or(MetaError::Stale { id: file })?;
                 let mut node = Node { id: file, inode };
                 if written && node.inode.inline {
-                    edit.leave_inline(&mut node);
+                    let data = content(edit.reader(), file)?.data;
+                    edit.leave_inline(&mut node, &data);
                     // The cells' time is that of the spill, which is nobody's write.
                     let inode = edit.change(file, &node.inode);
                     inode.modified_set = inode.modified_set.max(now);
@@ -171,6 +185,11 @@ impl Namespace {
             |open, ()| open.detach(SPILLER, file, false),
         )
     }
+}
+
+/// Of a file in a checkpoint: its bytes are in cells, too.
+fn has_own_cells(inode: &InodeRecord) -> bool {
+    inode.frozen.is_some_and(|frozen| frozen.own_cells)
 }
 
 fn layout_of(id: u64, inode: &InodeRecord) -> Result<Layout, MetaError> {

@@ -6,11 +6,12 @@ use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
+use weft_kv::Reader;
 use weft_layout::{FileId, Layout, ServerId};
 use weft_proto::meta::{self, StatReply};
 
 use crate::keys::{self, INTENTS};
-use crate::ops::attributes;
+use crate::ops::{attributes, tree_files};
 use crate::record::{IntentRecord, LayoutRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK};
 use crate::{MetaError, Namespace};
 
@@ -50,6 +51,28 @@ pub enum Intent {
         /// The checkpoint's name.
         name: String,
     },
+    /// Do something about a checkpoint of a tree.
+    Tree {
+        /// The intent, and the operation's number for the servers.
+        number: u64,
+        /// The directory.
+        directory: FileId,
+        /// What.
+        task: CheckpointTask,
+        /// The checkpoint's name.
+        name: String,
+        /// The files that have cells.
+        files: Vec<TreeFile>,
+    },
+}
+
+/// A file with cells in a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// The file.
+    pub file: FileId,
+    /// Where its cells are.
+    pub layout: Layout,
 }
 
 /// What the servers are to do about a checkpoint.
@@ -69,20 +92,35 @@ impl Intent {
         match self {
             Intent::Delete { number, .. }
             | Intent::Truncate { number, .. }
-            | Intent::Checkpoint { number, .. } => *number,
+            | Intent::Checkpoint { number, .. }
+            | Intent::Tree { number, .. } => *number,
         }
     }
 
-    /// The file.
+    /// The file; of a tree its directory.
     pub fn file(&self) -> FileId {
         match self {
             Intent::Delete { file, .. }
             | Intent::Truncate { file, .. }
             | Intent::Checkpoint { file, .. } => *file,
+            Intent::Tree { directory, .. } => *directory,
         }
     }
 
-    pub(crate) fn from_record(number: u64, record: &IntentRecord) -> Result<Intent, MetaError> {
+    /// Every file that it is about: no other intent about one of them may overtake it.
+    fn files(&self) -> Vec<u64> {
+        let mut files = vec![self.file().0];
+        if let Intent::Tree { files: more, .. } = self {
+            files.extend(more.iter().map(|of| of.file.0));
+        }
+        files
+    }
+
+    pub(crate) fn from_record(
+        reader: &dyn Reader,
+        number: u64,
+        record: &IntentRecord,
+    ) -> Result<Intent, MetaError> {
         let corrupt = |reason: String| MetaError::Corrupt {
             what: "intent",
             id: number,
@@ -106,14 +144,27 @@ impl Intent {
                 })
             }
             (None, None, Some(owed)) => {
-                let layout = owed.layout.as_ref();
-                let layout = layout.ok_or_else(|| corrupt("it has no layout".into()))?;
                 let task = match owed.task {
                     TASK_MAKE => CheckpointTask::Make,
                     TASK_ROLL_BACK => CheckpointTask::RollBack(owed.checkpoint),
                     TASK_DROP => CheckpointTask::Drop(owed.checkpoint),
                     other => return Err(corrupt(format!("its task {other} is not known"))),
                 };
+                if owed.image != 0 {
+                    let made = match task {
+                        CheckpointTask::Make => number,
+                        CheckpointTask::RollBack(of) | CheckpointTask::Drop(of) => of,
+                    };
+                    return Ok(Intent::Tree {
+                        number,
+                        directory: file,
+                        task,
+                        name: owed.name.clone(),
+                        files: tree_files(reader, made)?,
+                    });
+                }
+                let layout = owed.layout.as_ref();
+                let layout = layout.ok_or_else(|| corrupt("it has no layout".into()))?;
                 Ok(Intent::Checkpoint {
                     number,
                     file,
@@ -127,15 +178,16 @@ impl Intent {
     }
 }
 
-fn checked(layout: &LayoutRecord) -> Result<Layout, String> {
+pub(crate) fn checked(layout: &LayoutRecord) -> Result<Layout, String> {
     Layout::try_from(&meta::Layout::from(layout)).map_err(|error| error.to_string())
 }
 
 impl Namespace {
     /// The oldest intents that may be carried through now, at most `limit`: of each file only the
-    /// oldest one, so that several of one file are carried through in order.
+    /// oldest one, so that several of one file are carried through in order. One about a tree is
+    /// one about each file in it that has cells.
     ///
-    /// Cost: a scan from the oldest that was left at the last call.
+    /// Cost: a scan from the oldest that was left at the last call; two reads for each file of a tree.
     pub fn pending_intents(&self, limit: usize) -> Result<Vec<Intent>, MetaError> {
         let from = self.oldest_intent.load(Ordering::Acquire);
         let mut files = HashSet::new();
@@ -150,9 +202,15 @@ impl Namespace {
                     return ControlFlow::Break(());
                 }
                 let record = keys::decode::<IntentRecord>("intent", number, value);
-                match record.and_then(|record| Intent::from_record(number, &record)) {
-                    Ok(intent) if files.insert(intent.file()) => found.push(intent),
-                    Ok(_) => {}
+                match record.and_then(|record| Intent::from_record(reader, number, &record)) {
+                    Ok(intent) => {
+                        let mine = intent.files();
+                        let first = mine.iter().all(|file| !files.contains(file));
+                        files.extend(mine);
+                        if first {
+                            found.push(intent);
+                        }
+                    }
                     Err(error) => {
                         damaged = Some(error);
                         return ControlFlow::Break(());

@@ -6,7 +6,9 @@ use weft_kv::{Reader, Space};
 use weft_proto::meta::FileKind;
 
 use crate::MetaError;
-use crate::record::{CountersRecord, EntryRecord, InodeRecord, IntentRecord, VolumeRecord};
+use crate::record::{
+    CountersRecord, EntryRecord, HeldRecord, InodeRecord, IntentRecord, VolumeRecord,
+};
 
 /// `id` → [`InodeRecord`].
 pub(crate) const INODES: Space = Space("inodes");
@@ -18,6 +20,10 @@ pub(crate) const XATTRS: Space = Space("xattrs");
 pub(crate) const INLINE: Space = Space("inline");
 /// `id ‖ checkpoint's name` → `CheckpointRecord`.
 pub(crate) const CHECKPOINTS: Space = Space("checkpoints");
+/// `checkpoint's number ‖ file` (8 bytes each) → [`TreeFileRecord`].
+pub(crate) const TREE_FILES: Space = Space("tree_files");
+/// `id` → [`HeldRecord`].
+pub(crate) const HELD: Space = Space("held");
 /// `id` → `OrphanRecord`.
 pub(crate) const ORPHANS: Space = Space("orphans");
 /// `number` → [`IntentRecord`].
@@ -39,6 +45,11 @@ pub(crate) fn with_name(id: u64, name: &[u8]) -> Vec<u8> {
     key.extend_from_slice(&id.to_be_bytes());
     key.extend_from_slice(name);
     key
+}
+
+/// `number ‖ number`.
+pub(crate) fn pair(first: u64, second: u64) -> [u8; 16] {
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
 /// The number a key begins with.
@@ -89,6 +100,12 @@ pub(crate) fn intent(reader: &dyn Reader, number: u64) -> Result<Option<IntentRe
     bytes
         .map(|bytes| decode("intent", number, &bytes))
         .transpose()
+}
+
+/// How checkpoints of trees hold a file's cells.
+pub(crate) fn held(reader: &dyn Reader, id: u64) -> Result<Option<HeldRecord>, MetaError> {
+    let bytes = reader.get(HELD, &id.to_be_bytes())?;
+    bytes.map(|bytes| decode("hold of", id, &bytes)).transpose()
 }
 
 pub(crate) fn volume(reader: &dyn Reader) -> Result<Option<VolumeRecord>, MetaError> {

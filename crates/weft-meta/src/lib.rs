@@ -19,6 +19,7 @@
 mod acl;
 mod appends;
 mod changes;
+mod check;
 mod edit;
 mod error;
 mod inline;
@@ -37,12 +38,13 @@ mod sessions;
 
 pub use appends::Append;
 pub use changes::{ChangeLog, News};
+pub use check::Watcher;
 pub use error::MetaError;
 pub use inline::Spill;
-pub use intents::{CheckpointTask, Intent};
+pub use intents::{CheckpointTask, Intent, TreeFile};
 pub use locks::{Family, Granted, Lock, LockTable, Outcome, Owner, Span};
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
-pub use ops::{Attached, Truncation};
+pub use ops::{Attached, KeptFiles, Truncation};
 
 /// Names one file can have.
 pub const HARD_LINKS_MAX: u32 = 65_000;

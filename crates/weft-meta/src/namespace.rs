@@ -320,7 +320,7 @@ impl Namespace {
         let value = transact_with(&*self.kv, |txn| {
             let mut edit = Edit::new(self, txn, open);
             let value = work(&mut edit)?;
-            changes = edit.finish();
+            changes = edit.finish()?;
             Ok::<T, MetaError>(value)
         })?;
         self.changes.publish(self.origin, changes);
@@ -396,14 +396,29 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::DataRuns
         | Kind::ClearRange
         | Kind::CopyRange
+        | Kind::Disks
         | Kind::Scrub
         | Kind::ScrubStatus
+        | Kind::ListCells
+        | Kind::ListKept
+        | Kind::CheckStore
+        | Kind::CheckNamespace
+        | Kind::ListFiles
+        | Kind::RepairNamespace
+        | Kind::AdoptFile
+        | Kind::NamesOf
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint
+        | Kind::CollectiveRead
+        | Kind::CollectiveWrite
+        | Kind::JoinedRead
+        | Kind::JoinedWrite
         | Kind::MakeCheckpoint
         | Kind::ListCheckpoints
         | Kind::RemoveCheckpoint
-        | Kind::RollBack => false,
+        | Kind::RollBack
+        | Kind::Detach
+        | Kind::ListFileCheckpoints => false,
     }
 }

@@ -3,7 +3,7 @@
 //! Rules (POSIX, and Linux where POSIX leaves a choice): every directory on the way needs search
 //! permission, `.` and `..` included; `..` above the root is the root; a symbolic link on the way is
 //! always followed, in the last place only when asked or when a slash follows; a trailing slash
-//! demands a directory; an empty path names `at` itself.
+//! demands a directory; an empty path names `at` itself. `DIR/.weft/checkpoints/NAME` is the directory as it was.
 
 use weft_kv::Reader;
 use weft_proto::limits::{LINKS_MAX, NAME_MAX, PATH_MAX};
@@ -11,6 +11,7 @@ use weft_proto::meta::{Credentials, FileKind, ROOT, Target};
 
 use crate::MetaError;
 use crate::keys;
+use crate::ops::image;
 use crate::permission::{SEARCH, check_caller, need, text};
 use crate::record::InodeRecord;
 
@@ -51,6 +52,16 @@ pub(crate) enum Nameless {
     Root,
     Dot,
     DotDot,
+}
+
+/// The name under which a directory has its checkpoints, unless it has an entry of this name.
+const HIDDEN: &[u8] = b".weft";
+
+/// Of `/checkpoints/NAME…` the name, and how many bytes it is up to its end.
+fn hidden_checkpoint(rest: &[u8]) -> Option<(&[u8], usize)> {
+    let name = rest.strip_prefix(b"/checkpoints/")?;
+    let name = name.split(|byte| *byte == b'/').next()?;
+    (!name.is_empty()).then_some((name, rest.len().min(b"/checkpoints/".len() + name.len())))
 }
 
 /// What the path names.
@@ -160,6 +171,15 @@ pub(crate) fn walk(
                 inode: keys::named_inode(reader, entry.id)?,
             }),
         };
+        if found.is_none()
+            && name == HIDDEN
+            && let Some((checkpoint, length)) = hidden_checkpoint(&rest[after..])
+        {
+            node = image(reader, &node, path, checkpoint)?;
+            nameless = Nameless::Root;
+            at = after + length;
+            continue;
+        }
         let is_link = found
             .as_ref()
             .is_some_and(|f| f.inode.is(FileKind::Symlink));

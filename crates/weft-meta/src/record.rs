@@ -119,6 +119,42 @@ pub struct InodeRecord {
     /// Directories: the ACL that what is made in them begins with.
     #[prost(message, optional, tag = "24")]
     pub default_acl: Option<AclRecord>,
+    /// It is a copy that a checkpoint of a tree keeps: nothing of it changes.
+    #[prost(message, optional, tag = "25")]
+    pub frozen: Option<FrozenRecord>,
+}
+
+/// What an inode in a checkpoint of a tree is a copy of.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct FrozenRecord {
+    /// The checkpoint's number, here and on the servers.
+    #[prost(uint64, tag = "1")]
+    pub checkpoint: u64,
+    /// The id of what it was copied from.
+    #[prost(uint64, tag = "2")]
+    pub source: u64,
+    /// The bytes of this inline file are also in cells of its own, for readers who cannot work with inline files.
+    #[prost(bool, tag = "3")]
+    pub own_cells: bool,
+}
+
+/// A file with cells in a checkpoint of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct TreeFileRecord {
+    /// Its copy in the checkpoint.
+    #[prost(uint64, tag = "1")]
+    pub image: u64,
+}
+
+/// A file whose cells checkpoints of trees need.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct HeldRecord {
+    /// How many of them.
+    #[prost(uint32, tag = "1")]
+    pub checkpoints: u32,
+    /// The file itself was deleted: its cells go with the last of them.
+    #[prost(bool, tag = "2")]
+    pub deleted: bool,
 }
 
 /// The bytes of a small file; its length is the inode's size.
@@ -215,6 +251,12 @@ pub struct CheckpointRecord {
     /// [`CHECKPOINT_MAKING`], [`CHECKPOINT_THERE`] or [`CHECKPOINT_GOING`].
     #[prost(int32, tag = "4")]
     pub state: i32,
+    /// Of a directory: the root of the copy of its tree; 0: a file's checkpoint.
+    #[prost(uint64, tag = "5")]
+    pub image: u64,
+    /// Of a directory: the names in its tree.
+    #[prost(uint64, tag = "6")]
+    pub names: u64,
 }
 
 /// Not all servers may have it yet.
@@ -242,6 +284,9 @@ pub struct CheckpointTaskRecord {
     /// The checkpoint's name.
     #[prost(string, tag = "5")]
     pub name: String,
+    /// The intent's file is a directory: the checkpoint is one of its tree, and this the root of the copy.
+    #[prost(uint64, tag = "6")]
+    pub image: u64,
 }
 
 /// Make it.

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::{Volume, at, attaching, by_id, check, creating, settings, who};
 use weft_kv::{Batch, KvError, MemKv, OrderedKv, Reader, Space, Transaction};
-use weft_meta::{Intent, MetaError, Namespace, Truncation};
+use weft_meta::{Intent, KeptFiles, MetaError, Namespace, Truncation};
+use weft_proto::checkpoint::{MakeCheckpointRequest, RemoveCheckpointRequest, RollBackRequest};
+use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
 
 /// When the engine fails.
@@ -218,9 +220,15 @@ fn carry(meta: &Namespace) -> Result<(), MetaError> {
             Intent::Delete { number, .. } => meta.intent_done(number)?,
             Intent::Truncate { number, .. } => drop(meta.truncate_done(number, 70)?),
             Intent::Checkpoint { number, .. } => drop(meta.checkpoint_done(number, 0, 70)?),
+            Intent::Tree { number, .. } => meta.tree_done(number, &KeptFiles::new(), 70)?,
         }
     }
     Ok(())
+}
+
+/// Until nothing is left; of one file one intent after the other.
+fn carry_all(meta: &Namespace) -> Result<(), MetaError> {
+    (0..6).try_for_each(|_| carry(meta))
 }
 
 fn truncate(path: &'static str, size: u64) -> Step {
@@ -314,13 +322,89 @@ fn script() -> Vec<Step> {
     ]
 }
 
+fn checkpoint(path: &'static str, name: &'static str) -> Step {
+    step(move |meta| {
+        let (who, target, name) = (who(0), at(path), name.to_owned());
+        meta.make_checkpoint(140, &MakeCheckpointRequest { who, target, name })
+    })
+}
+
+fn roll_back(path: &'static str, name: &'static str) -> Step {
+    step(move |meta| {
+        let (who, target, name) = (who(0), at(path), name.to_owned());
+        meta.roll_back(150, &RollBackRequest { who, target, name })
+    })
+}
+
+fn remove_checkpoint(path: &'static str, name: &'static str) -> Step {
+    step(move |meta| {
+        let (who, target, name) = (who(0), at(path), name.to_owned());
+        meta.remove_checkpoint(&RemoveCheckpointRequest { who, target, name })
+    })
+}
+
+/// One of everything that checkpoints of trees meet.
+fn tree_script() -> Vec<Step> {
+    let inline = || {
+        step(|meta| {
+            let mut request = creating(0, "d/small", 0o644, false);
+            (request.write, request.inline) = (true, true);
+            let file = meta.attach(15, 4, &request)?.reply.attributes.id;
+            let request = StoreInlineRequest {
+                file,
+                data: b"small".to_vec().into(),
+                modified: 16,
+                detach: true,
+                ..Default::default()
+            };
+            meta.store_inline(16, 4, &request)
+        })
+    };
+    vec![
+        mkdir("d"),
+        mkdir("d/e"),
+        attach(1, "d/f", true, true),
+        detach(1, "d/f", true),
+        attach(1, "d/e/g", true, true),
+        detach(1, "d/e/g", true),
+        inline(),
+        checkpoint("d", "one"),
+        truncate("d/f", 5),
+        step(carry_all),
+        checkpoint("d/f", "own"),
+        step(carry_all),
+        checkpoint("d", "two"),
+        step(carry_all),
+        rename("d/e/g", "d/h", false),
+        unlink("d/f"),
+        unlink("d/small"),
+        rmdir("d/e"),
+        mkdir("d/new"),
+        attach(1, "d/new/n", true, true),
+        detach(1, "d/new/n", true),
+        step(carry_all),
+        roll_back("d", "one"),
+        step(carry_all),
+        unlink("d/f"),
+        remove_checkpoint("d", "one"),
+        step(carry_all),
+        remove_checkpoint("d", "two"),
+        step(carry_all),
+        unlink("d/e/g"),
+        unlink("d/small"),
+        rmdir("d/e"),
+        rmdir("d"),
+        step(carry_all),
+    ]
+}
+
+const SCRIPTS: [fn() -> Vec<Step>; 2] = [script, tree_script];
+
 fn survives(kv: &Arc<MemKv>, context: &str) {
     check::invariants(&**kv);
     let meta = Namespace::open(kv.clone()).unwrap();
     meta.reap_orphans().unwrap();
-    for _ in 0..4 {
-        carry(&meta).unwrap();
-    }
+    carry_all(&meta).unwrap();
     check::invariants(&**kv);
     let counts = meta.counts().unwrap();
     assert_eq!(
@@ -331,6 +415,12 @@ fn survives(kv: &Arc<MemKv>, context: &str) {
 
 #[test]
 fn a_failure_at_any_step_leaves_nothing_half_done() {
+    for script in SCRIPTS {
+        fails_at_any_step(script);
+    }
+}
+
+fn fails_at_any_step(script: fn() -> Vec<Step>) {
     let mut hits = 0;
     for fault in [Fault::Before, Fault::After] {
         for fail_at in 0.. {
@@ -373,6 +463,12 @@ fn a_failure_at_any_step_leaves_nothing_half_done() {
 
 #[test]
 fn power_loss_after_any_prefix_of_the_commits_can_be_opened() {
+    for (which, script) in SCRIPTS.into_iter().enumerate() {
+        loses_power_after_any_commit(which == 0, script);
+    }
+}
+
+fn loses_power_after_any_commit(heartbeat: bool, script: fn() -> Vec<Step>) {
     let run = |kv: &Arc<MemKv>| {
         Namespace::format(&**kv, &settings()).unwrap();
         let meta = Namespace::open(kv.clone()).unwrap();
@@ -381,7 +477,7 @@ fn power_loss_after_any_prefix_of_the_commits_can_be_opened() {
         let mut carried = Vec::new();
         for (number, step) in script().iter().enumerate() {
             // A heartbeat from a new address syncs by itself.
-            if number != 8 {
+            if !heartbeat || number != 8 {
                 step(&meta).unwrap();
             }
             carried.push((kv.unsynced(), check::regular_and_owed(&**kv)));

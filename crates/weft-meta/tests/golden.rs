@@ -80,6 +80,7 @@ fn inode_record() {
         inline: true,
         acl: Some(acl()),
         default_acl: Some(AclRecord::default()),
+        frozen: None,
     };
     fixed(
         &record,
@@ -136,6 +137,7 @@ fn intent_records() {
             checkpoint: 5,
             size: 300,
             name: "c".into(),
+            image: 0,
         }),
     };
     fixed(
@@ -148,8 +150,46 @@ fn intent_records() {
         made: 1,
         size: 300,
         state: 1,
+        image: 0,
+        names: 0,
     };
     fixed(&checkpoint, "0805100118ac022001");
+}
+
+#[test]
+fn tree_records() {
+    let checkpoint = CheckpointRecord {
+        number: 5,
+        made: 1,
+        size: 300,
+        state: 1,
+        image: 6,
+        names: 7,
+    };
+    fixed(&checkpoint, "0805100118ac02200128063007");
+    let task = CheckpointTaskRecord {
+        name: "c".into(),
+        image: 6,
+        ..CheckpointTaskRecord::default()
+    };
+    fixed(&task, "2a01633006");
+    fixed(&TreeFileRecord { image: 6 }, "0806");
+    let held = HeldRecord {
+        checkpoints: 2,
+        deleted: true,
+    };
+    fixed(&held, "08021001");
+    let frozen = FrozenRecord {
+        checkpoint: 5,
+        source: 300,
+        own_cells: true,
+    };
+    fixed(&frozen, "080510ac021801");
+    let inode = InodeRecord {
+        frozen: Some(frozen),
+        ..InodeRecord::default()
+    };
+    fixed(&inode, "ca0107080510ac021801");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The table of calls: number, request and reply of each.
 
-use crate::{checkpoint, coord, inline, io, meta, session, upkeep};
+use crate::{checkpoint, collective, coord, fsck, inline, io, meta, session, upkeep};
 
 /// A request type: its kind on the wire and the type of its reply.
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
@@ -90,6 +90,22 @@ calls! {
     Rollback = 46: checkpoint::RollbackRequest => checkpoint::RollbackReply;
     /// Drop a checkpoint on one server (from the metadata service).
     DropCheckpoint = 47: checkpoint::DropCheckpointRequest => checkpoint::DropCheckpointReply;
+    /// The disks of a server and how they are.
+    Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
+    /// Read as a member of a group whose requests become one job.
+    CollectiveRead = 48: collective::CollectiveReadRequest => collective::CollectiveReadReply;
+    /// Write as a member of a group whose requests become one job.
+    CollectiveWrite = 49: collective::CollectiveWriteRequest => collective::CollectiveWriteReply;
+    /// Read what all members of a group ask for.
+    JoinedRead = 50: collective::JoinedReadRequest => collective::JoinedReadReply;
+    /// Write what all members of a group bring.
+    JoinedWrite = 51: collective::JoinedWriteRequest => collective::JoinedWriteReply;
+    /// One page of the forks of cells that a server has.
+    ListCells = 52: fsck::ListCellsRequest => fsck::ListCellsReply;
+    /// One page of the checkpoints that a server has.
+    ListKept = 53: fsck::ListKeptRequest => fsck::ListKeptReply;
+    /// Check a part of a server's own store.
+    CheckStore = 54: fsck::CheckStoreRequest => fsck::CheckStoreReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;
@@ -155,4 +171,18 @@ calls! {
     RemoveCheckpoint = 94: checkpoint::RemoveCheckpointRequest => checkpoint::RemoveCheckpointReply;
     /// Make a file what it is in a checkpoint.
     RollBack = 95: checkpoint::RollBackRequest => meta::StatReply;
+    /// End attachments that have nothing to tell.
+    Detach = 96: meta::DetachRequest => meta::DetachReply;
+    /// One page of the checkpoints of the files in a directory.
+    ListFileCheckpoints = 100: checkpoint::ListFileCheckpointsRequest => checkpoint::ListFileCheckpointsReply;
+    /// Check the namespace in itself.
+    CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
+    /// One page of the regular files, in the order of their ids.
+    ListFiles = 113: fsck::ListFilesRequest => fsck::ListFilesReply;
+    /// Repair something in the namespace, if it still is wrong.
+    RepairNamespace = 114: fsck::RepairNamespaceRequest => fsck::RepairNamespaceReply;
+    /// Make an inode for cells that have none.
+    AdoptFile = 115: fsck::AdoptFileRequest => fsck::RepairNamespaceReply;
+    /// Names of inodes.
+    NamesOf = 116: fsck::NamesOfRequest => fsck::NamesOfReply;
 }

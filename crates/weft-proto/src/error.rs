@@ -62,6 +62,12 @@ pub enum Code {
     CrossDevice = 27,
     /// The file's bytes are in its cells and no longer with its metadata.
     Spilled = 28,
+    /// It belongs to a checkpoint, which nobody changes.
+    ReadOnly = 29,
+    /// A quota does not allow it.
+    QuotaExceeded = 30,
+    /// Members of a group did not come, or were lost, where none may be missing.
+    MembersMissing = 31,
 }
 
 /// What a client may do about it.
@@ -97,7 +103,7 @@ pub struct Failure {
 
 impl Code {
     /// Every code, in the order of its number.
-    pub const ALL: [Code; 29] = [
+    pub const ALL: [Code; 32] = [
         Code::Internal,
         Code::Invalid,
         Code::Unauthenticated,
@@ -127,6 +133,9 @@ impl Code {
         Code::Cancelled,
         Code::CrossDevice,
         Code::Spilled,
+        Code::ReadOnly,
+        Code::QuotaExceeded,
+        Code::MembersMissing,
     ];
 
     /// The closest errno of Linux.
@@ -155,6 +164,9 @@ impl Code {
             Code::Unavailable => 112,
             Code::Unsupported => 95,
             Code::Cancelled => 125,
+            Code::ReadOnly => 30,
+            Code::QuotaExceeded => 122,
+            Code::MembersMissing => 110,
         }
     }
 
@@ -163,7 +175,7 @@ impl Code {
         match self {
             Code::Busy | Code::Unavailable => Retry::Later,
             Code::StaleMap => Retry::Refresh,
-            Code::Cancelled => Retry::Unknown,
+            Code::Cancelled | Code::MembersMissing => Retry::Unknown,
             _ => Retry::Never,
         }
     }

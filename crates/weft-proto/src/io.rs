@@ -292,6 +292,9 @@ pub struct CellStatusRequest {
     /// Only this fork of every cell; empty: all forks.
     #[prost(string, tag = "3")]
     pub fork: String,
+    /// The number of a checkpoint of the file; 0: the file as it is.
+    #[prost(uint64, tag = "4")]
+    pub checkpoint: u64,
 }
 
 /// A fork's place.
@@ -423,6 +426,9 @@ pub struct DataRunsRequest {
     /// Data at or after this offset of the canonical order.
     #[prost(uint64, tag = "5")]
     pub from: u64,
+    /// The number of a checkpoint of the file; 0: the file as it is.
+    #[prost(uint64, tag = "6")]
+    pub checkpoint: u64,
 }
 
 /// Consecutive bytes of a cell's fork that are no hole.

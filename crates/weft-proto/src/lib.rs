@@ -15,10 +15,12 @@
 
 pub mod call;
 pub mod checkpoint;
+pub mod collective;
 mod convert;
 pub mod coord;
 mod error;
 mod frame;
+pub mod fsck;
 pub mod inline;
 pub mod io;
 pub mod limits;

@@ -21,6 +21,14 @@ pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
 pub const TRANSFER_MAX: u64 = 1 << 30;
 /// Runs of the lists in one request; clients split what is longer.
 pub const LIST_MAX: usize = 65_536;
+/// Members of a group.
+pub const MEMBERS_MAX: u32 = 1024;
+/// Bytes of a group's name.
+pub const GROUP_NAME_MAX: usize = 64;
+/// Milliseconds that a collective may wait for its members.
+pub const WAIT_MAX: u32 = 3_600_000;
+/// Collectives of a server that may wait for members at a time.
+pub const COLLECTIVES_MAX: usize = 256;
 /// Bytes of a path from the root or from a directory.
 pub const PATH_MAX: usize = 4096;
 /// Bytes of one name in a directory.
@@ -33,6 +41,12 @@ pub const XATTR_VALUE_MAX: usize = 64 << 10;
 pub const XATTR_TOTAL_MAX: usize = 256 << 10;
 /// Entries of one page of a directory listing.
 pub const LIST_PAGE_MAX: u32 = 1000;
+/// Names in a tree of which a checkpoint is made.
+pub const TREE_NAMES_MAX: usize = 1 << 17;
+/// Files of a tree that one call to a server is about.
+pub const TREE_BATCH_MAX: usize = 8192;
+/// Attachments that one call ends.
+pub const DETACH_MAX: usize = 4096;
 /// Locks that one client may hold, so that it can tell them all in one message after a restart of the service.
 pub const LOCKS_MAX: usize = 8192;
 /// Lock requests of one client that may wait at a time: fewer than calls, so that it can always unlock.
@@ -45,6 +59,8 @@ pub const INLINE_MAX: usize = 16 << 10;
 pub const ACL_ENTRIES_MAX: usize = 256;
 /// Findings that a server tells of a pass of its scrub.
 pub const SCRUB_FINDINGS_MAX: usize = 1000;
+/// Names of inodes that one call tells.
+pub const NAMES_OF_MAX: usize = 1000;
 /// Supplementary groups of a caller.
 pub const GROUPS_MAX: usize = 65_536 / 4;
 

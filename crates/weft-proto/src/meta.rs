@@ -130,6 +130,15 @@ pub struct Attributes {
     /// The bytes of this regular file lie with its metadata; its cells are empty.
     #[prost(bool, tag = "17")]
     pub inline: bool,
+    /// Of a file in a checkpoint of a tree whose bytes lie in cells: the file whose cells they are; else 0.
+    #[prost(uint64, tag = "18")]
+    pub source: u64,
+    /// The number of the checkpoint that the bytes of `source` are of.
+    #[prost(uint64, tag = "19")]
+    pub checkpoint: u64,
+    /// It has extended attributes, or permissions that `mode` does not say all of.
+    #[prost(bool, tag = "20")]
+    pub xattrs: bool,
 }
 
 /// What a creator asks for; the service fills in the rest.
@@ -208,6 +217,9 @@ pub struct AttachReply {
     /// All bytes of an inline file, perhaps none yet. Absent: the file's bytes are in its cells and stay there.
     #[prost(bytes = "bytes", optional, tag = "4")]
     pub inline: Option<Bytes>,
+    /// Attached for writing: size and times were exact until now, and nobody else has it open for writing.
+    #[prost(bool, tag = "5")]
+    pub sole: bool,
 }
 
 /// What a writer knows of size and time; closes with `detach`.
@@ -238,13 +250,35 @@ pub struct ReportRequest {
 }
 
 /// Done, unless the size is wanted.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReportReply {
     /// `end` does not tell the size, and no other writer is left to tell it: nothing was done; ask the servers and
     /// report again with `size`.
     #[prost(bool, tag = "1")]
     pub size_wanted: bool,
+    /// Attributes after it, where a writer's attachment has ended and they are exact.
+    #[prost(message, optional, tag = "2")]
+    pub attributes: Option<Attributes>,
+    /// Nobody else has written it while this attachment lasted.
+    #[prost(bool, tag = "3")]
+    pub alone: bool,
 }
+
+/// End attachments that have nothing to tell: of readers, and of writers whose writes were all stored or reported.
+/// Files that are not there, or not attached, are passed over.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DetachRequest {
+    /// Files, once for each attachment for reading that ends.
+    #[prost(uint64, repeated, tag = "1")]
+    pub reading: Vec<u64>,
+    /// Files, once for each attachment for writing that ends.
+    #[prost(uint64, repeated, tag = "2")]
+    pub writing: Vec<u64>,
+}
+
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DetachReply {}
 
 /// Attributes of one path.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -446,9 +480,16 @@ pub struct RenameRequest {
     pub exchange: bool,
 }
 
-/// Done.
+/// Done; which files it was about.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct RenameReply {}
+pub struct RenameReply {
+    /// The file that has another name now.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// The file that had the new name; 0: none.
+    #[prost(uint64, tag = "2")]
+    pub other: u64,
+}
 
 /// One page of a directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -109,3 +109,59 @@ pub struct ScrubStatusReply {
     #[prost(string, tag = "8")]
     pub trouble: String,
 }
+
+/// Ask for the disks of a server.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DisksRequest {}
+
+/// Whether a disk is given new data, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum DiskCondition {
+    /// A condition of a newer peer.
+    Unknown = 0,
+    /// It is.
+    InUse = 1,
+    /// It has no room.
+    Full = 2,
+    /// It failed an operation: it is read, but gets nothing new.
+    Failed = 3,
+    /// It is not there.
+    Missing = 4,
+    /// The configuration says that it gets nothing new.
+    Closed = 5,
+}
+
+/// One disk of a server.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DiskReport {
+    /// Its number, as errors name it.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// Its path on the server; empty: the server's own folder.
+    #[prost(string, tag = "2")]
+    pub path: String,
+    /// Whether it is given new data.
+    #[prost(enumeration = "DiskCondition", tag = "3")]
+    pub condition: i32,
+    /// What it failed at, or why it is missing.
+    #[prost(string, tag = "4")]
+    pub reason: String,
+    /// Bytes of its blocks that are in use.
+    #[prost(uint64, tag = "5")]
+    pub used: u64,
+    /// Bytes it could still hold.
+    #[prost(uint64, tag = "6")]
+    pub available: u64,
+    /// Operations that failed since the server was started.
+    #[prost(uint64, tag = "7")]
+    pub errors: u64,
+}
+
+/// The disks of a server, by number.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DisksReply {
+    /// At most 256.
+    #[prost(message, repeated, tag = "1")]
+    pub disks: Vec<DiskReport>,
+}

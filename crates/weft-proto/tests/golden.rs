@@ -5,9 +5,13 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use weft_proto::checkpoint::{
     CheckpointInfo, CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest,
-    ListCheckpointsReply, ListCheckpointsRequest, MakeCheckpointReply, MakeCheckpointRequest,
+    FileCheckpoint, KeptFile, ListCheckpointsReply, ListCheckpointsRequest, ListFileCheckpointsReply, ListFileCheckpointsRequest, MakeCheckpointReply, MakeCheckpointRequest,
     RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest, RollbackReply,
-    RollbackRequest,
+    RollbackRequest, TreeFile,
+};
+use weft_proto::collective::{
+    CollectiveReadReply, CollectiveReadRequest, CollectiveWriteReply, CollectiveWriteRequest,
+    JoinedReadReply, JoinedReadRequest, JoinedWriteReply, JoinedWriteRequest, Membership,
 };
 use weft_proto::coord::{
     AppendReply, AppendRequest, ChangedEntry, HeldLock, LockFamily, LockKind, LockOutcome,
@@ -24,7 +28,7 @@ use weft_proto::io::{
     TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
 };
 use weft_proto::meta::{
-    AttachReply, AttachRequest, Attributes, Create, Credentials, Entry, FileKind, GetXattrReply,
+    AttachReply, AttachRequest, Attributes, Create, Credentials, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
     GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish, LinkRequest, ListReply,
     ListRequest, ListXattrReply, ListXattrRequest, MakeDirectoryRequest, MakeLinkRequest,
     MakeNodeRequest, ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest,
@@ -38,7 +42,7 @@ use weft_proto::session::{
     Cancel, Challenge, Credit, Hello, Never, Nothing, Ping, Pong, Proof, Role, Welcome,
 };
 use weft_proto::upkeep::{
-    ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
+    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
 };
 use weft_proto::{Call, Code, Failure, Flags, HEADER_BYTES, Header, Kind, body_from};
 
@@ -231,6 +235,7 @@ fn attributes() -> Attributes {
         layout: Some(layout()),
         parent: 1,
         inline: true,
+        ..Attributes::default()
     }
 }
 
@@ -305,7 +310,12 @@ fn check(kind: Kind) -> Kind {
         | Kind::ScrubStatus
         | Kind::Checkpoint
         | Kind::Rollback
-        | Kind::DropCheckpoint => io(kind),
+        | Kind::DropCheckpoint
+        | Kind::Disks => io(kind),
+        Kind::CollectiveRead
+        | Kind::CollectiveWrite
+        | Kind::JoinedRead
+        | Kind::JoinedWrite => collective(kind),
         Kind::Attach
         | Kind::Report
         | Kind::Stat
@@ -317,6 +327,7 @@ fn check(kind: Kind) -> Kind {
         | Kind::Link
         | Kind::Unlink
         | Kind::RemoveDirectory
+        | Kind::Detach
         | Kind::Rename => names(kind),
         Kind::List
         | Kind::ReadLink
@@ -334,9 +345,11 @@ fn check(kind: Kind) -> Kind {
         | Kind::SyncNamespace
         | Kind::StoreInline
         | Kind::Spill => rest(kind),
-        Kind::MakeCheckpoint | Kind::ListCheckpoints | Kind::RemoveCheckpoint | Kind::RollBack => {
-            checkpoints(kind)
-        }
+        Kind::MakeCheckpoint
+        | Kind::ListCheckpoints
+        | Kind::RemoveCheckpoint
+        | Kind::RollBack
+        | Kind::ListFileCheckpoints => checkpoints(kind),
     }
 }
 
@@ -347,13 +360,15 @@ fn checkpoints(kind: Kind) -> Kind {
         number: 5,
         made: 1,
         size: 300,
+        image: 6,
+        names: 7,
     };
     match kind {
         Kind::MakeCheckpoint => call(
             &MakeCheckpointRequest { who, target, name },
             "0a0b08e80710641a04041be807120a08011204612f62ff18011a0163",
             &MakeCheckpointReply { checkpoint: info() },
-            "0a0a0a01631005180120ac02",
+            "0a0e0a01631005180120ac0228063007",
         ),
         Kind::ListCheckpoints => call(
             &ListCheckpointsRequest {
@@ -366,13 +381,29 @@ fn checkpoints(kind: Kind) -> Kind {
                 checkpoints: vec![info()],
                 more: true,
             },
-            "0a0a0a01631005180120ac021001",
+            "0a0e0a01631005180120ac02280630071001",
         ),
         Kind::RemoveCheckpoint => call(
             &RemoveCheckpointRequest { who, target, name },
             "0a0b08e80710641a04041be807120a08011204612f62ff18011a0163",
             &RemoveCheckpointReply {},
             "",
+        ),
+        Kind::ListFileCheckpoints => call(
+            &ListFileCheckpointsRequest {
+                who,
+                target,
+                after: Bytes::from_static(b"f"),
+            },
+            "0a0b08e80710641a04041be807120a08011204612f62ff18011a0166",
+            &ListFileCheckpointsReply {
+                checkpoints: vec![FileCheckpoint {
+                    file: Bytes::from_static(b"f"),
+                    name,
+                }],
+                next: Some(Bytes::from_static(b"f")),
+            },
+            "0a060a0166120163120166",
         ),
         _ => call(
             &RollBackRequest { who, target, name },
@@ -446,6 +477,91 @@ fn session(kind: Kind) -> Kind {
 }
 
 #[allow(clippy::too_many_lines)] // one arm per message
+fn membership() -> Membership {
+    Membership {
+        group: "job-7".to_owned(),
+        sequence: 3,
+        members: 8,
+        member: 2,
+        nonce: 9,
+        wait: 30_000,
+        go_on: true,
+        again: true,
+    }
+}
+
+fn collective(kind: Kind) -> Kind {
+    let access = access(subfile());
+    let lengths = vec![CellRun {
+        first: 1,
+        step: 4,
+        count: 2,
+        length: 1 << 41,
+    }];
+    match kind {
+        Kind::CollectiveRead => call(
+            &CollectiveReadRequest {
+                membership: membership(),
+                access,
+            },
+            "0a170a056a6f622d371003180820022809 30b0ea0138014001\
+             1235084d120808061080800418041a0e0a0c080110021803200428053002220d0a0b0880808080\
+             802010c0843d28023204646174613809",
+            &CollectiveReadReply {
+                lengths,
+                bytes: 1_000_000,
+                missing: vec![2, 5],
+            },
+            "0a0d0801100418022080808080804010c0843d1a020205",
+        ),
+        Kind::CollectiveWrite => call(
+            &CollectiveWriteRequest {
+                membership: membership(),
+                access,
+                chunk: 262_144,
+                bytes: 1_000_000,
+                sync: true,
+                ordered: true,
+                member_order: true,
+            },
+            "0a170a056a6f622d371003180820022809 30b0ea0138014001\
+             1235084d120808061080800418041a0e0a0c080110021803200428053002220d0a0b0880808080\
+             802010c0843d280232046461746138091880801020c0843d280130013801",
+            &CollectiveWriteReply {
+                bytes: 1_000_000,
+                missing: vec![2, 5],
+            },
+            "08c0843d12020205",
+        ),
+        Kind::JoinedRead => call(
+            &JoinedReadRequest {
+                accesses: vec![access],
+            },
+            "0a35084d120808061080800418041a0e0a0c080110021803200428053002220d0a0b0880808080\
+             802010c0843d28023204646174613809",
+            &JoinedReadReply {
+                lengths,
+                bytes: 1_000_000,
+            },
+            "0a0d0801100418022080808080804010c0843d",
+        ),
+        Kind::JoinedWrite => call(
+            &JoinedWriteRequest {
+                accesses: vec![access],
+                chunk: 262_144,
+                bytes: 1_000_000,
+                sync: true,
+                member_order: true,
+            },
+            "0a35084d120808061080800418041a0e0a0c080110021803200428053002220d0a0b0880808080\
+             802010c0843d280232046461746138091080801018c0843d20012801",
+            &JoinedWriteReply { bytes: 1_000_000 },
+            "08c0843d",
+        ),
+        _ => unreachable!("not a collective"),
+    }
+}
+
 fn io(kind: Kind) -> Kind {
     match kind {
         Kind::Read => call(
@@ -495,6 +611,7 @@ fn io(kind: Kind) -> Kind {
                 file: 77,
                 after: Some(place()),
                 fork: "data".to_owned(),
+                checkpoint: 0,
             },
             "084d120908051205696e6465781a0464617461",
             &CellStatusReply {
@@ -571,18 +688,30 @@ fn io(kind: Kind) -> Kind {
                 file: 77,
                 grid: grid(),
                 op: 5,
+                others: vec![TreeFile {
+                    file: 78,
+                    grid: grid(),
+                }],
             },
-            "084d120808061080800418041805",
-            &CheckpointReply { size: 300 },
-            "08ac02",
+            "084d120808061080800418041805220c084e12080806108080041804",
+            &CheckpointReply {
+                size: 300,
+                others: vec![KeptFile {
+                    size: 300,
+                    modified: 1,
+                }],
+                modified: 2,
+            },
+            "08ac02120508ac0210011802",
         ),
         Kind::Rollback => call(
             &RollbackRequest {
                 file: 77,
                 checkpoint: 5,
                 op: 6,
+                others: vec![78],
             },
-            "084d10051806",
+            "084d1005180622014e",
             &RollbackReply {},
             "",
         ),
@@ -591,8 +720,9 @@ fn io(kind: Kind) -> Kind {
                 file: 77,
                 checkpoint: 5,
                 op: 6,
+                others: vec![78],
             },
-            "084d10051806",
+            "084d1005180622014e",
             &DropCheckpointReply {},
             "",
         ),
@@ -607,6 +737,22 @@ fn io(kind: Kind) -> Kind {
             SCRUB_STATUS,
         ),
         Kind::ScrubStatus => call(&ScrubStatusRequest {}, "", &scrub_status(), SCRUB_STATUS),
+        Kind::Disks => call(
+            &DisksRequest {},
+            "",
+            &DisksReply {
+                disks: vec![DiskReport {
+                    number: 2,
+                    path: "/b".to_owned(),
+                    condition: DiskCondition::Failed as i32,
+                    reason: "EIO".to_owned(),
+                    used: 300,
+                    available: 1,
+                    errors: 7,
+                }],
+            },
+            "0a14080212022f621803220345494f28ac0230013807",
+        ),
         _ => call(
             &DataRunsRequest {
                 file: 77,
@@ -614,8 +760,9 @@ fn io(kind: Kind) -> Kind {
                 slot: 2,
                 fork: "data".to_owned(),
                 from: 1 << 40,
+                checkpoint: 5,
             },
-            "084d12080806108080041804180222046461746128808080808020",
+            "084d120808061080800418041802220464617461288080808080203005",
             &DataRunsReply {
                 runs: vec![DataRun {
                     cell: 5,
@@ -654,9 +801,10 @@ fn names(kind: Kind) -> Kind {
                 epoch: 9,
                 created: true,
                 inline: Some(Bytes::from_static(b"in")),
+                sole: true,
             },
             "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
-             0168057081107a110806108080041880801022030301022801800101880101100918012202696e",
+             0168057081107a110806108080041880801022030301022801800101880101100918012202696e2801",
         ),
         Kind::Report => call(
             &ReportRequest {
@@ -669,8 +817,24 @@ fn names(kind: Kind) -> Kind {
                 kill_priv: true,
             },
             "084d100018ffffffffffffffffff012001280130003801",
-            &ReportReply { size_wanted: true },
-            "0801",
+            &ReportReply {
+                size_wanted: true,
+                attributes: Some(Attributes {
+                    xattrs: true,
+                    ..Attributes::default()
+                }),
+                alone: true,
+            },
+            "08011203a001011801",
+        ),
+        Kind::Detach => call(
+            &DetachRequest {
+                reading: vec![1, 300],
+                writing: vec![2],
+            },
+            "0a0301ac02120102",
+            &DetachReply {},
+            "",
         ),
         Kind::Stat => call(
             &StatRequest { who, target },
@@ -782,8 +946,8 @@ fn names(kind: Kind) -> Kind {
             },
             "0a0b08e80710641a04041be807120a08011204612f62ff18011a0a08011204612f62ff1801200128\
              01",
-            &RenameReply {},
-            "",
+            &RenameReply { file: 77, other: 78 },
+            "084d104e",
         ),
     }
 }
@@ -988,7 +1152,7 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=47).chain(64..=95).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=47).chain(64..=96).chain([100]).collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use weft_layout::CellOffset;
 
+use crate::checkpoint::find_in;
 use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
@@ -24,7 +25,7 @@ pub struct DataRuns {
 }
 
 impl Store {
-    /// The runs of a fork that hold data at or after `from`, in blocks of 4 KiB cut at the fork's
+    /// The runs of a fork, living or of the checkpoint of this number, that hold data at or after `from`, in blocks of 4 KiB cut at the fork's
     /// length; none where there is no such fork. Zeros that were written count as data.
     ///
     /// Cost: looks at no more than `limit` chunks (at least one), whatever the holes between
@@ -37,6 +38,7 @@ impl Store {
     pub async fn data_runs(
         &self,
         key: &ForkKey,
+        checkpoint: Option<u64>,
         from: CellOffset,
         limit: usize,
     ) -> Result<DataRuns, StoreError> {
@@ -47,7 +49,7 @@ impl Store {
                 let mut state = inner.lock();
                 state.check_alive(key.file)?;
                 state.evict(inner.bounds.cache);
-                let Some(id) = state.find(key) else {
+                let Some(id) = find_in(&state, key, checkpoint)? else {
                     return Ok(DataRuns::default());
                 };
                 (id, state.forks[&id].chunk)

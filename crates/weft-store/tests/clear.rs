@@ -19,7 +19,7 @@ async fn filled(machine: &Machine) -> Store {
 }
 
 async fn runs(store: &Store) -> Vec<std::ops::Range<u64>> {
-    let found = store.data_runs(&key(1, 0), CellOffset(0), 1000).await;
+    let found = store.data_runs(&key(1, 0), None, CellOffset(0), 1000).await;
     found.unwrap().runs
 }
 

@@ -15,7 +15,7 @@ use weft_store::{ForkKey, Store, StoreError};
 async fn runs(store: &Store, key: &ForkKey, from: u64, limit: usize) -> Vec<Range<u64>> {
     let (mut out, mut from): (Vec<Range<u64>>, _) = (Vec::new(), CellOffset(from));
     loop {
-        let found = store.data_runs(key, from, limit).await.unwrap();
+        let found = store.data_runs(key, None, from, limit).await.unwrap();
         for run in found.runs {
             assert!(run.start < run.end && from.0 <= run.start);
             assert!(found.next.is_none_or(|next| run.end <= next.0));
@@ -66,7 +66,7 @@ fn runs_tell_data_and_leave_out_holes_of_any_size() {
         assert_eq!(runs(&store, &key(1, 1), 0, 1).await, [], "one hole");
         store.delete_file(FileId(1)).await.unwrap();
         assert_eq!(
-            store.data_runs(&k, CellOffset(0), 1).await,
+            store.data_runs(&k, None, CellOffset(0), 1).await,
             Err(StoreError::Stale { file: FileId(1) })
         );
     });

@@ -70,6 +70,7 @@ impl Namespace {
                     epoch,
                     created,
                     inline: data,
+                    sole: request.write && exact && !written,
                 };
                 let committed = created || spilled || changed;
                 Ok((Attached { reply, committed }, exact))
@@ -124,6 +125,7 @@ impl Namespace {
             epoch: self.epoch(),
             created: false,
             inline: data,
+            sole: request.write && exact && !written,
         };
         Ok(Some(Attached {
             reply,
@@ -201,6 +203,9 @@ fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
     let path = &request.target.path;
     if exclusive(request) {
         return Err(MetaError::Exists { path: text(path) });
+    }
+    if request.write && node.inode.frozen.is_some() {
+        return Err(MetaError::ReadOnly { id: node.id });
     }
     match FileKind::try_from(node.inode.kind) {
         Ok(FileKind::Directory) if request.write || request.create.is_some() => {

@@ -1,9 +1,9 @@
-//! Checkpoints of files: their names, and what is owed to the servers for them. Each operation writes an intent; the caller
+//! Checkpoints of files and trees: their names, and what is owed to the servers for them. Each operation writes an intent; the caller
 //! carries it to the servers and then calls [`Namespace::checkpoint_done`].
 
 use std::ops::ControlFlow;
 
-use weft_kv::scan_prefix;
+use weft_kv::{Reader, scan_prefix};
 use weft_proto::checkpoint::{
     CheckpointInfo, ListCheckpointsReply, ListCheckpointsRequest, MakeCheckpointRequest,
     RemoveCheckpointRequest, RollBackRequest,
@@ -15,29 +15,34 @@ use crate::edit::Edit;
 use crate::intents::Intent;
 use crate::keys::{self, CHECKPOINTS};
 use crate::ops::note_write;
-use crate::path::{Node, resolve};
+use crate::path::{Node, not_found, resolve};
 use crate::permission::{READ, WRITE, need, text};
 use crate::record::{
     CHECKPOINT_GOING, CHECKPOINT_MAKING, CHECKPOINT_THERE, CheckpointRecord, CheckpointTaskRecord,
-    IntentRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK,
+    IntentRecord, LayoutRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK,
 };
 use crate::{MetaError, Namespace};
 
-/// Finds a regular file of which the caller may change the content.
+/// Finds a regular file, or a directory, of which the caller may change the content.
 fn writable(edit: &Edit<'_, '_>, who: &Credentials, target: &Target) -> Result<Node, MetaError> {
     let node = resolve(edit.reader(), who, target)?;
-    regular(&node, &target.path)?;
+    has_checkpoints(&node, &target.path)?;
+    if node.inode.frozen.is_some() {
+        return Err(MetaError::ReadOnly { id: node.id });
+    }
+    if node.inode.is_directory() && node.inode.links == 0 {
+        return Err(not_found(&target.path));
+    }
     need(who, &node.inode, WRITE, &target.path)?;
     Ok(node)
 }
 
-fn regular(node: &Node, path: &[u8]) -> Result<(), MetaError> {
+fn has_checkpoints(node: &Node, path: &[u8]) -> Result<(), MetaError> {
     match FileKind::try_from(node.inode.kind) {
-        Ok(FileKind::Regular) => Ok(()),
-        Ok(FileKind::Directory) => Err(MetaError::IsDirectory { path: text(path) }),
+        Ok(FileKind::Regular | FileKind::Directory) => Ok(()),
         _ => Err(MetaError::Invalid {
             path: text(path),
-            reason: "only a regular file has checkpoints",
+            reason: "only regular files and directories have checkpoints",
         }),
     }
 }
@@ -48,13 +53,11 @@ fn shown(path: &[u8], name: &str) -> String {
 }
 
 fn record_of(
-    edit: &Edit<'_, '_>,
+    reader: &dyn Reader,
     id: u64,
-    name: &str,
+    name: &[u8],
 ) -> Result<Option<CheckpointRecord>, MetaError> {
-    let bytes = edit
-        .reader()
-        .get(CHECKPOINTS, &keys::with_name(id, name.as_bytes()))?;
+    let bytes = reader.get(CHECKPOINTS, &keys::with_name(id, name))?;
     bytes
         .map(|bytes| keys::decode("checkpoint of", id, &bytes))
         .transpose()
@@ -62,15 +65,28 @@ fn record_of(
 
 /// The checkpoint of this name, which all servers have.
 fn found(
-    edit: &Edit<'_, '_>,
+    reader: &dyn Reader,
     node: &Node,
     path: &[u8],
-    name: &str,
+    name: &[u8],
 ) -> Result<CheckpointRecord, MetaError> {
-    let record = record_of(edit, node.id, name)?.filter(|r| r.state == CHECKPOINT_THERE);
-    record.ok_or_else(|| MetaError::NotFound {
-        path: shown(path, name),
+    let record = record_of(reader, node.id, name)?.filter(|r| r.state == CHECKPOINT_THERE);
+    record.ok_or_else(|| MetaError::NoCheckpoint {
+        path: text(path),
+        name: text(name),
     })
+}
+
+/// The directory that a directory was at a checkpoint of its tree.
+pub(crate) fn image(
+    reader: &dyn Reader,
+    node: &Node,
+    path: &[u8],
+    name: &[u8],
+) -> Result<Node, MetaError> {
+    let id = found(reader, node, path, name)?.image;
+    let inode = keys::named_inode(reader, id)?;
+    Ok(Node { id, inode })
 }
 
 fn owe(
@@ -91,10 +107,11 @@ fn owe(
             checkpoint,
             size,
             name: name.to_owned(),
+            image: 0,
         }),
     };
     let number = edit.owe(&record)?;
-    Ok((number, Intent::from_record(number, &record)?))
+    Ok((number, Intent::from_record(edit.reader(), number, &record)?))
 }
 
 impl Namespace {
@@ -109,21 +126,25 @@ impl Namespace {
             let length = name.len();
             return Err(MetaError::NameTooLong { length });
         }
-        if name.is_empty() || name.contains(['\0', '/']) {
+        if name.is_empty() || name.contains(['\0', '/']) || name == "." || name == ".." {
             return Err(MetaError::Invalid {
                 path: shown(path, name),
-                reason: "a checkpoint's name is not empty and holds neither NUL nor '/'",
+                reason: "a checkpoint's name is not empty, not . or .., and holds neither NUL nor '/'",
             });
         }
         self.edit(|edit| {
             let mut node = writable(edit, &request.who, &request.target)?;
-            if node.inode.inline {
-                edit.need_cells(&mut node)?;
-            }
-            if record_of(edit, node.id, name)?.is_some() {
+            if record_of(edit.reader(), node.id, name.as_bytes())?.is_some() {
                 return Err(MetaError::Exists {
                     path: shown(path, name),
                 });
+            }
+            if node.inode.is_directory() {
+                let number = edit.make_tree(&node, path, name, now)?;
+                return intent_of(edit, number);
+            }
+            if node.inode.inline {
+                edit.need_cells(&mut node)?;
             }
             let (number, intent) = owe(edit, &node, TASK_MAKE, 0, 0, name)?;
             let record = CheckpointRecord {
@@ -131,6 +152,8 @@ impl Namespace {
                 made: now,
                 size: 0,
                 state: CHECKPOINT_MAKING,
+                image: 0,
+                names: 0,
             };
             let key = keys::with_name(node.id, name.as_bytes());
             edit.put(CHECKPOINTS, &key, &record);
@@ -138,12 +161,17 @@ impl Namespace {
         })
     }
 
-    /// Notes that a file is to become what it is in a checkpoint.
-    pub fn roll_back(&self, request: &RollBackRequest) -> Result<Intent, MetaError> {
+    /// Notes that a file, or all below a directory, is to become what it is in a checkpoint.
+    pub fn roll_back(&self, now: i64, request: &RollBackRequest) -> Result<Intent, MetaError> {
         let (path, name) = (&request.target.path, &request.name);
         self.edit(|edit| {
             let node = writable(edit, &request.who, &request.target)?;
-            let record = found(edit, &node, path, name)?;
+            let record = found(edit.reader(), &node, path, name.as_bytes())?;
+            if record.image != 0 {
+                let (place, of) = ((&node, &path[..]), (&record, name.as_str()));
+                let number = edit.roll_back_tree(&request.who, place, of, now)?;
+                return intent_of(edit, number);
+            }
             let (checkpoint, size) = (record.number, record.size);
             let (number, intent) = owe(edit, &node, TASK_ROLL_BACK, checkpoint, size, name)?;
             edit.open_files().truncated(node.id);
@@ -163,10 +191,15 @@ impl Namespace {
         let (path, name) = (&request.target.path, &request.name);
         self.edit(|edit| {
             let node = writable(edit, &request.who, &request.target)?;
-            let mut record = found(edit, &node, path, name)?;
+            let mut record = found(edit.reader(), &node, path, name.as_bytes())?;
             record.state = CHECKPOINT_GOING;
             let key = keys::with_name(node.id, name.as_bytes());
             edit.put(CHECKPOINTS, &key, &record);
+            if record.image != 0 {
+                let (of, image) = (record.number, record.image);
+                let number = edit.owe_tree(node.id, TASK_DROP, of, name, image)?;
+                return intent_of(edit, number);
+            }
             let (_, intent) = owe(edit, &node, TASK_DROP, record.number, 0, name)?;
             Ok(intent)
         })
@@ -179,7 +212,7 @@ impl Namespace {
     ) -> Result<ListCheckpointsReply, MetaError> {
         self.read(|reader| {
             let node = resolve(reader, &request.who, &request.target)?;
-            regular(&node, &request.target.path)?;
+            has_checkpoints(&node, &request.target.path)?;
             need(&request.who, &node.inode, READ, &request.target.path)?;
             let mut reply = ListCheckpointsReply::default();
             let mut damaged = None;
@@ -234,7 +267,8 @@ impl Namespace {
             }
             edit.settle(number)?;
             let key = keys::with_name(record.file, task.name.as_bytes());
-            let Some(mut checkpoint) = record_of(edit, record.file, &task.name)? else {
+            let found = record_of(edit.reader(), record.file, task.name.as_bytes())?;
+            let Some(mut checkpoint) = found else {
                 return Ok(None);
             };
             if task.task == TASK_DROP {
@@ -276,6 +310,8 @@ fn info(name: String, record: &CheckpointRecord) -> CheckpointInfo {
         number: record.number,
         made: record.made,
         size: record.size,
+        image: record.image,
+        names: record.names,
     }
 }
 
@@ -297,6 +333,17 @@ impl Edit<'_, '_> {
         now: i64,
     ) -> Result<Option<Node>, MetaError> {
         self.settle(number)?;
+        self.cut(number, id, size, now)
+    }
+
+    /// As [`Edit::sized`], of one file of several that an intent is about.
+    pub(crate) fn cut(
+        &mut self,
+        number: u64,
+        id: u64,
+        size: u64,
+        now: i64,
+    ) -> Result<Option<Node>, MetaError> {
         let Some(inode) = keys::inode(self.reader(), id)? else {
             return Ok(None);
         };
@@ -321,21 +368,75 @@ impl Edit<'_, '_> {
         Ok(Some(Node { id, inode }))
     }
 
-    /// Forgets the checkpoints of a file that goes.
-    pub(crate) fn forget_checkpoints(&mut self, id: u64) -> Result<(), MetaError> {
-        let mut names = Vec::new();
-        scan_prefix(
-            self.reader(),
-            CHECKPOINTS,
-            &id.to_be_bytes(),
-            &mut |key, _| {
-                names.push(key.to_vec());
-                ControlFlow::Continue(())
-            },
-        )?;
-        for key in names {
+    /// Owes the servers something about a checkpoint of a tree.
+    pub(crate) fn owe_tree(
+        &mut self,
+        directory: u64,
+        task: i32,
+        checkpoint: u64,
+        name: &str,
+        image: u64,
+    ) -> Result<u64, MetaError> {
+        self.owe(&IntentRecord {
+            file: directory,
+            delete: None,
+            truncate: None,
+            checkpoint: Some(CheckpointTaskRecord {
+                layout: None,
+                task,
+                checkpoint,
+                size: 0,
+                name: name.to_owned(),
+                image,
+            }),
+        })
+    }
+
+    /// Forgets the checkpoints of a file that goes. Where its cells stay, `layout` says on which servers: they are
+    /// asked to drop them.
+    pub(crate) fn forget_checkpoints(
+        &mut self,
+        id: u64,
+        layout: Option<&LayoutRecord>,
+    ) -> Result<(), MetaError> {
+        let mut found = Vec::new();
+        let prefix = id.to_be_bytes();
+        scan_prefix(self.reader(), CHECKPOINTS, &prefix, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        for (key, value) in found {
             self.delete(CHECKPOINTS, &key);
+            let Some(layout) = layout else {
+                continue;
+            };
+            let record: CheckpointRecord = keys::decode("checkpoint of", id, &value)?;
+            if record.state == CHECKPOINT_GOING {
+                continue;
+            }
+            self.owe(&IntentRecord {
+                file: id,
+                delete: None,
+                truncate: None,
+                checkpoint: Some(CheckpointTaskRecord {
+                    layout: Some(layout.clone()),
+                    task: TASK_DROP,
+                    checkpoint: record.number,
+                    size: 0,
+                    name: text(&key[8..]),
+                    image: 0,
+                }),
+            })?;
         }
         Ok(())
     }
+}
+
+fn intent_of(edit: &Edit<'_, '_>, number: u64) -> Result<Intent, MetaError> {
+    let record = keys::intent(edit.reader(), number)?;
+    let record = record.ok_or(MetaError::WrongIntent {
+        number,
+        expected: "checkpoint of a tree",
+    })?;
+    Intent::from_record(edit.reader(), number, &record)
 }

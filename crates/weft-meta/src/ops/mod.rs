@@ -3,6 +3,7 @@
 mod attach;
 mod checkpoint;
 mod create;
+mod file_checkpoints;
 mod link;
 mod list;
 mod make_directory;
@@ -15,12 +16,16 @@ mod report;
 mod set_attributes;
 mod stat;
 mod store_inline;
+mod tree;
 mod truncate;
 mod unlink;
 mod xattr;
 
 pub use attach::Attached;
+pub(crate) use checkpoint::image;
 pub(crate) use report::note_write;
+pub(crate) use tree::tree_files;
+pub use tree::KeptFiles;
 pub use truncate::Truncation;
 
 use weft_proto::meta::Attributes;
@@ -37,6 +42,9 @@ pub(crate) fn attributes(node: &Node) -> Attributes {
         servers: wish.servers.clone(),
         storage: 0,
     });
+    let kept = inode.frozen.filter(|_| inode.layout.is_some() && !inode.inline);
+    let kept = kept.unwrap_or_default();
+    let own_cells = inode.frozen.is_some_and(|frozen| frozen.own_cells);
     Attributes {
         id: node.id,
         kind: inode.kind,
@@ -54,6 +62,9 @@ pub(crate) fn attributes(node: &Node) -> Attributes {
         device: inode.device,
         layout: inode.layout.as_ref().map(Into::into).or(inherited),
         parent: inode.parent,
-        inline: inode.inline,
+        inline: inode.inline && !own_cells,
+        source: kept.source,
+        checkpoint: kept.checkpoint,
+        xattrs: inode.xattr_bytes > 0 || inode.acl.is_some() || inode.default_acl.is_some(),
     }
 }

@@ -7,7 +7,8 @@ use std::ops::{Bound, ControlFlow};
 use prost::Message;
 use weft_kv::{OrderedKv, Reader, Space};
 use weft_meta::record::{
-    CountersRecord, EntryRecord, InlineRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
+    CheckpointRecord, CountersRecord, EntryRecord, HeldRecord, InlineRecord, InodeRecord,
+    IntentRecord, OrphanRecord, TreeFileRecord, XattrRecord,
 };
 
 const REGULAR: i32 = 1;
@@ -62,6 +63,12 @@ pub fn invariants(kv: &dyn OrderedKv) {
         .into_iter()
         .map(|(key, record)| (number(&key), record))
         .collect();
+    let images: BTreeMap<u64, (u64, u64)> = all::<CheckpointRecord>(reader, "checkpoints")
+        .into_iter()
+        .filter(|(_, record)| record.image != 0)
+        .map(|(key, record)| (record.image, (number(&key), record.number)))
+        .collect();
+    trees(reader, &inodes, &images);
     for (id, inode) in &inodes {
         let known_by = names.get(id).copied().unwrap_or(0);
         assert_eq!(orphans.contains(id), inode.links == 0, "orphan {id}");
@@ -69,7 +76,7 @@ pub fn invariants(kv: &dyn OrderedKv) {
             assert!(known_by <= 1, "a directory has one name");
             let inside = subdirectories.get(id).copied().unwrap_or(0);
             assert!(
-                known_by == 1 || *id == 1 || inode.links == 0,
+                known_by == 1 || *id == 1 || inode.links == 0 || images.contains_key(id),
                 "directory {id} is unreachable"
             );
             if inode.links > 0 {
@@ -90,11 +97,13 @@ pub fn invariants(kv: &dyn OrderedKv) {
                 "a size is exact while a truncate is owed"
             );
             let owed = intents.iter().find(|(number, _)| *number == inode.truncate);
-            assert_eq!(owed.expect("the truncate is owed").1.file, *id);
+            let owed = &owed.expect("the truncate is owed").1;
+            let of_tree = owed.checkpoint.as_ref().filter(|task| task.image != 0);
+            assert!(owed.file == *id || of_tree.is_some());
         }
         // Every directory leads to the root.
         let (mut at, mut steps) = (*id, 0);
-        while inode.kind == DIRECTORY && inode.links > 0 && at != 1 {
+        while inode.kind == DIRECTORY && inode.links > 0 && at != 1 && !images.contains_key(&at) {
             at = inodes[&at].parent;
             steps += 1;
             assert!(steps <= inodes.len(), "directories form a circle");
@@ -104,7 +113,12 @@ pub fn invariants(kv: &dyn OrderedKv) {
         assert!(inodes.contains_key(id), "an orphan is an inode");
     }
     for (_, intent) in &intents {
-        assert!(intent.delete.is_some() != intent.truncate.is_some());
+        let sorts = [
+            intent.delete.is_some(),
+            intent.truncate.is_some(),
+            intent.checkpoint.is_some(),
+        ];
+        assert_eq!(sorts.iter().filter(|sort| **sort).count(), 1);
         if intent.delete.is_some() {
             assert!(
                 !inodes.contains_key(&intent.file),
@@ -152,11 +166,67 @@ pub fn invariants(kv: &dyn OrderedKv) {
 pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let reader = &*kv.snapshot().unwrap();
     let inodes = all::<InodeRecord>(reader, "inodes");
-    let inodes = inodes.iter().filter(|(_, inode)| inode.kind == REGULAR);
+    let living = |inode: &InodeRecord| inode.kind == REGULAR && inode.frozen.is_none();
+    let inodes = inodes.iter().filter(|(_, inode)| living(inode));
     let intents = all::<IntentRecord>(reader, "intents");
     let intents = intents.iter().filter(|(_, intent)| intent.delete.is_some());
+    // The cells of a deleted file that checkpoints hold are owed to nobody yet, and not lost.
+    let held = all::<HeldRecord>(reader, "held").into_iter();
+    let held = held.filter(|(_, held)| held.deleted);
+    let owed = intents.map(|(_, intent)| intent.file);
     (
         inodes.map(|(key, _)| number(key)).collect(),
-        intents.map(|(_, intent)| intent.file).collect(),
+        owed.chain(held.map(|(key, _)| number(&key))).collect(),
     )
+}
+
+/// What checkpoints of trees keep fits together; `images`: root of each, and its directory and number.
+fn trees(
+    reader: &dyn Reader,
+    inodes: &BTreeMap<u64, InodeRecord>,
+    images: &BTreeMap<u64, (u64, u64)>,
+) {
+    let mut held: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut pairs = BTreeSet::new();
+    for (key, record) in all::<TreeFileRecord>(reader, "tree_files") {
+        let (checkpoint, file) = (number(&key), number(&key[8..]));
+        let frozen = inodes[&record.image].frozen.expect("an image is frozen");
+        assert_eq!((frozen.checkpoint, frozen.source), (checkpoint, file));
+        *held.entry(file).or_default() += 1;
+        pairs.insert((checkpoint, file));
+    }
+    let counted = all::<HeldRecord>(reader, "held").into_iter();
+    let counted: BTreeMap<u64, HeldRecord> = counted.map(|(key, h)| (number(&key), h)).collect();
+    assert_eq!(held.len(), counted.len(), "holds");
+    for (file, count) in held {
+        assert_eq!(
+            counted[&file].checkpoints, count,
+            "checkpoints that hold {file}"
+        );
+        assert_eq!(
+            counted[&file].deleted,
+            !inodes.contains_key(&file),
+            "{file}"
+        );
+    }
+    let numbers: BTreeSet<u64> = images.values().map(|(_, number)| *number).collect();
+    for (id, inode) in inodes {
+        let Some(frozen) = inode.frozen else {
+            continue;
+        };
+        assert!(
+            numbers.contains(&frozen.checkpoint),
+            "image {id} of no checkpoint"
+        );
+        if inode.kind == REGULAR && !inode.inline {
+            assert!(pairs.contains(&(frozen.checkpoint, frozen.source)));
+        }
+    }
+    for (image, (directory, _)) in images {
+        assert_eq!(
+            inodes[image].parent, *image,
+            "an image's root is its own parent"
+        );
+        assert_eq!(inodes[directory].kind, DIRECTORY);
+    }
 }

@@ -37,7 +37,8 @@ fn key(file: u64, place: &ForkPlace) -> Result<ForkKey, Failure> {
 impl IoService {
     pub(super) async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Failure> {
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
-        let page = self.status_page(FileId(request.file), "data", None).await?;
+        let file = FileId(request.file);
+        let page = self.status_page((file, 0), "data", None).await?;
         // A file of more cells than fit one page is asked for its status separately.
         let cells = if page.more { Vec::new() } else { page.forks };
         Ok(SyncReply { cells })
@@ -47,21 +48,31 @@ impl IoService {
         &self,
         request: CellStatusRequest,
     ) -> Result<CellStatusReply, Failure> {
-        self.status_page(FileId(request.file), &request.fork, request.after.as_ref())
+        let which = (FileId(request.file), request.checkpoint);
+        self.status_page(which, &request.fork, request.after.as_ref())
             .await
+    }
+
+    /// The forks of a file as it is, with a number as it is in the checkpoint of that number.
+    pub(super) async fn forks_of(
+        &self,
+        file: FileId,
+        checkpoint: u64,
+    ) -> Result<Vec<(ForkKey, ForkStatus)>, Failure> {
+        let forks = match checkpoint {
+            0 => self.store.forks(file).await,
+            number => self.store.checkpoint_forks(file, number),
+        };
+        forks.map_err(|e| failure::of_store(&e))
     }
 
     async fn status_page(
         &self,
-        file: FileId,
+        (file, checkpoint): (FileId, u64),
         fork: &str,
         after: Option<&ForkPlace>,
     ) -> Result<CellStatusReply, Failure> {
-        let mut forks = self
-            .store
-            .forks(file)
-            .await
-            .map_err(|e| failure::of_store(&e))?;
+        let mut forks = self.forks_of(file, checkpoint).await?;
         forks.retain(|(key, _)| {
             let place = (key.cell.0, key.fork.as_str());
             (fork.is_empty() || key.fork.as_str() == fork)

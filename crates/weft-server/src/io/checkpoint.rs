@@ -1,4 +1,4 @@
-//! Checkpoints of a file's cells on this server, and the gate that keeps each write wholly before or after one.
+//! Checkpoints of files' cells on this server, and the gates that keep each write wholly before or after one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,9 +7,11 @@ use std::time::Duration;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use weft_layout::{FileId, Grid};
 use weft_proto::checkpoint::{
-    CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest, RollbackReply,
-    RollbackRequest,
+    CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest, KeptFile,
+    RollbackReply, RollbackRequest,
 };
+use weft_proto::io::Grid as WireGrid;
+use weft_proto::limits::TREE_BATCH_MAX;
 use weft_proto::{Code, Failure};
 use weft_store::StoreError;
 
@@ -24,15 +26,23 @@ const GATES: usize = 1024;
 
 /// One gate for each file that is being written.
 #[derive(Default)]
-pub(super) struct Gates(Mutex<HashMap<FileId, Arc<RwLock<()>>>>);
+pub(super) struct Gates(Mutex<Doors>);
+
+#[derive(Default)]
+struct Doors {
+    by_file: HashMap<FileId, Arc<RwLock<()>>>,
+    /// So many are left alone before those that nobody uses are taken away.
+    bound: usize,
+}
 
 impl Gates {
     fn gate(&self, file: FileId) -> Arc<RwLock<()>> {
         let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if gates.len() >= GATES {
-            gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+        if gates.by_file.len() >= gates.bound.max(GATES) {
+            gates.by_file.retain(|_, gate| Arc::strong_count(gate) > 1);
+            gates.bound = 2 * gates.by_file.len();
         }
-        Arc::clone(gates.entry(file).or_default())
+        Arc::clone(gates.by_file.entry(file).or_default())
     }
 
     /// Lets a write of the file begin; it is under way as long as the guard lives.
@@ -41,13 +51,27 @@ impl Gates {
     }
 
     /// Waits for the writes under way; none begins as long as the guard lives.
-    async fn close(&self, file: FileId) -> Result<OwnedRwLockWriteGuard<()>, Failure> {
-        let closed = tokio::time::timeout(WAIT, self.gate(file).write_owned()).await;
-        closed.map_err(|_| {
-            let what = format!("writes of file {file} under way do not come to their end");
-            Failure::new(Code::Busy, what)
-        })
+    async fn close(&self, files: &[FileId]) -> Result<Vec<OwnedRwLockWriteGuard<()>>, Failure> {
+        let until = tokio::time::Instant::now() + WAIT;
+        let mut closed = Vec::with_capacity(files.len());
+        for file in files {
+            let gate = tokio::time::timeout_at(until, self.gate(*file).write_owned()).await;
+            closed.push(gate.map_err(|_| {
+                let what = format!("writes of file {file} under way do not come to their end");
+                Failure::new(Code::Busy, what)
+            })?);
+        }
+        Ok(closed)
     }
+}
+
+/// The files that a request is about, if they are not too many.
+fn files(first: u64, others: impl ExactSizeIterator<Item = u64>) -> Result<Vec<FileId>, Failure> {
+    if others.len() > TREE_BATCH_MAX {
+        let what = format!("a call is about at most {TREE_BATCH_MAX} files of a tree");
+        return Err(failure::invalid(what));
+    }
+    Ok(std::iter::once(first).chain(others).map(FileId).collect())
 }
 
 impl IoService {
@@ -55,38 +79,64 @@ impl IoService {
         &self,
         request: CheckpointRequest,
     ) -> Result<CheckpointReply, Failure> {
-        let grid = Grid::try_from(&request.grid).map_err(|e| failure::of_convert(&e))?;
-        let (file, op) = (FileId(request.file), request.op);
+        let grids = std::iter::once(&request.grid).chain(request.others.iter().map(|o| &o.grid));
+        let grids: Result<Vec<Grid>, _> = grids.map(|g: &WireGrid| Grid::try_from(g)).collect();
+        let grids = grids.map_err(|e| failure::of_convert(&e))?;
+        let (op, now) = (request.op, self.now());
+        let files = files(request.file, request.others.iter().map(|o| o.file))?;
         {
-            let _closed = self.gates.close(file).await?;
-            let made = self.store.checkpoint(file, op, self.now()).await;
-            made.map_err(|e| failure::of_store(&e))?;
+            let _closed = self.gates.close(&files).await?;
+            for file in &files {
+                let made = self.store.checkpoint(*file, op, now).await;
+                made.map_err(|e| failure::of_store(&e))?;
+            }
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
-        let forks = match self.store.checkpoint_forks(file, op) {
+        let mut reply = CheckpointReply::default();
+        for (place, (file, grid)) in files.iter().zip(&grids).enumerate() {
+            let kept = self.kept(*file, op, grid)?;
+            if place == 0 {
+                (reply.size, reply.modified) = (kept.size, kept.modified);
+            } else {
+                reply.others.push(kept);
+            }
+        }
+        Ok(reply)
+    }
+
+    /// What a file is in a checkpoint, as far as it lies here.
+    fn kept(&self, file: FileId, number: u64, grid: &Grid) -> Result<KeptFile, Failure> {
+        let forks = match self.store.checkpoint_forks(file, number) {
             // Done before, and dropped since: its drop will be asked for again, too.
-            Err(StoreError::NoCheckpoint { .. }) => Vec::new(),
+            Err(StoreError::NoCheckpoint { .. } | StoreError::Stale { .. }) => Vec::new(),
             forks => forks.map_err(|e| failure::of_store(&e))?,
         };
         let data = forks
             .iter()
             .filter(|(key, _)| key.fork.as_str() == "data" && key.cell.0 < grid.cells());
-        let sizes = data.map(|(key, status)| grid.file_size(key.cell, status.length));
-        Ok(CheckpointReply {
-            size: sizes.max().unwrap_or(0),
-        })
+        let mut kept = KeptFile {
+            size: 0,
+            modified: i64::MIN,
+        };
+        for (key, status) in data {
+            kept.size = kept.size.max(grid.file_size(key.cell, status.length));
+            kept.modified = kept.modified.max(status.modified.0);
+        }
+        Ok(kept)
     }
 
     pub(super) async fn rollback(
         &self,
         request: RollbackRequest,
     ) -> Result<RollbackReply, Failure> {
-        let file = FileId(request.file);
+        let files = files(request.file, request.others.iter().copied())?;
         {
-            let _closed = self.gates.close(file).await?;
-            let (number, op) = (request.checkpoint, request.op);
-            let rolled = self.store.roll_back(file, number, op, self.now()).await;
-            rolled.map_err(|e| failure::of_store(&e))?;
+            let _closed = self.gates.close(&files).await?;
+            let (number, op, now) = (request.checkpoint, request.op, self.now());
+            for file in &files {
+                let rolled = self.store.roll_back(*file, number, op, now).await;
+                rolled.map_err(|e| failure::of_store(&e))?;
+            }
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(RollbackReply {})
@@ -96,9 +146,17 @@ impl IoService {
         &self,
         request: DropCheckpointRequest,
     ) -> Result<DropCheckpointReply, Failure> {
-        let (file, number) = (FileId(request.file), request.checkpoint);
-        let dropped = self.store.drop_checkpoint(file, number, request.op).await;
-        dropped.map_err(|e| failure::of_store(&e))?;
+        let files = files(request.file, request.others.iter().copied())?;
+        for file in files {
+            let dropped = self
+                .store
+                .drop_checkpoint(file, request.checkpoint, request.op);
+            match dropped.await {
+                // Deleted since, with its checkpoints.
+                Err(StoreError::Stale { .. }) => {}
+                dropped => dropped.map_err(|e| failure::of_store(&e))?,
+            }
+        }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(DropCheckpointReply {})
     }

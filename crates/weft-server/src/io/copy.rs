@@ -92,13 +92,20 @@ struct Copy {
     now: Timestamp,
 }
 
+impl Copy {
+    /// The checkpoint that the bytes are of.
+    fn kept(&self) -> Option<u64> {
+        (self.from.checkpoint != 0).then_some(self.from.checkpoint)
+    }
+}
+
 impl IoService {
     pub(super) async fn copy_range(
         &self,
         request: CopyRangeRequest,
     ) -> Result<CopyRangeReply, Failure> {
         let copy = Copy {
-            from: self.job(&request.from)?.living()?,
+            from: self.job(&request.from)?,
             to: self.job(&request.to)?.living()?,
             chunk: request.chunk,
             now: self.now(),
@@ -137,7 +144,10 @@ impl IoService {
         let there = |at: u64| at - pair.from.1 + pair.to.1;
         let mut at = pair.from.1;
         while at < end {
-            let found = self.store.data_runs(&source, CellOffset(at), CHUNKS).await;
+            let found = self
+                .store
+                .data_runs(&source, copy.kept(), CellOffset(at), CHUNKS);
+            let found = found.await;
             let found = found.map_err(|e| failure::of_store(&e))?;
             let reached = found.next.map_or(end, |next| next.0.min(end));
             for run in found.runs {
@@ -199,10 +209,15 @@ impl IoService {
         mut to: u64,
     ) -> Result<(), StoreError> {
         let length = window.end - window.start;
-        let slices = self
-            .store
-            .read(source, CellOffset(window.start), length)
-            .await?;
+        let at = CellOffset(window.start);
+        let slices = match copy.kept() {
+            None => self.store.read(source, at, length).await?,
+            Some(number) => {
+                self.store
+                    .read_checkpoint(source, number, at, length)
+                    .await?
+            }
+        };
         let read: usize = slices.iter().map(Bytes::len).sum();
         let mut writes = Vec::new();
         for data in long(slices, read) {

@@ -28,6 +28,7 @@ impl IoService {
         let limit = (CHUNKS / cells.len().max(1)).max(1);
         let mut reply = DataRunsReply::default();
         let mut told: Option<FileOffset> = None;
+        let kept = (request.checkpoint != 0).then_some(request.checkpoint);
         for (place, from, key) in cells {
             if told.is_some_and(|t| place >= t) {
                 break;
@@ -36,7 +37,7 @@ impl IoService {
                 told = Some(place);
                 break;
             }
-            let found = self.store.data_runs(&key, from, limit).await;
+            let found = self.store.data_runs(&key, kept, from, limit).await;
             let found = found.map_err(|e| failure::of_store(&e))?;
             reply.runs.extend(found.runs.into_iter().map(|run| DataRun {
                 cell: key.cell.0,
@@ -67,8 +68,8 @@ impl IoService {
         request: &DataRunsRequest,
         grid: &Grid,
     ) -> Result<Vec<(FileOffset, CellOffset, ForkKey)>, Failure> {
-        let forks = self.store.forks(FileId(request.file)).await;
-        let forks = forks.map_err(|e| failure::of_store(&e))?;
+        let forks = self.forks_of(FileId(request.file), request.checkpoint);
+        let forks = forks.await?;
         let wanted = forks.into_iter().filter_map(|(key, status)| {
             let here = key.cell.0 < grid.cells()
                 && grid.slot_of(key.cell) == ServerSlot(request.slot)

@@ -73,7 +73,7 @@ impl Carrier {
     ) -> Result<(), String> {
         let mut deletes = Vec::new();
         let mut truncates = Vec::new();
-        let mut checkpoints = Vec::new();
+        let (mut checkpoints, mut trees) = (Vec::new(), Vec::new());
         for intent in intents {
             match intent {
                 Intent::Delete {
@@ -83,6 +83,7 @@ impl Carrier {
                 } => deletes.push((number, file.0, servers)),
                 Intent::Truncate { .. } => truncates.push(intent),
                 Intent::Checkpoint { .. } => checkpoints.push(intent),
+                Intent::Tree { .. } => trees.push(intent),
             }
         }
         // These are of different files: the namespace gives out one intent of a file at a time.
@@ -91,8 +92,9 @@ impl Carrier {
             .iter()
             .map(|c| self.checkpoint(namespace, now, c));
         let kept = join_all(kept).await;
+        let trees = join_all(trees.iter().map(|t| self.tree(namespace, now, t))).await;
         self.delete(namespace, deletes).await?;
-        results.into_iter().chain(kept).collect()
+        results.into_iter().chain(kept).chain(trees).collect()
     }
 
     /// One request per server for all files together.
@@ -179,6 +181,7 @@ impl Carrier {
                 file,
                 after,
                 fork: "data".to_owned(),
+                checkpoint: 0,
             };
             let asked = async {
                 let connection = self.link(server)?.connection().await;

@@ -1,17 +1,20 @@
-//! Checkpoints of files on all their servers: an intent of the namespace that is carried through, as a truncate is.
+//! Checkpoints of files and trees on all their servers: an intent of the namespace that is carried through, as a truncate is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use weft_layout::ServerId;
-use weft_meta::{CheckpointTask, Intent, MetaError, Namespace};
+use weft_meta::{CheckpointTask, Intent, KeptFiles, MetaError, Namespace, TreeFile};
 use weft_net::Served;
 use weft_proto::checkpoint::{
-    CheckpointRequest, DropCheckpointRequest, MakeCheckpointReply, MakeCheckpointRequest,
+    CheckpointRequest, DropCheckpointRequest, KeptFile, MakeCheckpointReply, MakeCheckpointRequest,
     RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest, RollbackRequest,
+    TreeFile as WireFile,
 };
 use weft_proto::io::Grid;
+use weft_proto::limits::TREE_BATCH_MAX;
 use weft_proto::meta::{Credentials, StatRequest, Target};
 use weft_proto::{Call, Code, Failure};
 
@@ -47,7 +50,12 @@ impl Carrier {
         let calls = layout.servers()[..used].iter().map(|server| async move {
             match *task {
                 CheckpointTask::Make => {
-                    let request = CheckpointRequest { file, grid, op };
+                    let request = CheckpointRequest {
+                        file,
+                        grid,
+                        op,
+                        others: Vec::new(),
+                    };
                     let reply = self.ask(*server, "checkpoint", &request).await?;
                     Ok(reply.size)
                 }
@@ -56,6 +64,7 @@ impl Carrier {
                         file,
                         checkpoint,
                         op,
+                        others: Vec::new(),
                     };
                     self.ask(*server, "rollback", &request).await.map(|_| 0)
                 }
@@ -64,6 +73,7 @@ impl Carrier {
                         file,
                         checkpoint,
                         op,
+                        others: Vec::new(),
                     };
                     let dropped = self.ask(*server, "drop of a checkpoint", &request).await;
                     dropped.map(|_| 0)
@@ -74,6 +84,94 @@ impl Carrier {
         let size = sizes.into_iter().max().unwrap_or(0);
         let done = namespace.checkpoint_done(op, size, now);
         done.map(drop).map_err(|e| e.to_string())
+    }
+
+    /// The same of a tree: each server hears of all its files together.
+    pub(super) async fn tree(
+        &self,
+        namespace: &Namespace,
+        now: i64,
+        intent: &Intent,
+    ) -> Result<(), String> {
+        let Intent::Tree {
+            number,
+            task,
+            files,
+            ..
+        } = intent
+        else {
+            return Ok(());
+        };
+        let mut by_server: BTreeMap<ServerId, Vec<&TreeFile>> = BTreeMap::new();
+        for file in files {
+            let used = file.layout.cells().min(file.layout.servers().len() as u32);
+            for server in &file.layout.servers()[..used as usize] {
+                by_server.entry(*server).or_default().push(file);
+            }
+        }
+        let calls = by_server
+            .into_iter()
+            .map(|(server, files)| self.tree_on(server, *task, *number, files));
+        let mut kept = KeptFiles::new();
+        for (file, told) in try_join_all(calls).await?.into_iter().flatten() {
+            let of = kept.entry(file).or_insert((0, i64::MIN));
+            *of = (of.0.max(told.size), of.1.max(told.modified));
+        }
+        namespace
+            .tree_done(*number, &kept, now)
+            .map_err(|e| e.to_string())
+    }
+
+    async fn tree_on(
+        &self,
+        server: ServerId,
+        task: CheckpointTask,
+        op: u64,
+        files: Vec<&TreeFile>,
+    ) -> Result<Vec<(u64, KeptFile)>, String> {
+        let mut kept = Vec::new();
+        for batch in files.chunks(TREE_BATCH_MAX) {
+            let file = batch[0].file.0;
+            let others = || batch[1..].iter().map(|of| of.file.0).collect();
+            match task {
+                CheckpointTask::Make => {
+                    let grid = |of: &&TreeFile| Grid::from(&of.layout.grid());
+                    let others = batch[1..].iter().map(|of| WireFile {
+                        file: of.file.0,
+                        grid: grid(of),
+                    });
+                    let request = CheckpointRequest {
+                        file,
+                        grid: grid(&batch[0]),
+                        op,
+                        others: others.collect(),
+                    };
+                    let reply = self.ask(server, "checkpoint", &request).await?;
+                    let (size, modified) = (reply.size, reply.modified);
+                    let told = std::iter::once(KeptFile { size, modified }).chain(reply.others);
+                    kept.extend(batch.iter().map(|of| of.file.0).zip(told));
+                }
+                CheckpointTask::RollBack(checkpoint) => {
+                    let request = RollbackRequest {
+                        file,
+                        checkpoint,
+                        op,
+                        others: others(),
+                    };
+                    self.ask(server, "rollback", &request).await?;
+                }
+                CheckpointTask::Drop(checkpoint) => {
+                    let request = DropCheckpointRequest {
+                        file,
+                        checkpoint,
+                        op,
+                        others: others(),
+                    };
+                    self.ask(server, "drop of a checkpoint", &request).await?;
+                }
+            }
+        }
+        Ok(kept)
     }
 
     async fn ask<C: Call>(
@@ -98,9 +196,10 @@ impl MetaService {
         let begin =
             |n: &Namespace, now, request: &MakeCheckpointRequest| n.make_checkpoint(now, request);
         self.carried(call, begin, |n, intent| {
-            let Intent::Checkpoint { file, name, .. } = intent else {
+            let (Intent::Checkpoint { name, .. } | Intent::Tree { name, .. }) = intent else {
                 return Err(MetaError::Stale { id: 0 });
             };
+            let file = intent.file();
             let made = n.checkpoint_info(file.0, name)?;
             let checkpoint = made.ok_or(MetaError::Stale { id: file.0 })?;
             Ok(MakeCheckpointReply { checkpoint })
@@ -116,7 +215,7 @@ impl MetaService {
     }
 
     pub(super) async fn roll_back(self: Arc<Self>, call: Served) {
-        let begin = |n: &Namespace, _, request: &RollBackRequest| n.roll_back(request);
+        let begin = |n: &Namespace, now, request: &RollBackRequest| n.roll_back(now, request);
         self.carried(call, begin, |n, intent| {
             let at = intent.file().0;
             let target = Target {

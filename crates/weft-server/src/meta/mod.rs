@@ -2,6 +2,7 @@
 
 mod append;
 mod carry;
+mod check;
 mod checkpoint;
 mod locks;
 mod sessions;
@@ -17,14 +18,14 @@ use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
-    Credentials, ReassertRequest, ReportRequest, ServerMapRequest, StatReply, StatRequest, Target,
+    Credentials, DetachRequest, ReassertRequest, ReportRequest, ServerMapRequest, StatReply, StatRequest, Target,
     TruncateRequest,
 };
 use weft_proto::session::Role;
 use weft_proto::{Call, Code, Failure, Kind};
 
 use crate::failure;
-use crate::group::GroupSync;
+use crate::group::{Blocking, GroupSync};
 use crate::io::unsupported;
 use crate::metrics::{Metrics, Stage};
 use crate::node::{MetaRole, stopped};
@@ -54,6 +55,8 @@ pub struct MetaService {
     unsynced: Notify,
     watchers: Watchers,
     locks: Locks,
+    blocking: Blocking,
+    check: check::Check,
 }
 
 /// Until a sync follows what a lazy client was told: with the sync itself less than a second.
@@ -88,11 +91,14 @@ impl MetaService {
         metrics: Arc<Metrics>,
     ) -> Result<Arc<MetaService>, MetaError> {
         let namespace = Namespace::open(role.kv.clone())?;
-        let group = GroupSync::new(role.kv, role.blocking);
+        let blocking = role.blocking;
+        let group = GroupSync::new(role.kv, blocking);
         let carrier = Carrier::new(env.clone(), identity);
         Ok(Arc::new(MetaService {
             watchers: Watchers::new(env.random_u64()),
             locks: Locks::default(),
+            blocking,
+            check: check::Check::default(),
             env,
             namespace,
             group,
@@ -232,6 +238,18 @@ impl MetaService {
                 };
                 self.answer(call, report).await;
             }
+            Kind::Detach => {
+                let detach = |r: &DetachRequest| {
+                    let reply = n.detach(client, r)?;
+                    for file in r.reading.iter().chain(&r.writing) {
+                        if !n.is_attached(client, *file) {
+                            self.locks.detached(client, *file);
+                        }
+                    }
+                    Ok(reply)
+                };
+                self.answer(call, detach).await;
+            }
             Kind::Reassert => {
                 let reassert = |r: &ReassertRequest| {
                     self.sessions.set_lazy(client, r.lazy);
@@ -273,6 +291,12 @@ impl MetaService {
             Kind::RemoveCheckpoint => self.remove_checkpoint(call).await,
             Kind::RollBack => self.roll_back(call).await,
             Kind::ListCheckpoints => self.answer(call, |r| n.list_checkpoints(r)).await,
+            Kind::ListFileCheckpoints => self.answer(call, |r| n.list_file_checkpoints(r)).await,
+            Kind::CheckNamespace => self.check_namespace(call).await,
+            Kind::ListFiles => self.answer(call, |r| n.list_files(r)).await,
+            Kind::RepairNamespace => self.repair_namespace(call).await,
+            Kind::AdoptFile => self.adopt_file(call).await,
+            Kind::NamesOf => self.names_of(call).await,
             Kind::StoreInline => self.store_inline(call).await,
             Kind::Spill => self.spill_for(call).await,
             Kind::Lock => self.lock(call).await,
@@ -327,7 +351,7 @@ impl MetaService {
         }
         let frees = matches!(
             kind,
-            Kind::Unlink | Kind::Rename | Kind::Report | Kind::StoreInline
+            Kind::Unlink | Kind::Rename | Kind::Report | Kind::StoreInline | Kind::Detach
         );
         if result.is_ok() && frees {
             self.owed.notify_one();

@@ -1,0 +1,211 @@
+//! Makes a tree what it is in a checkpoint.
+//!
+//! A file is its id. What was there and still is, wherever it was renamed to, becomes what it was and has its old names in the
+//! tree again, beside names that it got elsewhere; what was deleted comes back; what was made since loses its names in the
+//! tree, and goes if it has no others, as if it were removed. Directories that were moved out of the tree stay where they are,
+//! and new ones take their places.
+
+use std::collections::{HashMap, HashSet};
+
+use weft_proto::meta::{Credentials, FileKind};
+
+use super::{Tree, xattrs};
+use crate::MetaError;
+use crate::edit::Edit;
+use crate::inline::content;
+use crate::keys::{self, ENTRIES, HELD, ORPHANS, XATTRS};
+use crate::path::Node;
+use crate::permission::{is_root, not_owner};
+use crate::record::{CheckpointRecord, EntryRecord, InodeRecord, TASK_ROLL_BACK, XattrRecord};
+
+/// What an image becomes.
+struct Target {
+    id: u64,
+    /// What is there under this id.
+    living: Option<InodeRecord>,
+}
+
+impl Edit<'_, '_> {
+    /// Replaces the tree below a directory, and owes the same for the cells. Answers the intent's number.
+    ///
+    /// Cost: O(names in the checkpoint and in the tree).
+    pub(crate) fn roll_back_tree(
+        &mut self,
+        who: &Credentials,
+        (root, path): (&Node, &[u8]),
+        (record, name): (&CheckpointRecord, &str),
+        now: i64,
+    ) -> Result<u64, MetaError> {
+        let first = Node {
+            id: record.image,
+            inode: keys::named_inode(self.reader(), record.image)?,
+        };
+        let image = Tree::read(self.reader(), first, path)?;
+        let living = Tree::read(self.reader(), root.clone(), path)?;
+        let all = image.nodes.iter().chain(&living.nodes);
+        if !is_root(who) && all.clone().any(|node| node.inode.uid != who.uid) {
+            return Err(not_owner(who, path, "roll back what others own"));
+        }
+        let (root_id, number) = (root.id, record.number);
+        let number = self.owe_tree(root_id, TASK_ROLL_BACK, number, name, record.image)?;
+        for (directory, name, _) in &living.names {
+            self.delete(ENTRIES, &keys::with_name(living.nodes[*directory].id, name));
+        }
+        let targets = self.targets(root, &image, &living)?;
+        self.remove_others(&living, &targets, now)?;
+        self.restore(&image, &living, &targets, number, now)?;
+        for (directory, name, node) in &image.names {
+            let record = EntryRecord {
+                id: targets[*node].id,
+                kind: image.nodes[*node].inode.kind,
+            };
+            let key = keys::with_name(targets[*directory].id, name);
+            self.put(ENTRIES, &key, &record);
+        }
+        Ok(number)
+    }
+
+    /// What each image becomes.
+    fn targets(
+        &mut self,
+        root: &Node,
+        image: &Tree,
+        living: &Tree,
+    ) -> Result<Vec<Target>, MetaError> {
+        let in_tree: HashSet<u64> = living.nodes.iter().map(|node| node.id).collect();
+        let mut targets = Vec::with_capacity(image.nodes.len());
+        for (place, node) in image.nodes.iter().enumerate() {
+            let source = node.inode.frozen.map_or(0, |frozen| frozen.source);
+            let id = if place == 0 { root.id } else { source };
+            let found = keys::inode(self.reader(), id)?;
+            let fits = |found: &InodeRecord| {
+                if found.is_directory() {
+                    in_tree.contains(&id)
+                } else {
+                    // Bytes that went to cells do not come back from there.
+                    !node.inode.inline || found.inline
+                }
+            };
+            let target = match found.filter(fits) {
+                Some(living) => Target {
+                    id,
+                    living: Some(living),
+                },
+                None if has_cells(&node.inode) => Target { id, living: None },
+                None => Target {
+                    id: self.next_id()?,
+                    living: None,
+                },
+            };
+            targets.push(target);
+        }
+        Ok(targets)
+    }
+
+    /// Takes away what the tree holds and the checkpoint does not.
+    fn remove_others(
+        &mut self,
+        living: &Tree,
+        targets: &[Target],
+        now: i64,
+    ) -> Result<(), MetaError> {
+        let kept: HashSet<u64> = targets.iter().map(|target| target.id).collect();
+        let names = living.name_counts();
+        for (node, names) in living.nodes.iter().zip(names) {
+            if kept.contains(&node.id) {
+                continue;
+            }
+            let inode = self.change(node.id, &node.inode);
+            inode.changed = now;
+            if inode.is_directory() {
+                inode.size = 0;
+                self.unname(node, now)?;
+                continue;
+            }
+            inode.links = inode.links.saturating_sub(names);
+            if inode.links == 0 {
+                // The last of its names goes as any name does.
+                inode.links = 1;
+                self.unname(node, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes every target what its image is.
+    fn restore(
+        &mut self,
+        image: &Tree,
+        living: &Tree,
+        targets: &[Target],
+        number: u64,
+        now: i64,
+    ) -> Result<(), MetaError> {
+        let mut parents = vec![0; image.nodes.len()];
+        for (directory, _, node) in &image.names {
+            parents[*node] = targets[*directory].id;
+        }
+        let (nodes, counts) = (&living.nodes, living.name_counts());
+        let in_tree: HashMap<u64, u32> = nodes.iter().map(|n| n.id).zip(counts).collect();
+        let names = image.name_counts();
+        for (place, (node, target)) in image.nodes.iter().zip(targets).enumerate() {
+            let id = target.id;
+            let mut inode = InodeRecord {
+                frozen: None,
+                changed: now,
+                ..node.inode.clone()
+            };
+            if inode.is_directory() {
+                let root = target.living.as_ref().filter(|_| place == 0);
+                inode.parent = root.map_or(parents[place], |root| root.parent);
+            } else {
+                let outside = target.living.as_ref().map_or(0, |living| {
+                    let inside = in_tree.get(&id).copied().unwrap_or(0);
+                    living.links.saturating_sub(inside)
+                });
+                inode.links = names[place] + outside;
+            }
+            if has_cells(&inode) {
+                inode.size_exact = false;
+                inode.truncate = number;
+                self.open_files().truncated(id);
+            }
+            self.restore_beside(node, id)?;
+            match &target.living {
+                Some(living) => *self.change(id, living) = inode,
+                None => self.create(id, inode)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies beside the inode: extended attributes, bytes, the marks of a file without a name.
+    fn restore_beside(&mut self, image: &Node, id: u64) -> Result<(), MetaError> {
+        self.delete(ORPHANS, &id.to_be_bytes());
+        for (name, _) in xattrs(self.reader(), id)? {
+            self.delete(XATTRS, &keys::with_name(id, &name));
+        }
+        if image.inode.xattr_bytes > 0 {
+            for (name, stored) in xattrs(self.reader(), image.id)? {
+                let record: XattrRecord = keys::decode("extended attribute of", id, &stored)?;
+                self.put(XATTRS, &keys::with_name(id, &name), &record);
+            }
+        }
+        if image.inode.inline {
+            let data = content(self.reader(), image.id)?.data;
+            self.put_content(id, &data);
+        } else if has_cells(&image.inode)
+            && let Some(mut held) = keys::held(self.reader(), id)?
+            && held.deleted
+        {
+            held.deleted = false;
+            self.put(HELD, &id.to_be_bytes(), &held);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the servers have the bytes.
+fn has_cells(image: &InodeRecord) -> bool {
+    image.is(FileKind::Regular) && !image.inline
+}
