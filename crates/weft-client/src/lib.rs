@@ -29,10 +29,13 @@ mod array;
 mod attach;
 mod checkpoint;
 mod clear;
+mod collective;
 mod copy;
 mod data_ranges;
+mod detach;
 mod error;
 mod file;
+mod fsck;
 mod inline;
 mod list;
 mod locks;
@@ -53,13 +56,18 @@ mod watch;
 mod write;
 
 pub use attach::{Access, NewLayout};
+pub use collective::{
+    Collected, Collective, GROUP_WAIT, Group, JoinedRead, JoinedWrite, Missing, Overlaps,
+    read_joined, write_joined,
+};
 pub use checkpoint::CheckpointInfo;
 pub use data_ranges::DataRanges;
 pub use error::Error;
-pub use file::{File, Fork};
+pub use fsck::{Fault, Finding, Found, FsckOptions, FsckProgress, FsckReport};
+pub use file::{Closed, File, Fork};
 pub use inline::Store;
 pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
-pub use namespace::{Changes, Listed, Listing, NewMode, Time, XattrMode};
+pub use namespace::{Changes, Listed, Listing, NewMode, Removed, Renamed, Time, XattrMode};
 pub use operation::{Operation, Outcome, wait_all, wait_any};
 pub use options::ConnectOptions;
 pub use parts::ReadParts;
@@ -67,6 +75,7 @@ pub use place::Place;
 pub use stat::{Attributes, FileKind};
 pub use transfer::Transfer;
 pub use upkeep::{
+    DiskCondition, DiskReport, DisksReply, DisksRequest,
     ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
 };
 pub use view::OpenView;

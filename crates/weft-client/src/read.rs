@@ -7,7 +7,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
-use weft_layout::{CellIndex, Piece, Pieces, Request, ServerSlot};
+use weft_layout::{CellIndex, CellLengths, Cutter, Pieces, Request, ServerSlot, Stretch};
 use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 
@@ -18,6 +18,18 @@ use crate::{Error, OpenView};
 pub(crate) trait Memory: Send {
     /// Places `bytes[range]` at memory position `at`.
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>);
+
+    /// Places the pieces of a stretch, whose bytes follow one another from `from` on.
+    fn deal(&mut self, stretch: &Stretch, bytes: &Bytes, from: usize) {
+        if stretch.in_a_row() {
+            let all = from..from + stretch.bytes() as usize;
+            return self.put(stretch.memory as usize, bytes, all);
+        }
+        let length = stretch.length as usize;
+        for (n, from) in (0..stretch.count).zip((from..).step_by(length)) {
+            self.put(stretch.memory_of(n) as usize, bytes, from..from + length);
+        }
+    }
 }
 
 /// What a read tells beside its bytes.
@@ -37,86 +49,69 @@ enum Arrived {
 }
 
 /// Deals one server's stream into memory.
-struct Scatter {
+pub(crate) struct Scatter {
     start: Pieces,
-    pieces: Pieces,
-    lengths: HashMap<CellIndex, u64>,
-    /// The cell last looked up: neighbours mostly lie in one.
-    last: Option<(CellIndex, u64)>,
-    rest: Option<Piece>,
+    cutter: Cutter<Lengths>,
     expected: u64,
     moved: u64,
 }
 
+/// The lengths of cells; the one last looked up is remembered, because neighbours mostly lie in one.
+#[derive(Default)]
+struct Lengths {
+    all: HashMap<CellIndex, u64>,
+    last: Option<(CellIndex, u64)>,
+}
+
+impl CellLengths for Lengths {
+    fn length_of(&mut self, cell: CellIndex) -> u64 {
+        match self.last {
+            Some((last, length)) if last == cell => length,
+            _ => {
+                let length = self.all.get(&cell).copied().unwrap_or(0);
+                self.last = Some((cell, length));
+                length
+            }
+        }
+    }
+}
+
 impl Scatter {
-    fn new(pieces: Pieces) -> Scatter {
+    pub(crate) fn new(pieces: Pieces) -> Scatter {
         Scatter {
             start: pieces.clone(),
-            pieces,
-            lengths: HashMap::new(),
-            last: None,
-            rest: None,
+            cutter: Cutter::new(pieces, Lengths::default()),
             expected: 0,
             moved: 0,
         }
     }
 
-    fn begin(&mut self, head: &ReadReply, cells: u32) -> Result<(), String> {
-        self.pieces = self.start.clone();
-        self.rest = None;
+    pub(crate) fn begin(&mut self, head: &ReadReply, cells: u32) -> Result<(), String> {
         self.moved = 0;
         self.expected = head.bytes;
-        self.lengths = lengths(&head.lengths, cells)?;
-        self.last = None;
+        let lengths = Lengths {
+            all: lengths(&head.lengths, cells)?,
+            last: None,
+        };
+        self.cutter = Cutter::new(self.start.clone(), lengths);
         Ok(())
     }
 
-    fn next_piece(&mut self) -> Option<Piece> {
-        if let Some(piece) = self.rest.take() {
-            return Some(piece);
-        }
-        loop {
-            let piece = self.pieces.next()?;
-            let length = match self.last {
-                Some((cell, length)) if cell == piece.cell => length,
-                _ => {
-                    let length = self.lengths.get(&piece.cell).copied().unwrap_or(0);
-                    self.last = Some((piece.cell, length));
-                    length
-                }
-            };
-            let valid = length.saturating_sub(piece.offset.0).min(piece.length);
-            if valid > 0 {
-                return Some(Piece {
-                    length: valid,
-                    ..piece
-                });
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &Bytes, memory: &mut impl Memory) -> Result<(), String> {
+    pub(crate) fn take(&mut self, bytes: &Bytes, memory: &mut impl Memory) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {
-            let Some(mut piece) = self.next_piece() else {
+            let Some(stretch) = self.cutter.next((bytes.len() - done) as u64) else {
                 return Err("the server sent more bytes than the request's pieces hold".to_owned());
             };
-            let taken = (piece.length as usize).min(bytes.len() - done);
-            memory.put(piece.memory as usize, bytes, done..done + taken);
-            self.moved += taken as u64;
-            done += taken;
-            if (taken as u64) < piece.length {
-                piece.offset.0 += taken as u64;
-                piece.memory += taken as u64;
-                piece.length -= taken as u64;
-                self.rest = Some(piece);
-            }
+            memory.deal(&stretch, bytes, done);
+            self.moved += stretch.bytes();
+            done += stretch.bytes() as usize;
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<u64, String> {
-        if self.moved == self.expected && self.next_piece().is_none() {
+    pub(crate) fn finish(&mut self) -> Result<u64, String> {
+        if self.moved == self.expected && self.cutter.is_done() {
             return Ok(self.moved);
         }
         Err(format!(
@@ -124,9 +119,14 @@ impl Scatter {
             self.moved, self.expected
         ))
     }
+
+    /// The lengths of the touched cells that have bytes.
+    pub(crate) fn into_lengths(self) -> HashMap<CellIndex, u64> {
+        self.cutter.into_lengths().all
+    }
 }
 
-fn lengths(runs: &[CellRun], cells: u32) -> Result<HashMap<CellIndex, u64>, String> {
+pub(crate) fn lengths(runs: &[CellRun], cells: u32) -> Result<HashMap<CellIndex, u64>, String> {
     let mut lengths = HashMap::new();
     for run in runs {
         let last = u64::from(run.first) + u64::from(run.step) * u64::from(run.count.max(1) - 1);
@@ -174,12 +174,12 @@ impl OpenView {
             bytes += scatter
                 .finish()
                 .map_err(|reason| self.broken(*slot, reason))?;
-            lengths.extend(scatter.lengths);
+            lengths.extend(scatter.into_lengths());
         }
         Ok(Moved { bytes, lengths })
     }
 
-    fn broken(&self, slot: ServerSlot, reason: String) -> Error {
+    pub(crate) fn broken(&self, slot: ServerSlot, reason: String) -> Error {
         let server = self.file.0.layout.servers()[slot.0 as usize];
         Error::Protocol {
             what: format!("{} from server {server}", self.what("read")),

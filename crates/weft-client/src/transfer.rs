@@ -83,11 +83,75 @@ impl Transfer {
         }
     }
 
+    /// The request and the memory of a read.
+    pub(crate) fn reading<'a>(
+        &self,
+        view: &OpenView,
+        buffer: &'a mut [u8],
+    ) -> Result<(Request, Target<'a>), Error> {
+        let request = Request::sorted(self.at, &self.pattern, !view.map.rearranges())?;
+        let target = match self.memory(&request)? {
+            None => {
+                check_room(buffer.len(), request.memory())?;
+                Target::Packed(buffer)
+            }
+            Some(memory) => {
+                check_room(buffer.len(), memory.end())?;
+                memory.check_disjoint()?;
+                Target::Patterned(buffer, memory)
+            }
+        };
+        Ok((request, target))
+    }
+
+    /// The request and the memory of a write.
+    pub(crate) fn writing(&self, view: &OpenView, data: Bytes) -> Result<Writing, Error> {
+        let mut request = Request::sorted(self.at, &self.pattern, !view.map.rearranges())?;
+        let mut ordered = false;
+        if let Err(overlap) = request.check_disjoint() {
+            if !self.last_wins {
+                return Err(overlap.into());
+            }
+            request = Request::new(self.at, &self.pattern)?;
+            ordered = true;
+        }
+        let source = match self.memory(&request)? {
+            None => {
+                check_room(data.len(), request.memory())?;
+                Source::Packed(data)
+            }
+            Some(memory) => {
+                check_room(data.len(), memory.end())?;
+                Source::Patterned(data, memory)
+            }
+        };
+        let durability = if self.synced {
+            Durability::Power
+        } else {
+            Durability::Process
+        };
+        Ok(Writing {
+            request,
+            source,
+            durability,
+            ordered,
+        })
+    }
+
     fn memory(&self, request: &Request) -> Result<Option<Memory>, Error> {
         let memory = self.memory.as_ref();
         let memory = memory.map(|(start, pattern)| Memory::new(*start, pattern, request));
         Ok(memory.transpose()?)
     }
+}
+
+/// A transfer, ready to be written.
+pub(crate) struct Writing {
+    pub(crate) request: Request,
+    pub(crate) source: Source,
+    pub(crate) durability: Durability,
+    /// It touches bytes more than once, and the later stay.
+    pub(crate) ordered: bool,
 }
 
 /// How much memory a call was given and needs.
@@ -109,18 +173,7 @@ impl OpenView {
     /// # Cancellation
     /// Dropped, the servers stop; the buffer may be partly filled.
     pub async fn read_with(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<u64, Error> {
-        let request = Request::sorted(transfer.at, &transfer.pattern, !self.map.rearranges())?;
-        let target = match transfer.memory(&request)? {
-            None => {
-                check_room(buffer.len(), request.memory())?;
-                Target::Packed(buffer)
-            }
-            Some(memory) => {
-                check_room(buffer.len(), memory.end())?;
-                memory.check_disjoint()?;
-                Target::Patterned(buffer, memory)
-            }
-        };
+        let (request, target) = transfer.reading(self, buffer)?;
         Ok(self.read_request(&request, target).await?.bytes)
     }
 
@@ -138,30 +191,12 @@ impl OpenView {
     /// # Cancellation
     /// Dropped, any part of the bytes may have been written.
     pub async fn write_with(&self, transfer: &Transfer, data: Bytes) -> Result<u64, Error> {
-        let mut request = Request::sorted(transfer.at, &transfer.pattern, !self.map.rearranges())?;
-        let mut ordered = false;
-        if let Err(overlap) = request.check_disjoint() {
-            if !transfer.last_wins {
-                return Err(overlap.into());
-            }
-            request = Request::new(transfer.at, &transfer.pattern)?;
-            ordered = true;
-        }
-        let source = match transfer.memory(&request)? {
-            None => {
-                check_room(data.len(), request.memory())?;
-                Source::Packed(data)
-            }
-            Some(memory) => {
-                check_room(data.len(), memory.end())?;
-                Source::Patterned(data, memory)
-            }
-        };
-        let durability = if transfer.synced {
-            Durability::Power
-        } else {
-            Durability::Process
-        };
+        let Writing {
+            request,
+            source,
+            durability,
+            ordered,
+        } = transfer.writing(self, data)?;
         self.write_request(&request, source, durability, ordered)
             .await
     }

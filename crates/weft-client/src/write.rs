@@ -3,8 +3,11 @@
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
-use weft_layout::{Piece, Pieces, Request, ServerSlot, View};
-use weft_net::CallError;
+use weft_layout::{
+    Cutter, Endless, Pieces, Request, ServerSlot, Spaced, Stretch, View, bytes_of, copy_spaced,
+};
+use weft_net::{CallError, Connection};
+use weft_proto::Call;
 use weft_proto::io::{Pattern, WriteRequest};
 
 use crate::span::Source;
@@ -12,7 +15,7 @@ use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
 /// Payload bytes of one frame.
-const FRAME_BYTES: usize = 512 << 10;
+pub(crate) const FRAME_BYTES: usize = 512 << 10;
 /// Slices of one frame; beyond, pieces are copied together.
 const FRAME_SLICES: usize = 128;
 /// Pieces from this size on travel as slices of the caller's memory.
@@ -37,51 +40,103 @@ struct Write<'a> {
 }
 
 /// Cuts one server's pieces from the caller's memory, a frame at a time.
-struct Gather<'a> {
-    pieces: Pieces,
+pub(crate) struct Gather<'a> {
+    cutter: Cutter<Endless>,
     source: &'a Source,
-    /// What is left of the piece begun.
-    rest: Option<Piece>,
 }
 
-impl Gather<'_> {
-    /// The next frame's payload; empty at the end.
-    fn frame(&mut self) -> Vec<Bytes> {
-        let mut parts: Vec<Bytes> = Vec::new();
-        let mut small = BytesMut::new();
-        let mut room = FRAME_BYTES;
-        while room > 0 {
-            let Some(mut piece) = self.rest.take().or_else(|| self.pieces.next()) else {
-                break;
-            };
-            let (bytes, range) = self
-                .source
-                .find(piece.memory, piece.length.min(room as u64));
-            let taken = range.len();
-            room -= taken;
-            piece.memory += taken as u64;
-            piece.length -= taken as u64;
-            self.rest = (piece.length > 0).then_some(piece);
-            if taken >= SLICE_MIN && parts.len() < FRAME_SLICES {
-                if !small.is_empty() {
-                    parts.push(small.split().freeze());
-                }
-                parts.push(bytes.slice(range));
-            } else {
-                if small.is_empty() {
-                    small.reserve(room + taken);
-                }
-                small.extend_from_slice(&bytes[range]);
-            }
+impl<'a> Gather<'a> {
+    pub(crate) fn new(pieces: Pieces, source: &'a Source) -> Gather<'a> {
+        Gather {
+            cutter: Cutter::whole(pieces),
+            source,
         }
-        if !small.is_empty() {
-            parts.push(small.freeze());
-        }
-        parts
     }
 
-    fn finished(&self) -> bool {
-        self.rest.is_none() && self.pieces.clone().next().is_none()
+    /// The next frame's payload; empty at the end.
+    fn frame(&mut self) -> Vec<Bytes> {
+        let mut frame = Frame {
+            parts: Vec::new(),
+            small: BytesMut::new(),
+            room: FRAME_BYTES,
+        };
+        while frame.room > 0 {
+            let Some(stretch) = self.cutter.next(frame.room as u64) else {
+                break;
+            };
+            frame.add(self.source, &stretch);
+        }
+        frame.flush();
+        frame.parts
+    }
+
+    fn finished(&mut self) -> bool {
+        self.cutter.is_done()
+    }
+}
+
+/// A frame's payload as it is put together.
+struct Frame {
+    parts: Vec<Bytes>,
+    /// Small pieces, copied together.
+    small: BytesMut,
+    /// Bytes that still fit.
+    room: usize,
+}
+
+impl Frame {
+    fn add(&mut self, source: &Source, stretch: &Stretch) {
+        let (rows, length) = if stretch.in_a_row() {
+            (1, stretch.bytes())
+        } else {
+            (stretch.count, stretch.length)
+        };
+        if let Source::Packed(memory) = source
+            && rows > 1
+            && length < SLICE_MIN as u64
+        {
+            let (length, rows) = (length as usize, rows as usize);
+            let to = Spaced::packed(0, length);
+            let from = stretch.in_memory();
+            return copy_spaced(self.grow(length * rows), to, memory, from, length, rows);
+        }
+        for n in 0..rows {
+            self.add_row(source, stretch.memory_of(n), length);
+        }
+    }
+
+    /// Bytes with consecutive numbers, which need not lie in a row in memory.
+    fn add_row(&mut self, source: &Source, mut number: u64, mut length: u64) {
+        while length > 0 {
+            let (bytes, range) = source.find(number, length);
+            let taken = range.len();
+            number += taken as u64;
+            length -= taken as u64;
+            if taken >= SLICE_MIN && self.parts.len() < FRAME_SLICES {
+                self.flush();
+                self.parts.push(bytes.slice(range));
+                self.room -= taken;
+            } else {
+                self.grow(taken).copy_from_slice(&bytes[range]);
+            }
+        }
+    }
+
+    /// Room at the end of what is copied together.
+    fn grow(&mut self, bytes: usize) -> &mut [u8] {
+        if self.small.is_empty() {
+            self.small.reserve(self.room);
+        }
+        let at = self.small.len();
+        self.small.resize(at + bytes, 0);
+        self.room -= bytes;
+        &mut self.small[at..]
+    }
+
+    fn flush(&mut self) {
+        if !self.small.is_empty() {
+            self.parts.push(self.small.split().freeze());
+        }
     }
 }
 
@@ -113,7 +168,7 @@ impl OpenView {
     async fn write_slot(&self, write: &Write<'_>, slot: ServerSlot) -> Result<u64, Error> {
         let server = self.file.0.layout.servers()[slot.0 as usize];
         let pieces = self.map.pieces(write.request, slot)?;
-        let bytes = pieces.clone().map(|p| p.length).sum();
+        let bytes = bytes_of(pieces.clone(), Endless);
         let mut tries = 0;
         loop {
             let call = WriteRequest {
@@ -123,12 +178,12 @@ impl OpenView {
                 sync: write.durability == Durability::Power,
                 ordered: write.ordered,
             };
-            let gather = Gather {
-                pieces: pieces.clone(),
-                source: &write.source,
-                rest: None,
+            let gather = Gather::new(pieces.clone(), &write.source);
+            let sent = match self.file.0.volume.server_connection(server).await {
+                Ok(connection) => send_frames(&connection, &call, gather).await,
+                Err(e) => Err(e),
             };
-            match self.send(&call, gather, server).await {
+            match sent.map(|reply| reply.bytes) {
                 Ok(moved) => return Ok(moved),
                 Err(e) if tries == 0 && self.file.0.volume.try_again(&e, Repeat::Unsafe).await => {
                     tries += 1;
@@ -140,22 +195,21 @@ impl OpenView {
             }
         }
     }
+}
 
-    async fn send(
-        &self,
-        call: &WriteRequest,
-        mut gather: Gather<'_>,
-        server: weft_layout::ServerId,
-    ) -> Result<u64, CallError> {
-        let connection = self.file.0.volume.server_connection(server).await?;
-        let first = gather.frame();
-        let mut last = gather.finished();
-        let mut outgoing = connection.send(call, first, last).await?;
-        while !last && !outgoing.answered() {
-            let frame = gather.frame();
-            last = gather.finished();
-            outgoing.more(frame, last).await?;
-        }
-        Ok(outgoing.reply().await?.bytes)
+/// Sends a call with its payload and waits for the answer.
+pub(crate) async fn send_frames<C: Call>(
+    connection: &Connection,
+    call: &C,
+    mut gather: Gather<'_>,
+) -> Result<C::Reply, CallError> {
+    let first = gather.frame();
+    let mut last = gather.finished();
+    let mut outgoing = connection.send(call, first, last).await?;
+    while !last && !outgoing.answered() {
+        let frame = gather.frame();
+        last = gather.finished();
+        outgoing.more(frame, last).await?;
     }
+    outgoing.reply().await
 }

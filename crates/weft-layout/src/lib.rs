@@ -75,8 +75,10 @@ mod pieces;
 mod quantity;
 mod request;
 mod rhythm;
+mod rounds;
 mod shape;
 pub mod size;
+mod spaced;
 mod stretch;
 mod view;
 pub mod view_text;
@@ -95,5 +97,7 @@ pub use quantity::{
     CellIndex, CellOffset, FileId, FileOffset, OFFSET_MAX, ServerId, ServerSlot, ViewOffset,
 };
 pub use request::{Piece, Request, Shaped};
-pub use stretch::{Cutter, Stretch, bytes_of};
+pub use rounds::{Clipped, Round, Rounds, Shared};
+pub use spaced::{Spaced, copy_spaced};
+pub use stretch::{CellLengths, Cutter, Endless, Stretch, bytes_of};
 pub use view::{Order, Partition, Subfile, View, ViewError};

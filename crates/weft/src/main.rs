@@ -7,6 +7,7 @@ mod commands;
 mod connect;
 mod copy;
 mod explanation;
+mod group_args;
 mod layout_args;
 mod mode;
 mod name;

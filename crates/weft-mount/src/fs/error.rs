@@ -69,6 +69,9 @@ fn program_errno(code: Code, errno: i32) -> i32 {
         | Code::Unsupported
         | Code::CrossDevice
         | Code::Spilled
+        | Code::ReadOnly
+        | Code::QuotaExceeded
+        | Code::MembersMissing
         | Code::Busy => errno,
         Code::Internal
         | Code::Unauthenticated

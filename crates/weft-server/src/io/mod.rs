@@ -1,14 +1,19 @@
 //! The I/O server's role: requests become jobs on the store.
 
 mod cells;
+mod check;
 mod checkpoint;
 mod clear;
+mod collective;
 mod copy;
 mod data_runs;
+mod disks;
 mod plan;
 mod read;
 mod scrub;
 mod write;
+
+pub use check::on_the_wire as finding_on_the_wire;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +43,8 @@ pub struct IoService {
     clients: Mutex<HashMap<u64, Client>>,
     scrubber: Arc<scrub::Scrubber>,
     gates: checkpoint::Gates,
+    checks: check::Checks,
+    collectives: collective::Collectives,
 }
 
 struct Client {
@@ -67,6 +74,8 @@ impl IoService {
             clients: Mutex::default(),
             scrubber: scrub::Scrubber::new(),
             gates: checkpoint::Gates::default(),
+            checks: check::Checks::default(),
+            collectives: collective::Collectives::default(),
         }
     }
 
@@ -104,16 +113,24 @@ impl IoService {
         match call.kind {
             Kind::Read => self.read(call).await,
             Kind::Write => self.write(call).await,
+            Kind::CollectiveRead => self.collective_read(call).await,
+            Kind::CollectiveWrite => self.collective_write(call).await,
+            Kind::JoinedRead => self.joined_read(call).await,
+            Kind::JoinedWrite => self.joined_write(call).await,
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
             Kind::CreateFork => answer(call, async |r| self.create_fork(r).await).await,
             Kind::RemoveFork => answer(call, async |r| self.remove_fork(r).await).await,
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
+            Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
             Kind::Scrub => answer(call, async |r| Ok(self.scrub(r))).await,
             Kind::ScrubStatus => {
                 let status = async |_: ScrubStatusRequest| Ok(self.scrub_status());
                 answer(call, status).await;
             }
+            Kind::ListCells => answer(call, async |r| self.list_cells(r).await).await,
+            Kind::ListKept => answer(call, async |r| self.list_kept(r)).await,
+            Kind::CheckStore => answer(call, async |r| self.check_store(r).await).await,
             Kind::ClearRange => answer(call, async |r| self.clear_range(r).await).await,
             Kind::CopyRange => answer(call, async |r| self.copy_range(r).await).await,
             Kind::TruncateCells => {

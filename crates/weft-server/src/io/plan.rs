@@ -1,20 +1,23 @@
 //! From pieces in view order to ranges in disk order, a bounded batch at a time.
 //!
-//! A batch holds up to [`BATCH_BYTES`] of consecutive pieces of the stream. Its pieces are sorted by place, and
-//! neighbours are read together, bridging gaps of up to [`BRIDGE`] bytes: on the reference machine a read of a
-//! few blocks more costs less than another read.
+//! A batch holds up to [`BATCH_BYTES`] of consecutive pieces of the stream, and reads up to [`SPAN_MAX`] for them. Its
+//! pieces are sorted by place, and neighbours are read together, bridging gaps of up to [`BRIDGE`] bytes: on the
+//! reference machine a read of a few blocks more costs less than another read. Pieces at equal distances are one entry,
+//! so a batch of many small ones costs what its blocks cost, and the copy of each piece into the stream.
 
 use bytes::{Bytes, BytesMut};
-use weft_layout::{CellIndex, CellOffset, Piece, Pieces};
+use weft_layout::{CellIndex, CellLengths, Cutter, Piece, Pieces, Spaced, Stretch, copy_spaced};
 
 /// Payload bytes of one batch.
 pub(super) const BATCH_BYTES: u64 = 512 << 10;
-/// Pieces of one batch.
-const BATCH_PIECES: usize = 16 << 10;
+/// Bytes that one batch reads, with the gaps it bridges.
+pub(super) const SPAN_MAX: u64 = 4 << 20;
 /// Gaps up to this are read over.
-const BRIDGE: u64 = 16 << 10;
+pub(super) const BRIDGE: u64 = 16 << 10;
+/// What a piece that lies alone costs beside its bytes: the rest of the blocks at its ends.
+const ALONE: u64 = 8 << 10;
 /// Bytes of one range.
-const RANGE_MAX: u64 = 1 << 20;
+pub(super) const RANGE_MAX: u64 = 1 << 20;
 /// Pieces from this size on travel as slices of the cache's pages; smaller ones are copied together.
 const SLICE_MIN: usize = 4 << 10;
 /// Slices of one batch's payload: more and the rest is copied together.
@@ -23,16 +26,14 @@ const SLICES_MAX: usize = 160;
 /// Consecutive pieces of a job's stream, each cut at its cell's length.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    pieces: Vec<Piece>,
+    stretches: Vec<Stretch>,
     pub(super) bytes: u64,
+    /// Bytes that are read for it, roughly.
+    pub(super) span: u64,
 }
 
 /// Cuts a stream of pieces into batches.
-pub(super) struct Batches<L> {
-    pieces: Pieces,
-    rest: Option<Piece>,
-    length_of: L,
-}
+pub(super) struct Batches<L>(Cutter<L>);
 
 /// Bytes of one cell that are read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,86 +43,94 @@ pub(super) struct Range {
     pub(super) end: u64,
 }
 
-impl<L: FnMut(CellIndex) -> u64> Batches<L> {
+impl<L: CellLengths> Batches<L> {
     /// `length_of` says where each cell ends: pieces are cut there.
     pub(super) fn new(pieces: Pieces, length_of: L) -> Self {
-        Batches {
-            pieces,
-            rest: None,
-            length_of,
-        }
+        Batches(Cutter::new(pieces, length_of))
     }
 }
 
-/// The part of a piece that lies before its cell's end.
-pub(super) fn clip(piece: Piece, length: u64) -> Option<Piece> {
-    let valid = length.checked_sub(piece.offset.0)?.min(piece.length);
-    (valid > 0).then_some(Piece {
-        length: valid,
-        ..piece
-    })
+/// Whether what lies between the pieces of a stretch is read with them.
+fn bridged(stretch: &Stretch) -> bool {
+    stretch.stride - stretch.length <= BRIDGE
 }
 
-impl<L: FnMut(CellIndex) -> u64> Iterator for Batches<L> {
+impl<L: CellLengths> Iterator for Batches<L> {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
         let mut batch = Batch::default();
-        while batch.bytes < BATCH_BYTES && batch.pieces.len() < BATCH_PIECES {
-            let piece = match self.rest.take() {
-                Some(piece) => piece,
-                None => match self.pieces.next() {
-                    Some(piece) => match clip(piece, (self.length_of)(piece.cell)) {
-                        Some(piece) => piece,
-                        None => continue,
-                    },
-                    None => break,
-                },
+        while batch.bytes < BATCH_BYTES && batch.span < SPAN_MAX {
+            let Some(found) = self.0.next(BATCH_BYTES - batch.bytes) else {
+                break;
             };
-            let room = BATCH_BYTES - batch.bytes;
-            let taken = piece.length.min(room);
-            if taken < piece.length {
-                self.rest = Some(Piece {
-                    cell: piece.cell,
-                    offset: CellOffset(piece.offset.0 + taken),
-                    length: piece.length - taken,
-                    memory: piece.memory + taken,
-                });
-            }
-            batch.bytes += taken;
-            batch.pieces.push(Piece {
-                length: taken,
-                ..piece
-            });
+            let each = if bridged(&found) {
+                found.stride
+            } else {
+                found.length + ALONE
+            };
+            let fit = ((SPAN_MAX - batch.span) / each).max(1);
+            let stretch = self.0.keep(found, fit);
+            batch.span += each * (stretch.count - 1) + stretch.length + batch.gap_before(&stretch);
+            batch.bytes += stretch.bytes();
+            batch.stretches.push(stretch);
         }
-        (!batch.pieces.is_empty()).then_some(batch)
+        (!batch.stretches.is_empty()).then_some(batch)
     }
 }
 
 impl Batch {
+    /// These pieces, each within its cell, in this order.
+    pub(super) fn of(pieces: Vec<Piece>) -> Batch {
+        Batch {
+            bytes: pieces.iter().map(|p| p.length).sum(),
+            stretches: pieces.into_iter().map(Stretch::from).collect(),
+            span: 0,
+        }
+    }
+
+    fn gap_before(&self, stretch: &Stretch) -> u64 {
+        let last = self.stretches.last().filter(|l| l.cell == stretch.cell);
+        let gap = last.and_then(|last| stretch.offset.0.checked_sub(last.end()));
+        gap.filter(|gap| *gap <= BRIDGE).unwrap_or(ALONE)
+    }
+
     /// The ranges that cover the batch, ascending and disjoint.
     pub(super) fn ranges(&self) -> Vec<Range> {
-        let place = |p: &Piece| (p.cell, p.offset);
-        let mut sorted: Vec<&Piece> = self.pieces.iter().collect();
-        if !sorted.is_sorted_by_key(|p| place(p)) {
-            sorted.sort_unstable_by_key(|p| place(p));
+        let mut parts: Vec<Range> = Vec::with_capacity(self.stretches.len());
+        for stretch in &self.stretches {
+            let together = if bridged(stretch) {
+                (RANGE_MAX.saturating_sub(stretch.length) / stretch.stride + 1).max(1)
+            } else {
+                1
+            };
+            let mut from = 0;
+            while from < stretch.count {
+                let pieces = together.min(stretch.count - from);
+                let start = stretch.offset.0 + stretch.stride * from;
+                parts.push(Range {
+                    cell: stretch.cell,
+                    start,
+                    end: start + stretch.stride * (pieces - 1) + stretch.length,
+                });
+                from += pieces;
+            }
+        }
+        let place = |r: &Range| (r.cell, r.start);
+        if !parts.is_sorted_by_key(place) {
+            parts.sort_unstable_by_key(place);
         }
         let mut ranges: Vec<Range> = Vec::new();
-        for piece in sorted {
-            let (start, end) = (piece.offset.0, piece.offset.0 + piece.length);
+        for part in parts {
             match ranges.last_mut() {
                 Some(range)
-                    if range.cell == piece.cell
-                        && start <= range.end + BRIDGE
-                        && end - range.start <= RANGE_MAX =>
+                    if range.cell == part.cell
+                        && part.start <= range.end + BRIDGE
+                        && (part.end <= range.end || part.end - range.start <= RANGE_MAX) =>
                 {
-                    range.end = range.end.max(end);
+                    range.end = range.end.max(part.end);
                 }
-                _ => ranges.push(Range {
-                    cell: piece.cell,
-                    start,
-                    end,
-                }),
+                _ => ranges.push(part),
             }
         }
         ranges
@@ -130,56 +139,128 @@ impl Batch {
     /// Packs what was read into the batch's payload: exactly its bytes, in view order. What a range lacks at its
     /// end (the cell was cut meanwhile) is zeros. Also returns how many bytes were copied.
     pub(super) fn pack(&self, ranges: &[Range], read: &[Vec<Bytes>]) -> (Vec<Bytes>, u64) {
-        let starts: Vec<Vec<u64>> = read.iter().map(|slices| starts(slices)).collect();
-        let mut out = Packed::default();
-        for piece in &self.pieces {
-            let at = ranges.partition_point(|r| (r.cell, r.end) <= (piece.cell, piece.offset.0));
-            let from = piece.offset.0 - ranges[at].start;
-            out.take(&read[at], &starts[at], from, piece.length as usize);
+        let mut out = Packer::new(ranges, read, self.bytes as usize);
+        for stretch in &self.stretches {
+            if stretch.length as usize >= SLICE_MIN {
+                for piece in stretch.pieces() {
+                    out.take(&piece);
+                }
+            } else {
+                out.take_small(stretch);
+            }
         }
         out.finish()
     }
 }
 
-fn starts(slices: &[Bytes]) -> Vec<u64> {
-    let mut at = 0;
-    slices
-        .iter()
-        .map(|s| {
-            let start = at;
-            at += s.len() as u64;
-            start
-        })
-        .collect()
-}
-
-#[derive(Default)]
-struct Packed {
+/// Puts a payload together.
+struct Packer<'a> {
+    ranges: &'a [Range],
+    read: &'a [Vec<Bytes>],
+    /// The range and the slice last used, and the bytes of the cell that the slice has.
+    range: usize,
+    slice: usize,
+    from: u64,
+    end: u64,
     parts: Vec<Bytes>,
     small: BytesMut,
+    /// Bytes still to come.
+    rest: usize,
     copied: u64,
 }
 
-impl Packed {
-    fn take(&mut self, slices: &[Bytes], starts: &[u64], mut from: u64, mut len: usize) {
-        let mut i = starts.partition_point(|s| *s <= from).saturating_sub(1);
-        while len > 0 {
-            let Some(slice) = slices.get(i) else {
-                self.small.resize(self.small.len() + len, 0);
+impl<'a> Packer<'a> {
+    fn new(ranges: &'a [Range], read: &'a [Vec<Bytes>], bytes: usize) -> Self {
+        Packer {
+            ranges,
+            read,
+            range: 0,
+            slice: 0,
+            from: 0,
+            end: 0,
+            parts: Vec::new(),
+            small: BytesMut::new(),
+            rest: bytes,
+            copied: 0,
+        }
+    }
+
+    /// The slice that holds a byte of a cell; `None` where nothing was read.
+    fn seek(&mut self, cell: CellIndex, offset: u64) -> Option<&'a Bytes> {
+        let last = &self.ranges[self.range];
+        if (last.cell, last.start) > (cell, offset) || (last.cell, last.end) <= (cell, offset) {
+            let before = |r: &Range| (r.cell, r.end) <= (cell, offset);
+            self.range = self.ranges.partition_point(before);
+            (self.slice, self.from) = (0, self.ranges[self.range].start);
+        } else if offset < self.from {
+            (self.slice, self.from) = (0, last.start);
+        }
+        let slices = &self.read[self.range];
+        loop {
+            let slice = slices.get(self.slice)?;
+            self.end = self.from + slice.len() as u64;
+            if offset < self.end {
+                return Some(slice);
+            }
+            self.slice += 1;
+            self.from = self.end;
+        }
+    }
+
+    /// Room at the end of what is copied together.
+    fn grow(&mut self, bytes: usize) -> &mut [u8] {
+        if self.small.is_empty() {
+            self.small.reserve(self.rest);
+        }
+        let at = self.small.len();
+        self.small.resize(at + bytes, 0);
+        self.rest -= bytes;
+        &mut self.small[at..]
+    }
+
+    fn take(&mut self, piece: &Piece) {
+        let (mut offset, mut length) = (piece.offset.0, piece.length as usize);
+        while length > 0 {
+            let Some(slice) = self.seek(piece.cell, offset) else {
+                self.grow(length);
                 return;
             };
-            let at = ((from - starts[i]) as usize).min(slice.len());
-            let taken = len.min(slice.len() - at);
+            let at = (offset - self.from) as usize;
+            let taken = length.min(slice.len() - at);
             if taken >= SLICE_MIN && self.parts.len() < SLICES_MAX {
                 self.flush();
                 self.parts.push(slice.slice(at..at + taken));
+                self.rest -= taken;
             } else {
-                self.small.extend_from_slice(&slice[at..at + taken]);
+                self.grow(taken).copy_from_slice(&slice[at..at + taken]);
                 self.copied += taken as u64;
             }
-            len -= taken;
-            from += taken as u64;
-            i += 1;
+            length -= taken;
+            offset += taken as u64;
+        }
+    }
+
+    fn take_small(&mut self, stretch: &Stretch) {
+        let mut left = *stretch;
+        while left.count > 0 {
+            let (offset, length) = (left.offset.0, left.length);
+            let slice = self.seek(left.cell, offset);
+            let inside = slice.filter(|_| offset + length <= self.end);
+            let Some(slice) = inside else {
+                self.take(&left.first());
+                left = left.rest(1);
+                continue;
+            };
+            let fit = ((self.end - offset - length) / left.stride + 1).min(left.count);
+            let (length, count) = (length as usize, fit as usize);
+            let from = Spaced {
+                at: (offset - self.from) as usize,
+                step: left.stride as isize,
+            };
+            let room = self.grow(length * count);
+            copy_spaced(room, Spaced::packed(0, length), slice, from, length, count);
+            self.copied += (length * count) as u64;
+            left = left.rest(fit);
         }
     }
 
@@ -235,7 +316,10 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_and_batches_cover_the_job() {
         let all = batches(300_000, u64::MAX >> 1, 300_000 * 8);
-        assert!(all.iter().all(|b| b.bytes <= BATCH_BYTES));
+        assert!(
+            all.iter()
+                .all(|b| b.bytes <= BATCH_BYTES && b.span <= 2 * BATCH_BYTES)
+        );
         assert_eq!(all.iter().map(|b| b.bytes).sum::<u64>(), 300_000 * 4);
     }
 

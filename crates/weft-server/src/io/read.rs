@@ -10,13 +10,13 @@ use futures_util::future::try_join_all;
 use futures_util::stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use weft_layout::{CellIndex, CellOffset};
+use weft_layout::{CellIndex, CellOffset, bytes_of};
 use weft_net::{Gone, Reply, Served};
 use weft_proto::io::{CellRun, ReadReply, ReadRequest};
 use weft_proto::{Failure, Kind};
 use weft_store::{ForkKey, StoreError};
 
-use super::plan::{BATCH_BYTES, Batch, Batches, clip};
+use super::plan::{BATCH_BYTES, Batch, Batches, Range};
 use super::{IoService, Job};
 use crate::failure;
 use crate::metrics::Stage;
@@ -69,13 +69,8 @@ impl IoService {
     ) -> Result<(), Ended> {
         let job = self.job(&request.access).map_err(Ended::Failed)?;
         let lengths = self.lengths(&job).await.map_err(Ended::Failed)?;
-        let mut length_of = lookup(&lengths);
         let pieces = job.pieces().map_err(Ended::Failed)?;
-        let bytes = pieces
-            .clone()
-            .filter_map(|p| clip(p, length_of(p.cell)))
-            .map(|p| p.length)
-            .sum();
+        let bytes = bytes_of(pieces.clone(), lookup(&lengths));
         let mut head = Some(ReadReply {
             lengths: runs(&lengths),
             bytes,
@@ -114,23 +109,14 @@ impl IoService {
             // The semaphore is never closed; without a permit the bound would only be softer.
             Some(budget) => budget
                 .clone()
-                .acquire_many_owned(BATCH_BYTES as u32)
+                .acquire_many_owned(batch.span.max(BATCH_BYTES) as u32)
                 .await
                 .ok(),
             None => None,
         };
         let started = Instant::now();
         let ranges = batch.ranges();
-        let reads = ranges.iter().map(|range| {
-            let key = job.key(range.cell);
-            async move {
-                let (at, length) = (CellOffset(range.start), range.end - range.start);
-                match job.checkpoint {
-                    0 => self.store.read(&key, at, length).await,
-                    n => self.store.read_checkpoint(&key, n, at, length).await,
-                }
-            }
-        });
+        let reads = ranges.iter().map(|range| self.read_range(job, range));
         let read = try_join_all(reads).await?;
         let (payload, copied) = batch.pack(&ranges, &read);
         self.metrics.copied(copied);
@@ -141,16 +127,34 @@ impl IoService {
         })
     }
 
+    /// Reads a range of a cell of the job's fork.
+    pub(super) async fn read_range(
+        &self,
+        job: &Job,
+        range: &Range,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let key = job.key(range.cell);
+        let (at, length) = (CellOffset(range.start), range.end - range.start);
+        match job.checkpoint {
+            0 => self.store.read(&key, at, length).await,
+            n => self.store.read_checkpoint(&key, n, at, length).await,
+        }
+    }
+
     /// The lengths of the cells that the job touches here; cells without bytes are left out.
     async fn lengths(&self, job: &Job) -> Result<BTreeMap<CellIndex, u64>, Failure> {
-        let mut lengths = BTreeMap::new();
-        let own = job.map.grid().cells().div_ceil(job.map.grid().servers()) as usize;
         let mut seen = BTreeSet::new();
-        for piece in job.pieces()? {
-            if seen.insert(piece.cell) && seen.len() == own {
-                break;
-            }
-        }
+        job.touched(&mut seen)?;
+        self.lengths_of(job, seen).await
+    }
+
+    /// The lengths of these cells of the job's fork; cells without bytes are left out.
+    pub(super) async fn lengths_of(
+        &self,
+        job: &Job,
+        seen: BTreeSet<CellIndex>,
+    ) -> Result<BTreeMap<CellIndex, u64>, Failure> {
+        let mut lengths = BTreeMap::new();
         if job.checkpoint != 0 {
             let forks = self.store.checkpoint_forks(job.file, job.checkpoint);
             let forks = forks.map_err(|e| failure::of_store(&e))?;
@@ -172,6 +176,18 @@ impl IoService {
 }
 
 impl Job {
+    /// Adds the cells that the job touches here.
+    pub(super) fn touched(&self, seen: &mut BTreeSet<CellIndex>) -> Result<(), Failure> {
+        let own = self.map.grid().cells().div_ceil(self.map.grid().servers()) as usize;
+        let mut pieces = self.pieces()?;
+        while let Some(stretch) = pieces.next_stretch() {
+            if seen.insert(stretch.cell) && seen.len() == own {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn key(&self, cell: CellIndex) -> ForkKey {
         ForkKey {
             file: self.file,
@@ -201,7 +217,7 @@ fn lookup(lengths: &BTreeMap<CellIndex, u64>) -> impl FnMut(CellIndex) -> u64 + 
 }
 
 /// Run-length form of the lengths: equal cells at equal distances are one run.
-fn runs(lengths: &BTreeMap<CellIndex, u64>) -> Vec<CellRun> {
+pub(super) fn runs(lengths: &BTreeMap<CellIndex, u64>) -> Vec<CellRun> {
     let mut runs: Vec<CellRun> = Vec::new();
     for (cell, length) in lengths {
         let fits = runs

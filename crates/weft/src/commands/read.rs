@@ -6,6 +6,7 @@ use clap::Args;
 use tokio::task::block_in_place;
 use weft_client::Access;
 
+use crate::group_args::{GROUPS, GroupArgs, WhenShared, warn_of};
 use crate::remote::RemotePath;
 use crate::request_args::{PATTERNS, RequestArgs};
 use crate::{Global, connect, remote};
@@ -21,6 +22,8 @@ Examples:
 
 {PATTERNS}
 
+{GROUPS}
+
 One request goes to each server that holds any of it, however many pieces that makes. Whatever holds no data is zeros: \
 holes, ghosts and what lies beyond a cell's end."))]
 pub(crate) struct Read {
@@ -29,6 +32,8 @@ pub(crate) struct Read {
     file: RemotePath,
     #[command(flatten)]
     request: RequestArgs,
+    #[command(flatten)]
+    group: GroupArgs,
 }
 
 impl Read {
@@ -39,7 +44,15 @@ impl Read {
             let view = self.request.open(&file)?;
             let (transfer, span) = self.request.transfer(&file).await?;
             let mut buffer = vec![0; span];
-            view.read_with(&transfer, &mut buffer).await?;
+            match self.group.group(WhenShared::Refuse) {
+                Some(group) => {
+                    let reading = view.collective(&group);
+                    warn_of(&reading.read(&transfer, &mut buffer).await?.missing);
+                }
+                None => {
+                    view.read_with(&transfer, &mut buffer).await?;
+                }
+            }
             block_in_place(|| std::io::stdout().write_all(&buffer))
                 .context("cannot write standard output")?;
             file.close().await?;

@@ -6,6 +6,7 @@ use clap::Args;
 use tokio::task::block_in_place;
 use weft_client::Access;
 
+use crate::group_args::{GROUPS, GroupArgs, WhenShared, warn_of};
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::request_args::{PATTERNS, RequestArgs};
@@ -22,6 +23,8 @@ Examples:
 
 {PATTERNS}
 
+{GROUPS}
+
 Everything else stays as it is. One request goes to each server that holds any of it, however many pieces that makes. \
 At the end the bytes survive power loss. The input must be as long as the request."))]
 pub(crate) struct Write {
@@ -35,6 +38,11 @@ pub(crate) struct Write {
     /// Where the pattern names a byte twice, let the last stay instead of refusing it
     #[arg(long)]
     last_wins: bool,
+    #[command(flatten)]
+    group: GroupArgs,
+    /// What happens to bytes that several members of the group write
+    #[arg(long, requires = "group", default_value = "refuse")]
+    overlap: WhenShared,
     /// Do not wait until the data survives power loss
     #[arg(long)]
     no_sync: bool,
@@ -57,7 +65,15 @@ impl Write {
                 transfer = transfer.synced();
             }
             let data = input(span)?;
-            view.write_with(&transfer, data.into()).await?;
+            match self.group.group(self.overlap) {
+                Some(group) => {
+                    let writing = view.collective(&group);
+                    warn_of(&writing.write(&transfer, data.into()).await?.missing);
+                }
+                None => {
+                    view.write_with(&transfer, data.into()).await?;
+                }
+            }
             if let Some(array) = self.request.array() {
                 file.set_array(array).await?;
             }

@@ -1,0 +1,69 @@
+//! A member's write: one stream to each server, as of a single write, taken as the job needs it.
+
+use futures_util::future::try_join_all;
+use weft_layout::ServerSlot;
+use weft_proto::collective::{CollectiveWriteReply, CollectiveWriteRequest, Membership};
+use weft_proto::io::Pattern;
+
+use super::{Collected, Collective, Overlaps, Patience, add_missing, slots};
+use crate::Error;
+use crate::transfer::Writing;
+use crate::write::{Durability, Gather, send_frames};
+
+impl Collective<'_> {
+    pub(super) async fn write_request(&self, writing: Writing) -> Result<Collected, Error> {
+        let pattern = self.view.pattern(&writing.request)?;
+        let membership = self.join();
+        let writes = slots(self.view)
+            .map(|slot| self.write_slot(&writing, &pattern, membership.clone(), slot));
+        let written = try_join_all(writes).await;
+        // Others wrote, too, and even a failed write may have moved the end of the file.
+        self.view.file.note_write(None);
+        let mut collected = Collected::default();
+        for reply in written? {
+            collected.bytes += reply.bytes;
+            add_missing(&mut collected.missing, &reply.missing);
+        }
+        Ok(collected)
+    }
+
+    async fn write_slot(
+        &self,
+        writing: &Writing,
+        pattern: &Pattern,
+        membership: Membership,
+        slot: ServerSlot,
+    ) -> Result<CollectiveWriteReply, Error> {
+        let a = &self.view.file.0;
+        let server = a.layout.servers()[slot.0 as usize];
+        let pieces = self.view.map.pieces(&writing.request, slot)?;
+        let mut patience = Patience::new(membership.wait);
+        let mut call = CollectiveWriteRequest {
+            membership,
+            access: self.view.access(pattern, slot),
+            chunk: a.layout.chunk(),
+            bytes: pieces.clone().map(|p| p.length).sum(),
+            sync: writing.durability == Durability::Power,
+            ordered: writing.ordered,
+            member_order: self.group.overlaps == Overlaps::MemberOrder,
+        };
+        loop {
+            let gather = Gather::new(pieces.clone(), &writing.source);
+            let sent = match a.volume.server_connection(server).await {
+                Ok(connection) => send_frames(&connection, &call, gather).await,
+                Err(e) => Err(e),
+            };
+            match sent {
+                Ok(reply) => return Ok(reply),
+                Err(e) if patience.again(self.view, &e).await => {
+                    call.membership.again = true;
+                    call.access = self.view.access(pattern, slot);
+                }
+                Err(e) => {
+                    let what = format!("{} on server {server}", self.what("write"));
+                    return Err(Error::of_call(what, e));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! Collectives: what members of a group read and write together, against the model; and what they cost.
+
+mod cases;
+mod common;
+#[path = "../../weft-layout/tests/model/mod.rs"]
+mod model;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cases::{Case, Content, any_case, any_view, create};
+use common::TestVolume;
+use futures_util::future::{join_all, try_join_all};
+use model::Byte;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore, SeedableRng};
+use weft_client::{
+    Collected, Error, File, Group, JoinedRead, JoinedWrite, Missing, OpenView, Overlaps, Transfer,
+    Volume, read_joined, write_joined,
+};
+use weft_layout::{Pattern, View, ViewOffset};
+use weft_proto::{Code, Kind};
+use weft_store::CounterSnapshot;
+
+fn group(id: &str, members: u32, member: u32) -> Group {
+    Group::new(id, members, member).wait(Duration::from_secs(20))
+}
+
+/// Bytes of one member's write, and who writes each byte of the file.
+fn any_data(rng: &mut SmallRng, case: &mut Case) -> Bytes {
+    let mut data = vec![0; case.room];
+    rng.fill_bytes(&mut data);
+    if case.overlaps {
+        case.transfer = case.transfer.clone().last_wins();
+    }
+    data.into()
+}
+
+fn put_all(content: &mut Content, case: &Case, data: &[u8]) {
+    for (place, at) in case.places.iter().zip(&case.memory) {
+        if let Some(byte) = place {
+            content.put(*byte, data[*at]);
+        }
+    }
+}
+
+/// Whether two of the members touch the same byte.
+fn meet(cases: &[Case]) -> bool {
+    let mut touched: BTreeMap<Byte, usize> = BTreeMap::new();
+    let mut bytes = cases.iter().enumerate();
+    bytes.any(|(i, case)| {
+        let mut places = case.places.iter().flatten();
+        places.any(|byte| *touched.entry(*byte).or_insert(i) != i)
+    })
+}
+
+fn views(rng: &mut SmallRng, files: &[File], members: usize, cells: u32) -> Vec<OpenView> {
+    let one = |i: usize| files[i % files.len()].view(any_view(rng, cells)).unwrap();
+    (0..members).map(one).collect()
+}
+
+async fn write(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &mut Content) {
+    let mut cases: Vec<Case> = views.iter().map(|view| any_case(rng, view)).collect();
+    let data: Vec<Bytes> = cases.iter_mut().map(|case| any_data(rng, case)).collect();
+    let meet = meet(&cases) || cases.iter().any(|case| case.overlaps);
+    let overlaps = if meet || rng.random_bool(0.3) {
+        Overlaps::MemberOrder
+    } else {
+        Overlaps::Refuse
+    };
+    let own: Vec<u64> = cases
+        .iter()
+        .map(|c| c.places.iter().flatten().count() as u64)
+        .collect();
+    if rng.random_bool(0.3) {
+        let members = views.iter().zip(&cases).zip(&data);
+        let members = members.map(|((view, case), data)| JoinedWrite {
+            view,
+            transfer: &case.transfer,
+            data: data.clone(),
+        });
+        let moved = write_joined(members.collect(), overlaps).await.unwrap();
+        assert_eq!(moved, own.iter().sum::<u64>());
+    } else {
+        let members = views.len() as u32;
+        let writes = views.iter().zip(&cases).zip(&data).enumerate();
+        let writes = writes.map(|(i, ((view, case), data))| async move {
+            let group = group(id, members, i as u32).overlaps(overlaps);
+            view.collective(&group)
+                .write(&case.transfer, data.clone())
+                .await
+        });
+        let moved = try_join_all(writes).await.unwrap();
+        for (moved, bytes) in moved.into_iter().zip(own) {
+            let missing = Vec::new();
+            assert_eq!(moved, Collected { bytes, missing });
+        }
+    }
+    for (case, data) in cases.iter().zip(&data) {
+        put_all(content, case, data);
+    }
+}
+
+async fn read(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &Content) {
+    let cases: Vec<Case> = views.iter().map(|view| any_case(rng, view)).collect();
+    let mut buffers: Vec<Vec<u8>> = cases.iter().map(|case| vec![0xEE; case.room]).collect();
+    let mut expected = buffers.clone();
+    let mut own = vec![0; cases.len()];
+    for (i, case) in cases.iter().enumerate() {
+        for (place, at) in case.places.iter().zip(&case.memory) {
+            if let Some(value) = place.and_then(|byte| content.get(byte)) {
+                expected[i][*at] = value;
+                own[i] += 1;
+            }
+        }
+    }
+    let members = views.len() as u32;
+    let all = views.iter().zip(&cases).zip(&mut buffers);
+    if rng.random_bool(0.3) {
+        let members = all.map(|((view, case), buffer)| JoinedRead {
+            view,
+            transfer: &case.transfer,
+            buffer,
+        });
+        let moved = read_joined(members.collect()).await.unwrap();
+        assert_eq!(moved, own.iter().sum::<u64>());
+    } else {
+        let reads = all
+            .enumerate()
+            .map(|(i, ((view, case), buffer))| async move {
+                let group = group(id, members, i as u32);
+                view.collective(&group).read(&case.transfer, buffer).await
+            });
+        let moved = try_join_all(reads).await.unwrap();
+        let moved: Vec<u64> = moved.into_iter().map(|m| m.bytes).collect();
+        assert_eq!(moved, own);
+    }
+    for (i, case) in cases.iter().enumerate() {
+        assert!(buffers[i] == expected[i], "member {i}: {:?}", case.transfer);
+    }
+}
+
+/// Each case is a file and a group whose members write and read through views of their own; `WEFT_CASES` asks for more.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_collectives_are_those_of_the_model() {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
+    let test = TestVolume::start(3).await;
+    let volumes = [test.client().await, test.client().await];
+    let first = number("WEFT_SEED").unwrap_or(1u64);
+    for seed in first..first + number("WEFT_CASES").unwrap_or(120u64) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (cells, bsu) = (rng.random_range(1..9), rng.random_range(1..30));
+        let members = rng.random_range(1..6);
+        let path = format!("/case-{seed}");
+        let files = [
+            create(&volumes[0], &path, cells, bsu).await,
+            volumes[1]
+                .attach(path.as_str(), weft_client::Access::read_write())
+                .await
+                .unwrap(),
+        ];
+        let mut content = Content::default();
+        for step in 0..4 {
+            let id = format!("case {seed} step {step}");
+            let writers = views(&mut rng, &files, members, cells);
+            write(&mut rng, &writers, &id, &mut content).await;
+            let readers = views(&mut rng, &files, members, cells);
+            read(&mut rng, &readers, &id, &content).await;
+        }
+        for file in &files {
+            file.close().await.unwrap();
+        }
+        volumes[0].unlink(path.as_str()).await.unwrap();
+    }
+    test.stop().await;
+}
+
+/// Records of 64 bytes in turn.
+fn records(members: u64, member: u64, bytes: u64) -> Transfer {
+    let times = bytes / members / 64;
+    let all = Pattern::bytes(64).every(64 * members as i64).times(times);
+    Transfer::of(all).at(ViewOffset(64 * member))
+}
+
+async fn together<T, F: Future<Output = Result<T, Error>>>(
+    members: u32,
+    one: impl Fn(u32) -> F,
+) -> Vec<Result<T, Error>> {
+    join_all((0..members).map(one)).await
+}
+
+fn counters(test: &TestVolume) -> CounterSnapshot {
+    let mut sum = CounterSnapshot::default();
+    for node in test.servers.iter().flatten() {
+        let counters = node.store().unwrap().counters();
+        sum.read_bytes += counters.read_bytes;
+        sum.disk_read_bytes += counters.disk_read_bytes;
+        sum.writes += counters.writes;
+    }
+    sum
+}
+
+async fn canonical(volume: &Volume, path: &str) -> OpenView {
+    let file = volume
+        .attach(path, weft_client::Access::read_write())
+        .await
+        .unwrap();
+    file.canonical().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collective_costs_one_message_for_each_member_and_server() {
+    let test = TestVolume::start(3).await;
+    let first = test.client().await;
+    create(&first, "/counted", 6, 64 << 10).await;
+    let members = 4;
+    let mut volumes = Vec::new();
+    let mut views = Vec::new();
+    for _ in 0..members {
+        let volume = test.client().await;
+        views.push(canonical(&volume, "/counted").await);
+        volumes.push(volume);
+    }
+    let bytes = 3u64 << 20;
+    let calls = |kind| {
+        volumes
+            .iter()
+            .map(|v| v.counters().calls_of(kind))
+            .collect::<Vec<_>>()
+    };
+    let done = together(members, |i| {
+        let (view, transfer) = (&views[i as usize], records(4, i.into(), bytes));
+        async move {
+            let group = group("counted", members, i);
+            let data = vec![i as u8; (bytes / 4) as usize];
+            view.collective(&group).write(&transfer, data.into()).await
+        }
+    })
+    .await;
+    assert!(
+        done.iter()
+            .all(|d| d.as_ref().is_ok_and(|d| d.bytes == bytes / 4)),
+        "{done:?}"
+    );
+    assert_eq!(calls(Kind::CollectiveWrite), [3; 4]);
+    assert_eq!(calls(Kind::Write), [0; 4]);
+    // All want the same: it is read once.
+    let before = counters(&test);
+    let done = together(members, |i| {
+        let view = &views[i as usize];
+        async move {
+            let group = group("counted", members, i);
+            let mut buffer = vec![0; bytes as usize];
+            view.collective(&group)
+                .read_at(ViewOffset(0), &mut buffer)
+                .await?;
+            let right = |(at, byte): (usize, &u8)| *byte == (at / 64 % 4) as u8;
+            assert!(buffer.iter().enumerate().all(right));
+            Ok(())
+        }
+    })
+    .await;
+    assert!(done.iter().all(Result::is_ok), "{done:?}");
+    assert_eq!(calls(Kind::CollectiveRead), [3; 4]);
+    assert_eq!(counters(&test).read_bytes - before.read_bytes, bytes);
+    // A member without bytes on a server tells it so all the same.
+    let done = together(members, |i| {
+        let view = &views[i as usize];
+        async move {
+            let group = group("one", members, i);
+            view.collective(&group)
+                .read_at(ViewOffset(0), &mut [0; 64])
+                .await
+        }
+    })
+    .await;
+    assert!(done.iter().all(Result::is_ok), "{done:?}");
+    assert_eq!(calls(Kind::CollectiveRead), [6; 4]);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn joined_requests_cost_one_message_for_each_server() {
+    let test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/joined", 6, 64 << 10).await;
+    let view = file.canonical().unwrap();
+    let bytes = 3u64 << 20;
+    let transfers: Vec<Transfer> = (0..4).map(|i| records(4, i, bytes)).collect();
+    let members = transfers
+        .iter()
+        .enumerate()
+        .map(|(i, transfer)| JoinedWrite {
+            view: &view,
+            transfer,
+            data: vec![i as u8; (bytes / 4) as usize].into(),
+        });
+    assert_eq!(
+        write_joined(members.collect(), Overlaps::Refuse)
+            .await
+            .unwrap(),
+        bytes
+    );
+    assert_eq!(volume.counters().calls_of(Kind::JoinedWrite), 3);
+    let before = counters(&test);
+    let mut buffers = vec![vec![0; bytes as usize]; 4];
+    let whole = Transfer::of(Pattern::bytes(bytes));
+    let members = buffers.iter_mut().map(|buffer| JoinedRead {
+        view: &view,
+        transfer: &whole,
+        buffer,
+    });
+    assert_eq!(read_joined(members.collect()).await.unwrap(), 4 * bytes);
+    assert_eq!(volume.counters().calls_of(Kind::JoinedRead), 3);
+    assert_eq!(counters(&test).read_bytes - before.read_bytes, bytes);
+    let right = |(at, byte): (usize, &u8)| *byte == (at / 64 % 4) as u8;
+    assert!(buffers.iter().all(|b| b.iter().enumerate().all(right)));
+    let twice = [&whole, &whole].map(|transfer| JoinedWrite {
+        view: &view,
+        transfer,
+        data: vec![9; bytes as usize].into(),
+    });
+    let refused = write_joined(twice.into(), Overlaps::Refuse)
+        .await
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("members 0 and 1 both write byte"),
+        "{refused}"
+    );
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_that_members_fill_between_them_are_not_read_first() {
+    let mut test = TestVolume::start(1).await;
+    let bytes = 1u64 << 20;
+    {
+        let volume = test.client().await;
+        let file = create(&volume, "/old", 2, 64 << 10).await;
+        let view = file.canonical().unwrap();
+        view.write_at_synced(ViewOffset(0), vec![1; bytes as usize].into())
+            .await
+            .unwrap();
+        file.close().await.unwrap();
+    }
+    for alone in [false, true] {
+        // A cold cache.
+        test.stop_server(0).await;
+        test.start_server(0).await;
+        let volume = test.client().await;
+        let view = canonical(&volume, "/old").await;
+        let before = counters(&test).disk_read_bytes;
+        let done = together(4, |i| {
+            let (view, transfer) = (&view, records(4, i.into(), bytes));
+            async move {
+                let data = Bytes::from(vec![7; (bytes / 4) as usize]);
+                let group = group("fill", 4, i);
+                if alone {
+                    view.write_with(&transfer, data).await
+                } else {
+                    Ok(view.collective(&group).write(&transfer, data).await?.bytes)
+                }
+            }
+        })
+        .await;
+        assert!(done.iter().all(Result::is_ok), "{done:?}");
+        let read = counters(&test).disk_read_bytes - before;
+        assert_eq!(read > 0, alone, "{read} bytes were read");
+    }
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_write_the_same_byte_are_refused_or_taken_in_their_order() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    create(&volume, "/same", 2, 8).await;
+    let view = canonical(&volume, "/same").await;
+    let write = |overlaps: Overlaps| {
+        let view = &view;
+        together(3, move |i| async move {
+            let group = group("same", 3, i).overlaps(overlaps);
+            let (at, data) = (ViewOffset(4 * u64::from(i)), vec![b'a' + i as u8; 8]);
+            view.collective(&group).write_at(at, data.into()).await
+        })
+    };
+    for refused in write(Overlaps::Refuse).await {
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), Code::Invalid);
+        assert!(error.to_string().contains("both write byte"), "{error}");
+    }
+    assert!(write(Overlaps::MemberOrder).await.iter().all(Result::is_ok));
+    let mut all = [0; 16];
+    view.read_at(ViewOffset(0), &mut all).await.unwrap();
+    assert_eq!(&all, b"aaaabbbbcccccccc");
+    test.stop().await;
+}
+
+async fn one(view: &OpenView, group: &Group, byte: u8) -> Result<Collected, Error> {
+    let at = ViewOffset(100 * u64::from(group.member()));
+    view.collective(group)
+        .write_at(at, vec![byte; 100].into())
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_do_not_come_are_named_whether_it_fails_or_goes_on() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    create(&volume, "/missing", 2, 64).await;
+    let view = canonical(&volume, "/missing").await;
+    let short = |id: &str, i| group(id, 5, i).wait(Duration::from_millis(400));
+    let failed = join_all([0, 2, 3].map(|i| {
+        let view = &view;
+        async move { one(view, &short("fails", i), 1).await }
+    }));
+    for failed in failed.await {
+        let error = failed.unwrap_err();
+        assert_eq!(error.code(), Code::MembersMissing);
+        assert!(
+            error.to_string().contains("members 1, 4 of group `fails`"),
+            "{error}"
+        );
+    }
+    assert_eq!(view.size().await.unwrap(), 0);
+    let late = one(&view, &short("fails", 4), 1).await.unwrap_err();
+    assert_eq!(late.code(), Code::MembersMissing, "{late}");
+
+    let go_on = |i| short("goes on", i).missing(Missing::GoOn);
+    let done = join_all([0, 2, 3].map(|i| {
+        let view = &view;
+        async move { one(view, &go_on(i), 1).await }
+    }));
+    for done in done.await {
+        let (bytes, missing) = (100, vec![1, 4]);
+        assert_eq!(done.unwrap(), Collected { bytes, missing });
+    }
+    let late = one(&view, &go_on(4), 1).await.unwrap_err();
+    assert!(
+        late.to_string().contains("went on without member 4"),
+        "{late}"
+    );
+    let mut all = [9; 500];
+    view.read_at(ViewOffset(0), &mut all).await.unwrap();
+    let held: Vec<u8> = all.chunks(100).map(|part| part[50]).collect();
+    assert_eq!(held, [1, 0, 1, 1, 9]);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_gives_up_leaves_its_place_to_another() {
+    let test = TestVolume::start(2).await;
+    let (volume, other) = (test.client().await, test.client().await);
+    create(&volume, "/place", 2, 64).await;
+    let (view, others) = (
+        canonical(&volume, "/place").await,
+        canonical(&other, "/place").await,
+    );
+    let [a, b, c] = [0, 1, 1].map(|i| group("place", 2, i));
+    {
+        let given_up = one(&view, &b, 5);
+        let given_up = tokio::time::timeout(Duration::from_millis(200), given_up).await;
+        assert!(given_up.is_err(), "the other member has not come");
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (first, second) = tokio::join!(one(&view, &a, 1), one(&others, &c, 2));
+    assert_eq!((first.unwrap().bytes, second.unwrap().bytes), (100, 100));
+    let mut all = [0; 200];
+    view.read_at(ViewOffset(0), &mut all).await.unwrap();
+    assert_eq!((all[50], all[150]), (1, 2));
+    // Two at once are no group.
+    let [a, b] = [0, 0].map(|i| group("twice", 2, i).wait(Duration::from_millis(500)));
+    let (first, second) = tokio::join!(one(&view, &a, 1), one(&others, &b, 2));
+    let words = [first, second]
+        .map(|r| r.unwrap_err().to_string())
+        .join("\n");
+    assert!(
+        words.contains("member 0 of group `twice` has come already"),
+        "{words}"
+    );
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_do_not_agree_are_told_on_what() {
+    let test = TestVolume::start(1).await;
+    let volume = test.client().await;
+    create(&volume, "/agree", 1, 64).await;
+    let view = canonical(&volume, "/agree").await;
+    let short = |members, i| group("agree", members, i).wait(Duration::from_millis(300));
+    let (a, b, c) = (short(3, 0), short(4, 1), short(3, 1));
+    let reading = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let read = view
+            .collective(&c)
+            .read_at(ViewOffset(0), &mut [0; 5])
+            .await;
+        (one(&view, &b, 1).await, read)
+    };
+    let (waited, (counted, read)) = tokio::join!(one(&view, &a, 1), reading);
+    assert_eq!(waited.unwrap_err().code(), Code::MembersMissing);
+    let error = counted.unwrap_err().to_string();
+    assert!(
+        error.contains("do not agree on how many members there are"),
+        "{error}"
+    );
+    let error = read.unwrap_err().to_string();
+    assert!(error.contains("whether to read or to write"), "{error}");
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_restarted_in_the_middle_is_found_again_by_all() {
+    let mut test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    create(&volume, "/restart", 2, 4 << 10).await;
+    let bytes = 8u64 << 20;
+    // In the gathering (one member comes last), then somewhere in the job.
+    for (round, late) in [(1u8, 300u64), (2, 0), (3, 0)] {
+        let mut tasks = Vec::new();
+        for i in 0..3u32 {
+            let view = canonical(&test.client().await, "/restart").await;
+            tasks.push(tokio::spawn(async move {
+                if i == 2 {
+                    tokio::time::sleep(Duration::from_millis(late)).await;
+                }
+                let group = group("restart", 4, i).sequence(round.into());
+                let data = vec![round * 10 + i as u8; (bytes / 4) as usize];
+                view.collective(&group)
+                    .write(&records(4, i.into(), bytes), data.into())
+                    .await
+            }));
+        }
+        let last = canonical(&volume, "/restart").await;
+        let last_group = group("restart", 4, 3).sequence(round.into());
+        let data = vec![round * 10 + 3; (bytes / 4) as usize];
+        let transfer = records(4, 3, bytes);
+        let last = last.collective(&last_group);
+        let writing = last.write(&transfer, data.into());
+        let restarting = async {
+            tokio::time::sleep(Duration::from_millis(60 * u64::from(round))).await;
+            test.stop_server(1).await;
+            test.start_server(1).await;
+        };
+        let (written, ()) = tokio::join!(writing, restarting);
+        assert_eq!(written.unwrap().bytes, bytes / 4);
+        for task in tasks {
+            assert_eq!(task.await.unwrap().unwrap().bytes, bytes / 4);
+        }
+        let view = canonical(&volume, "/restart").await;
+        let mut all = vec![0; bytes as usize];
+        view.read_at(ViewOffset(0), &mut all).await.unwrap();
+        let right = |(at, byte): (usize, &u8)| *byte == round * 10 + (at / 64 % 4) as u8;
+        assert!(all.iter().enumerate().all(right), "round {round}");
+    }
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_without_any_bytes_is_a_member() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/nothing", 3, 64).await;
+    let view = file.view(View::canonical()).unwrap();
+    let done = together(2, |i| {
+        let view = &view;
+        async move {
+            let group = group("nothing", 2, i);
+            let data = vec![1; 1000 * i as usize];
+            view.collective(&group)
+                .write_at(ViewOffset(0), data.into())
+                .await
+        }
+    })
+    .await;
+    let bytes: Vec<u64> = done.into_iter().map(|d| d.unwrap().bytes).collect();
+    assert_eq!(bytes, [0, 1000]);
+    test.stop().await;
+}

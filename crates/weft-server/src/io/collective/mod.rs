@@ -1,0 +1,114 @@
+//! Collectives: the requests of a group's members become one job.
+//!
+//! The first member's call keeps the gathering: it waits until all have come or the time is over, then does the job for
+//! all and answers all. The calls of the others only bring their part. Every member sends its request to every server of
+//! the file, so a server knows that all have come, whether or not they have pieces on it.
+//!
+//! Invariants:
+//! 1. A part is in one place: in a gathering, or in the job. Whoever takes it out answers it.
+//! 2. What is held for all collectives together is bounded: gatherings by number, members by number, rounds by
+//!    [`ROOM`]; what waits in parts is bounded by the windows of their connections.
+//! 3. A member's request that comes again (same nonce) is never done twice beside another: it waits for the job that has
+//!    its part and is told what came of it.
+//!
+//! See `docs/design/0008-collectives.md`.
+
+mod assembly;
+mod gather;
+mod inlet;
+mod joined;
+mod outlet;
+mod read;
+mod table;
+mod write;
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weft_layout::{Piece, Rounds};
+use weft_net::{Payload, Reply};
+use weft_proto::Failure;
+use weft_proto::collective::Membership;
+
+use super::Job;
+use table::Table;
+
+/// Bytes of rounds between disk and wire, of all collectives of the server together.
+const ROOM: u32 = 128 << 20;
+/// Unit of that.
+const ROOM_UNIT: u64 = 4 << 10;
+
+/// The collectives of one server.
+pub(super) struct Collectives {
+    table: Table,
+    room: Arc<Semaphore>,
+}
+
+impl Default for Collectives {
+    fn default() -> Self {
+        let room = Semaphore::new((u64::from(ROOM) / ROOM_UNIT) as usize);
+        Collectives {
+            table: Table::default(),
+            room: Arc::new(room),
+        }
+    }
+}
+
+impl Collectives {
+    /// Room for a round of these bytes; a larger one than there is takes all.
+    async fn room(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let units = bytes.div_ceil(ROOM_UNIT).min(u64::from(ROOM) / ROOM_UNIT);
+        // The semaphore is never closed; without a permit the bound would only be softer.
+        self.room
+            .clone()
+            .acquire_many_owned(units as u32)
+            .await
+            .ok()
+    }
+}
+
+/// What one member brings.
+struct Part {
+    membership: Membership,
+    job: Job,
+    reply: Reply,
+    write: Option<WritePart>,
+}
+
+/// What a writing member brings besides.
+struct WritePart {
+    payload: Payload,
+    bytes: u64,
+    chunk: u32,
+    sync: bool,
+    /// Its own request touches bytes twice.
+    ordered: bool,
+    member_order: bool,
+}
+
+/// The rounds of a job's members.
+fn rounds<I: Iterator<Item = Piece> + Clone>(job: &Job, members: Vec<I>) -> Rounds<I> {
+    Rounds::new(job.map.grid(), job.slot, members)
+}
+
+/// Why a group's collective fails, as its members are told.
+fn names(members: &[u32]) -> String {
+    let shown: Vec<String> = members.iter().take(16).map(u32::to_string).collect();
+    let more = members.len().saturating_sub(shown.len());
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    let plural = if members.len() == 1 {
+        "member"
+    } else {
+        "members"
+    };
+    format!("{plural} {}{more}", shown.join(", "))
+}
+
+/// The first of some results that failed.
+fn first_failure(failures: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    failures.into_iter().collect()
+}

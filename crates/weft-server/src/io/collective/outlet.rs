@@ -1,0 +1,130 @@
+//! Where the bytes of a collective read go: a stream to each member, or one stream to the process that asks for all.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use weft_net::Reply;
+use weft_proto::collective::{CollectiveReadReply, JoinedReadReply};
+use weft_proto::io::CellRun;
+use weft_proto::{Failure, prost::Message};
+
+/// One stream.
+pub(super) struct Outlet<M> {
+    reply: Option<Reply>,
+    head: Option<M>,
+    left: u64,
+}
+
+/// All of a job's.
+pub(super) enum Outlets {
+    /// One for each member.
+    Each(Vec<Outlet<CollectiveReadReply>>),
+    /// One for all.
+    One(Outlet<JoinedReadReply>),
+}
+
+impl<M: Message> Outlet<M> {
+    /// Sends the next bytes. Whoever no longer wants them gets none: nobody else is held up.
+    async fn give(&mut self, payload: Vec<Bytes>) {
+        let bytes: u64 = payload.iter().map(|p| p.len() as u64).sum();
+        self.left -= bytes;
+        let last = self.left == 0;
+        let Some(reply) = &mut self.reply else { return };
+        let sent = match self.head.take() {
+            Some(head) => reply.head(&head, payload, last).await,
+            None => reply.data(payload, last).await,
+        };
+        if sent.is_err() {
+            self.reply = None;
+        }
+    }
+
+    /// Sends the head of a stream without bytes.
+    async fn begin(&mut self) {
+        if self.left == 0 && self.head.is_some() {
+            self.give(Vec::new()).await;
+        }
+    }
+}
+
+impl Outlets {
+    /// Streams to these members, of as many bytes each.
+    pub(super) fn each(
+        replies: Vec<Reply>,
+        bytes: &[u64],
+        lengths: &[CellRun],
+        missing: &[u32],
+    ) -> Outlets {
+        let outlet = |(reply, bytes): (Reply, &u64)| Outlet {
+            reply: Some(reply),
+            head: Some(CollectiveReadReply {
+                lengths: lengths.to_vec(),
+                bytes: *bytes,
+                missing: missing.to_vec(),
+            }),
+            left: *bytes,
+        };
+        Outlets::Each(replies.into_iter().zip(bytes).map(outlet).collect())
+    }
+
+    /// One stream for all.
+    pub(super) fn one(reply: Reply, bytes: u64, lengths: Vec<CellRun>) -> Outlets {
+        Outlets::One(Outlet {
+            reply: Some(reply),
+            head: Some(JoinedReadReply { lengths, bytes }),
+            left: bytes,
+        })
+    }
+
+    /// Answers those that get no bytes.
+    pub(super) async fn begin(&mut self) {
+        match self {
+            Outlets::Each(outlets) => {
+                join_all(outlets.iter_mut().map(Outlet::begin)).await;
+            }
+            Outlets::One(outlet) => outlet.begin().await,
+        }
+    }
+
+    /// Sends a round: what each member gets.
+    pub(super) async fn give(&mut self, round: Vec<Vec<Bytes>>) {
+        match self {
+            Outlets::Each(outlets) => {
+                let pairs = outlets.iter_mut().zip(round);
+                let sends = pairs
+                    .filter(|(_, payload)| !payload.is_empty())
+                    .map(|(outlet, payload)| outlet.give(payload));
+                join_all(sends).await;
+            }
+            Outlets::One(outlet) => outlet.give(round.into_iter().flatten().collect()).await,
+        }
+    }
+
+    /// Whether anybody still wants this member's bytes.
+    pub(super) fn wants(&self, member: usize) -> bool {
+        match self {
+            Outlets::Each(outlets) => outlets[member]
+                .reply
+                .as_ref()
+                .is_some_and(|r| !r.cancelled()),
+            Outlets::One(outlet) => outlet.reply.as_ref().is_some_and(|r| !r.cancelled()),
+        }
+    }
+
+    /// Tells all whose stream has not ended that it failed.
+    pub(super) fn fail(self, failure: &Failure) {
+        match self {
+            Outlets::Each(outlets) => outlets.into_iter().for_each(|o| o.fail(failure)),
+            Outlets::One(outlet) => outlet.fail(failure),
+        }
+    }
+}
+
+impl<M> Outlet<M> {
+    fn fail(self, failure: &Failure) {
+        if self.left > 0 || self.head.is_some() {
+            if let Some(reply) = self.reply {
+                reply.fail(failure);
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Which collectives gather, and what became of those that have ended.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use weft_proto::collective::Membership;
+use weft_proto::{Code, Failure, limits};
+
+use super::{Part, names};
+use crate::failure;
+
+/// Collectives that have ended and are remembered, for members that come again or late.
+const REMEMBERED: usize = 4096;
+/// How long they are remembered.
+const MEMORY: Duration = Duration::from_secs(600);
+
+/// The collectives of one server.
+#[derive(Default)]
+pub(super) struct Table(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    gathering: HashMap<Key, Gathering>,
+    begun: VecDeque<Begun>,
+}
+
+/// A group's collective.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    group: String,
+    sequence: u64,
+}
+
+/// Waits for members.
+struct Gathering {
+    members: u32,
+    parts: BTreeMap<u32, Part>,
+    complete: Arc<Notify>,
+}
+
+/// A collective whose job has begun, perhaps ended.
+struct Begun {
+    key: Key,
+    when: Instant,
+    nonces: BTreeMap<u32, u64>,
+    /// Members that did not come and were not yet told so.
+    missing: Vec<u32>,
+    outcome: watch::Receiver<Option<Arc<Outcome>>>,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Why it failed for all.
+    pub(super) failure: Option<Failure>,
+    /// How many bytes were written of each member that was not lost.
+    pub(super) bytes: BTreeMap<u32, u64>,
+    /// Members that did not come or were lost.
+    pub(super) missing: Vec<u32>,
+}
+
+/// What is to be done for a part that arrives.
+pub(super) enum Arrived {
+    /// Keep the gathering that it began.
+    Keep(Key, Arc<Notify>),
+    /// Nothing: it is in the gathering.
+    Joined,
+    /// The job has begun: with its part before the connection was lost, or without it.
+    Begun {
+        part: Box<Part>,
+        outcome: watch::Receiver<Option<Arc<Outcome>>>,
+        took_part: bool,
+    },
+    /// Refuse it.
+    Refused(Box<Part>, Failure),
+}
+
+/// A job's parts.
+pub(super) struct Gathered {
+    pub(super) parts: Vec<Part>,
+    pub(super) missing: Vec<u32>,
+    pub(super) outcome: watch::Sender<Option<Arc<Outcome>>>,
+}
+
+impl Key {
+    fn of(membership: &Membership) -> Key {
+        Key {
+            group: membership.group.clone(),
+            sequence: membership.sequence,
+        }
+    }
+}
+
+impl Table {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a part.
+    pub(super) fn arrive(&self, part: Part) -> Arrived {
+        let key = Key::of(&part.membership);
+        let member = part.membership.member;
+        let mut state = self.state();
+        if let Some((took_part, outcome)) = state.begun(&key, &part.membership) {
+            return Arrived::Begun {
+                part: Box::new(part),
+                outcome,
+                took_part,
+            };
+        }
+        if let Some(gathering) = state.gathering.get_mut(&key) {
+            if let Err(failure) = gathering.admits(&part) {
+                return Arrived::Refused(Box::new(part), failure);
+            }
+            // Of two requests of one member the older one's connection is lost.
+            gathering.parts.insert(member, part);
+            if gathering.is_complete() {
+                gathering.complete.notify_one();
+            }
+            return Arrived::Joined;
+        }
+        if state.gathering.len() >= limits::COLLECTIVES_MAX {
+            let what = format!(
+                "{} collectives wait for members on this server, which is as many as may",
+                limits::COLLECTIVES_MAX
+            );
+            return Arrived::Refused(Box::new(part), Failure::new(Code::Busy, what));
+        }
+        let complete = Arc::new(Notify::new());
+        let gathering = Gathering {
+            members: part.membership.members,
+            parts: BTreeMap::from([(member, part)]),
+            complete: complete.clone(),
+        };
+        state.gathering.insert(key.clone(), gathering);
+        Arrived::Keep(key, complete)
+    }
+
+    /// Takes the parts out if all are there, or `now` whoever is there. `Ok(None)`: go on waiting. `Err`: nobody waits any
+    /// more.
+    pub(super) fn take(&self, key: &Key, now: bool) -> Result<Option<Gathered>, ()> {
+        let mut state = self.state();
+        let gathering = state.gathering.get_mut(key).ok_or(())?;
+        gathering.parts.retain(|_, part| !part.reply.cancelled());
+        if gathering.parts.is_empty() {
+            state.gathering.remove(key);
+            return Err(());
+        }
+        if !now && !gathering.is_complete() {
+            return Ok(None);
+        }
+        let gathering = state.gathering.remove(key).ok_or(())?;
+        let missing: Vec<u32> = (0..gathering.members)
+            .filter(|member| !gathering.parts.contains_key(member))
+            .collect();
+        let (outcome, told) = watch::channel(None);
+        let nonces = gathering
+            .parts
+            .iter()
+            .map(|(member, part)| (*member, part.membership.nonce));
+        state.remember(Begun {
+            key: key.clone(),
+            when: Instant::now(),
+            nonces: nonces.collect(),
+            missing: missing.clone(),
+            outcome: told,
+        });
+        Ok(Some(Gathered {
+            parts: gathering.parts.into_values().collect(),
+            missing,
+            outcome,
+        }))
+    }
+}
+
+impl State {
+    fn remember(&mut self, begun: Begun) {
+        let now = begun.when;
+        while self.begun.len() >= REMEMBERED
+            || self
+                .begun
+                .front()
+                .is_some_and(|b| now.duration_since(b.when) > MEMORY)
+        {
+            self.begun.pop_front();
+        }
+        self.begun.push_back(begun);
+    }
+
+    /// The job that this member's request belongs to, if it has begun, and whether its part is in it.
+    fn begun(
+        &mut self,
+        key: &Key,
+        membership: &Membership,
+    ) -> Option<(bool, watch::Receiver<Option<Arc<Outcome>>>)> {
+        let member = membership.member;
+        for begun in self.begun.iter_mut().rev().filter(|b| b.key == *key) {
+            if begun.nonces.get(&member) == Some(&membership.nonce) {
+                return Some((true, begun.outcome.clone()));
+            }
+            if let Some(at) = begun.missing.iter().position(|m| *m == member) {
+                // Told once: the next of this name is another collective.
+                begun.missing.remove(at);
+                return Some((false, begun.outcome.clone()));
+            }
+        }
+        None
+    }
+}
+
+impl Gathering {
+    fn is_complete(&self) -> bool {
+        self.parts.len() == self.members as usize
+    }
+
+    /// Whether a part belongs to the others.
+    fn admits(&self, part: &Part) -> Result<(), Failure> {
+        let Some(other) = self.parts.values().next() else {
+            return Ok(());
+        };
+        let group = &part.membership.group;
+        if let Some(what) = differs(other, part) {
+            let (one, two) = (other.membership.member, part.membership.member);
+            let what = format!(
+                "members {one} and {two} of group `{group}` do not agree on {what}; did an earlier run leave members \
+                 behind? Use another group id or sequence number"
+            );
+            return Err(failure::invalid(what));
+        }
+        let same = self.parts.get(&part.membership.member);
+        match same {
+            Some(old)
+                if old.membership.nonce != part.membership.nonce && !old.reply.cancelled() =>
+            {
+                let who = names(&[part.membership.member]);
+                let what =
+                    format!("{who} of group `{group}` has come already, from another process");
+                Err(Failure::new(Code::Exists, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What two members do not agree on.
+fn differs(one: &Part, other: &Part) -> Option<&'static str> {
+    let (a, b) = (&one.membership, &other.membership);
+    let terms = |w: &super::WritePart| (w.chunk, w.member_order);
+    Some(match () {
+        () if a.members != b.members => "how many members there are",
+        () if a.go_on != b.go_on => "what to do without missing members",
+        () if one.write.is_some() != other.write.is_some() => "whether to read or to write",
+        () if one.job.file != other.job.file => "the file",
+        () if one.job.fork != other.job.fork => "the fork",
+        () if one.job.checkpoint != other.job.checkpoint => "the checkpoint",
+        () if one.job.map.grid() != other.job.map.grid() || one.job.slot != other.job.slot => {
+            "the file's layout"
+        }
+        () if one.write.as_ref().map(terms) != other.write.as_ref().map(terms) => {
+            "what happens to bytes that several of them write"
+        }
+        () => return None,
+    })
+}
