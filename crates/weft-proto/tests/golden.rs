@@ -1,5 +1,8 @@
 //! The bytes of every message, with every field set. They never change: a peer of another release sends them.
 
+#[path = "bytes/fsck.rs"]
+mod fsck;
+
 use std::fmt::Debug;
 
 use bytes::Bytes;
@@ -316,6 +319,14 @@ fn check(kind: Kind) -> Kind {
         | Kind::CollectiveWrite
         | Kind::JoinedRead
         | Kind::JoinedWrite => collective(kind),
+        Kind::ListCells
+        | Kind::ListKept
+        | Kind::CheckStore
+        | Kind::CheckNamespace
+        | Kind::ListFiles
+        | Kind::RepairNamespace
+        | Kind::AdoptFile
+        | Kind::NamesOf => fsck::check(kind),
         Kind::Attach
         | Kind::Report
         | Kind::Stat

@@ -21,7 +21,7 @@ mod metrics;
 mod node;
 
 pub use group::Blocking;
-pub use io::IoService;
+pub use io::{IoService, finding_on_the_wire};
 pub use meta::MetaService;
 pub use metrics::{Metrics, serve_metrics};
 pub use node::{IoRole, MetaRole, Node, NodeConfig, NodeError};

@@ -1,0 +1,210 @@
+//! Checking a whole volume: the namespace in itself, each store in itself, and one against the other.
+//!
+//! `docs/design/0009-fsck.md` says what is compared with what, and why what is found beside a busy volume is so: what the join of
+//! namespace and cells finds is a suspect, which is looked at again in the order namespace, servers, namespace.
+//!
+//! Memory: a page of each stream, the cells of one file, and at most [`FINDINGS_MAX`] findings.
+
+mod judge;
+mod layout;
+mod names;
+mod pass;
+mod repair;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use weft_layout::ServerId;
+use weft_proto::prost::Message;
+
+use crate::{Error, Volume};
+
+pub use weft_proto::fsck::{Fault, Finding};
+
+/// Findings that are kept.
+pub const FINDINGS_MAX: usize = 100_000;
+/// How often a volume is looked through while repairs bring new findings to light.
+const ROUNDS: usize = 5;
+
+/// What a check is to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FsckOptions {
+    /// Repair what can be.
+    pub repair: bool,
+    /// Read every block and compare it with its checksum.
+    pub data: bool,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FsckProgress {
+    /// Inodes of the namespace looked at, and how many there are.
+    pub inodes: (u64, u64),
+    /// Bytes of stores whose maps were looked at (twice as many with their data), and how many there are.
+    pub bytes: (u64, u64),
+    /// Files compared with their cells.
+    pub files: u64,
+    /// Repairs made.
+    pub repairs: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What is wrong.
+    pub finding: Finding,
+    /// What was done about it; `None`: it is left.
+    pub done: Option<String>,
+}
+
+/// What a check looked at and found.
+#[derive(Clone, Debug, Default)]
+pub struct FsckReport {
+    /// Inodes.
+    pub inodes: u64,
+    /// Regular files compared with their cells.
+    pub files: u64,
+    /// Forks of cells.
+    pub cells: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Bytes of their blocks.
+    pub bytes: u64,
+    /// What is wrong.
+    pub found: Vec<Found>,
+    /// Findings that were not kept.
+    pub not_kept: u64,
+    /// Servers that could not be asked, and why.
+    pub unreachable: Vec<(ServerId, String)>,
+}
+
+/// A check under way.
+struct Fsck<'a> {
+    volume: &'a Volume,
+    options: FsckOptions,
+    servers: Vec<u32>,
+    down: Mutex<BTreeMap<u32, String>>,
+    progress: Mutex<FsckProgress>,
+    show: &'a (dyn Fn(FsckProgress) + Sync),
+    /// By the bytes of the finding: one that shows in two rounds is one.
+    found: BTreeMap<Vec<u8>, Found>,
+    report: FsckReport,
+}
+
+impl Volume {
+    /// Checks the whole volume while it is used, and with `repair` repairs it. `show` is told how far it is.
+    ///
+    /// # Errors
+    /// When the metadata service cannot be asked. A server that cannot be is in the report.
+    pub async fn fsck(
+        &self,
+        options: FsckOptions,
+        show: &(dyn Fn(FsckProgress) + Sync),
+    ) -> Result<FsckReport, Error> {
+        let map = self.server_map().await?;
+        let mut fsck = Fsck {
+            volume: self,
+            options,
+            servers: map.servers.iter().map(|s| s.id).collect(),
+            down: Mutex::default(),
+            progress: Mutex::default(),
+            show,
+            found: BTreeMap::new(),
+            report: FsckReport::default(),
+        };
+        for round in 0..ROUNDS {
+            if !fsck.round(round).await? {
+                break;
+            }
+        }
+        let down = std::mem::take(&mut *locked(&fsck.down));
+        let down = down
+            .into_iter()
+            .map(|(server, why)| (ServerId(server), why));
+        fsck.report.unreachable = down.collect();
+        fsck.report.found = fsck.found.into_values().collect();
+        Ok(fsck.report)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Fsck<'_> {
+    /// Looks through the volume once and repairs; whether anything was repaired, so that it is worth another look.
+    async fn round(&mut self, round: usize) -> Result<bool, Error> {
+        let first = round == 0;
+        let (namespace, joined, stores) = futures_util::join!(
+            self.check_namespace(),
+            self.join(),
+            self.check_stores(first)
+        );
+        let (namespace, joined, stores) = (namespace?, joined?, stores);
+        if first {
+            self.report.inodes = namespace.inodes;
+            self.report.files = joined.files;
+            self.report.cells = joined.cells;
+            self.report.chunks = stores.chunks;
+            self.report.bytes = stores.bytes;
+        }
+        self.report.not_kept += namespace.not_kept + stores.not_kept;
+        for finding in stores.findings {
+            let done = finding.repaired.then(|| "taken".to_owned());
+            self.keep(finding, done);
+        }
+        let mut repaired = false;
+        let mut findings = joined.findings;
+        findings.extend(namespace.findings);
+        findings.sort_by_key(|finding| repair::rank(finding.fault));
+        for finding in findings {
+            let done = match self.options.repair {
+                true => self.repair(&finding).await?,
+                false => repair::Done::Left,
+            };
+            match done {
+                repair::Done::Repaired(what) => {
+                    repaired = true;
+                    locked(&self.progress).repairs += 1;
+                    self.tell();
+                    self.keep(finding, Some(what));
+                }
+                repair::Done::Left => self.keep(finding, None),
+                // What another repair took along, or what was not so for long.
+                repair::Done::Gone => {}
+            }
+        }
+        Ok(repaired)
+    }
+
+    fn keep(&mut self, finding: Finding, done: Option<String>) {
+        let key = finding.encode_to_vec();
+        if self.found.len() >= FINDINGS_MAX && !self.found.contains_key(&key) {
+            self.report.not_kept += 1;
+            return;
+        }
+        let known = self.found.entry(key).or_insert(Found {
+            finding,
+            done: None,
+        });
+        known.done = done.or_else(|| known.done.take());
+    }
+
+    fn tell(&self) {
+        let progress = *locked(&self.progress);
+        (self.show)(progress);
+    }
+
+    fn down(&self) -> BTreeSet<u32> {
+        locked(&self.down).keys().copied().collect()
+    }
+
+    /// A server cannot be asked: nothing is judged by what it does not say.
+    fn lose(&self, server: u32, error: &Error) {
+        locked(&self.down)
+            .entry(server)
+            .or_insert_with(|| error.to_string());
+    }
+}

@@ -1,0 +1,120 @@
+//! Repairs: which comes first, and who does it.
+
+use weft_proto::fsck::{
+    AdoptFileRequest, Fault, Finding, RepairNamespaceReply, RepairNamespaceRequest,
+};
+
+use super::layout::fitting;
+use super::{Fsck, locked};
+use crate::Error;
+use crate::volume::Repeat;
+
+/// What became of a finding.
+pub(super) enum Done {
+    /// It was repaired, in words.
+    Repaired(String),
+    /// Nothing can be done.
+    Left,
+    /// It is not so any more.
+    Gone,
+}
+
+/// Repairs in this order do not undo one another: inodes before what counts them.
+pub(super) fn rank(fault: i32) -> u32 {
+    match Fault::try_from(fault) {
+        Ok(Fault::DeleteOwed) => 0,
+        Ok(Fault::LostCells) => 1,
+        Ok(Fault::Record) => 2,
+        Ok(Fault::NoInode | Fault::NoLayout) => 3,
+        Ok(Fault::EntryKind | Fault::NoDirectory) => 4,
+        Ok(Fault::SecondName | Fault::Circle | Fault::Parent) => 5,
+        Ok(Fault::Orphan) => 6,
+        Ok(Fault::NoName) => 7,
+        Ok(Fault::InlineBytes) => 8,
+        Ok(Fault::Counter) => 11,
+        Ok(Fault::Entries | Fault::Links) => 10,
+        _ => 9,
+    }
+}
+
+impl Fsck<'_> {
+    pub(super) async fn repair(&self, finding: &Finding) -> Result<Done, Error> {
+        match Fault::try_from(finding.fault) {
+            Ok(Fault::LostCells) => self.adopt(finding.file).await,
+            Ok(Fault::NoInode | Fault::NoLayout) => match self.adopt(finding.file).await? {
+                Done::Repaired(what) => Ok(Done::Repaired(what)),
+                // There are no cells that tell anything.
+                Done::Left | Done::Gone => self.ask(finding).await,
+            },
+            Ok(
+                Fault::Misplaced
+                | Fault::InlineCells
+                | Fault::ChunkSize
+                | Fault::CheckpointMissing
+                | Fault::Unknown,
+            )
+            | Err(_) => Ok(Done::Left),
+            Ok(_) => self.ask(finding).await,
+        }
+    }
+
+    async fn ask(&self, finding: &Finding) -> Result<Done, Error> {
+        let request = RepairNamespaceRequest {
+            finding: finding.clone(),
+        };
+        let reply = self
+            .volume
+            .meta("repair the namespace", &request, Repeat::Safe)
+            .await?;
+        Ok(outcome(reply))
+    }
+
+    /// Gives cells that have none an inode, unless a server that cannot be asked may have more of them.
+    async fn adopt(&self, file: u64) -> Result<Done, Error> {
+        let known = self
+            .look(&[(file, self.servers.iter().copied().collect())])
+            .await?;
+        let Some(known) = known.into_iter().next() else {
+            return Ok(Done::Gone);
+        };
+        if !locked(&self.down).is_empty() || known.state.owed || known.state.other {
+            return Ok(Done::Left);
+        }
+        if known.cells.is_empty() && known.kept.is_empty() {
+            return Ok(Done::Gone);
+        }
+        let Some(layout) = fitting(&known.cells, &self.servers) else {
+            return Ok(Done::Left);
+        };
+        let mut placed = known.clone();
+        placed.state.layout = Some(layout.clone());
+        let size = placed
+            .layout()
+            .map_or(0, |layout| placed.cells_size(&layout));
+        let request = AdoptFileRequest {
+            file,
+            layout,
+            size,
+            modified: known
+                .cells
+                .iter()
+                .map(|(_, cell)| cell.modified)
+                .max()
+                .unwrap_or(0),
+            known: format!("{}; the BSU is a guess", known.known()),
+        };
+        let reply = self
+            .volume
+            .meta("adopt cells", &request, Repeat::Safe)
+            .await?;
+        Ok(outcome(reply))
+    }
+}
+
+fn outcome(reply: RepairNamespaceReply) -> Done {
+    match reply {
+        RepairNamespaceReply { gone: true, .. } => Done::Gone,
+        RepairNamespaceReply { done, .. } if done.is_empty() => Done::Left,
+        RepairNamespaceReply { done, .. } => Done::Repaired(done),
+    }
+}

@@ -1,0 +1,217 @@
+//! What a check across servers needs to know of files: all of them in pages, some of them again, and their names.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+use weft_kv::{Reader, scan_prefix};
+use weft_layout::Layout;
+use weft_proto::fsck::{
+    FileState, ListFilesReply, ListFilesRequest, ListedCheckpoint, NameOf, NamesOfReply,
+    NamesOfRequest,
+};
+use weft_proto::limits::{NAMES_OF_MAX, PATH_MAX};
+use weft_proto::meta::{self, FileKind, ROOT};
+
+use super::readable;
+use crate::inline::content;
+use crate::intents::Intent;
+use crate::keys::{self, CHECKPOINTS, ENTRIES, HELD, INODES, INTENTS};
+use crate::record::{CHECKPOINT_THERE, CheckpointRecord, EntryRecord, InodeRecord, IntentRecord};
+use crate::{MetaError, Namespace};
+
+/// Inodes looked at for one page.
+const PAGE: usize = 2000;
+/// About the most bytes of a page.
+const PAGE_BYTES: usize = 512 << 10;
+
+impl Namespace {
+    /// One page of what is known of regular files, or what is known of some.
+    ///
+    /// Cost: a look at 2,000 inodes, and at all intents.
+    pub fn list_files(&self, request: &ListFilesRequest) -> Result<ListFilesReply, MetaError> {
+        self.read(|reader| {
+            let next_id = keys::counters(reader)?.next_id;
+            let owed = owed(reader)?;
+            let mut reply = ListFilesReply {
+                next_id,
+                through: u64::MAX,
+                ..ListFilesReply::default()
+            };
+            if !request.files.is_empty() {
+                for file in request.files.iter().take(PAGE) {
+                    let inode = readable(reader, *file)?;
+                    let state = self.state(reader, *file, inode, owed.contains(file))?;
+                    reply.files.push(state);
+                }
+                return Ok(reply);
+            }
+            let (inodes, through) = page(reader, request.after)?;
+            reply.through = through;
+            let mut ids: BTreeMap<u64, Option<InodeRecord>> = owed
+                .iter()
+                .filter(|id| **id > request.after && **id <= through)
+                .map(|id| (*id, None))
+                .collect();
+            ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
+            let mut bytes = 0;
+            for (id, inode) in ids {
+                let state = self.state(reader, id, inode, owed.contains(&id))?;
+                bytes += prost::Message::encoded_len(&state);
+                reply.files.push(state);
+                if bytes > PAGE_BYTES {
+                    reply.through = id;
+                    break;
+                }
+            }
+            reply.more = reply.through != u64::MAX;
+            Ok(reply)
+        })
+    }
+
+    fn state(
+        &self,
+        reader: &dyn Reader,
+        file: u64,
+        inode: Option<InodeRecord>,
+        owed: bool,
+    ) -> Result<FileState, MetaError> {
+        let mut state = FileState {
+            file,
+            owed,
+            ..FileState::default()
+        };
+        let Some(inode) = inode else {
+            return Ok(state);
+        };
+        // The bytes of what a checkpoint of a tree keeps are cells of the file that it was copied from.
+        state.owed |= inode.frozen.is_some();
+        state.there = inode.is(FileKind::Regular);
+        state.other = !state.there;
+        if state.other {
+            return Ok(state);
+        }
+        if inode.inline && content(reader, file).is_ok_and(|content| content.spilling) {
+            state.owed = true;
+        }
+        let layout = inode.layout.as_ref().map(meta::Layout::from);
+        state.layout = layout.filter(|layout| Layout::try_from(layout).is_ok());
+        state.inline = inode.inline;
+        state.size = inode.size;
+        state.size_exact = inode.size_exact;
+        state.written = inode.written;
+        state.changed = inode.changed;
+        state.open = self.open_files.lock().is_open(file) || self.may_be_held(file);
+        scan_prefix(reader, CHECKPOINTS, &file.to_be_bytes(), &mut |_, value| {
+            if let Ok(record) = keys::decode::<CheckpointRecord>("checkpoint of", file, value) {
+                state.checkpoints.push(ListedCheckpoint {
+                    number: record.number,
+                    there: record.state == CHECKPOINT_THERE,
+                });
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(state)
+    }
+
+    /// Paths of inodes: one scan of all entries.
+    pub fn names_of(&self, request: &NamesOfRequest) -> Result<NamesOfReply, MetaError> {
+        let wanted: BTreeSet<u64> = request.files.iter().copied().collect();
+        self.read(|reader| {
+            let mut found = Vec::new();
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            reader.scan(ENTRIES, all.0, all.1, &mut |key, value| {
+                let parent = keys::number(key).unwrap_or(0);
+                if let Ok(record) = keys::decode::<EntryRecord>("entry in", parent, value)
+                    && wanted.contains(&record.id)
+                {
+                    found.push((record.id, parent, key[8..].to_vec()));
+                }
+                if found.len() < NAMES_OF_MAX {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            })?;
+            let (mut reply, mut bytes) = (NamesOfReply::default(), 0);
+            for (file, parent, name) in found {
+                let path = Bytes::from(path(reader, parent, name)?);
+                bytes += path.len() + 16;
+                if bytes > PAGE_BYTES {
+                    break;
+                }
+                reply.names.push(NameOf { file, path });
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// Inodes behind an id, and through which id they are all.
+fn page(reader: &dyn Reader, after: u64) -> Result<(Vec<(u64, InodeRecord)>, u64), MetaError> {
+    let (mut found, mut seen, mut through) = (Vec::new(), 0, u64::MAX);
+    let start = after.to_be_bytes();
+    let from = Bound::Excluded(&start[..]);
+    reader.scan(INODES, from, Bound::Unbounded, &mut |key, value| {
+        let id = keys::number(key).unwrap_or(0);
+        if let Ok(inode) = keys::decode::<InodeRecord>("inode", id, value) {
+            found.push((id, inode));
+        }
+        seen += 1;
+        if seen == PAGE {
+            through = id;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((found, through))
+}
+
+/// Files for which anything is owed, or whose cells checkpoints of trees hold: those are not judged.
+fn owed(reader: &dyn Reader) -> Result<HashSet<u64>, MetaError> {
+    let mut files = HashSet::new();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    reader.scan(INTENTS, all.0, all.1, &mut |key, value| {
+        let number = keys::number(key).unwrap_or(0);
+        if let Ok(record) = keys::decode::<IntentRecord>("intent", number, value) {
+            files.insert(record.file);
+            if let Ok(Intent::Tree { files: more, .. }) =
+                Intent::from_record(reader, number, &record)
+            {
+                files.extend(more.iter().map(|of| of.file.0));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    reader.scan(HELD, all.0, all.1, &mut |key, _| {
+        files.extend(keys::number(key));
+        ControlFlow::Continue(())
+    })?;
+    Ok(files)
+}
+
+/// The path of a name in a directory, which is looked for among its parent's entries, and so on.
+fn path(reader: &dyn Reader, mut parent: u64, name: Vec<u8>) -> Result<Vec<u8>, MetaError> {
+    let mut path = name;
+    while parent != ROOT && path.len() < PATH_MAX {
+        let Some(inode) = readable(reader, parent)?.filter(InodeRecord::is_directory) else {
+            return Ok([format!("(inode {parent})/").as_bytes(), &path].concat());
+        };
+        let mut found = None;
+        let prefix = inode.parent.to_be_bytes();
+        scan_prefix(reader, ENTRIES, &prefix, &mut |key, value| {
+            let record = keys::decode::<EntryRecord>("entry in", inode.parent, value);
+            if record.is_ok_and(|record| record.id == parent) {
+                found = Some(key[8..].to_vec());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        let Some(name) = found else {
+            return Ok([format!("(inode {parent})/").as_bytes(), &path].concat());
+        };
+        path = [&name[..], b"/", &path].concat();
+        parent = inode.parent;
+    }
+    Ok([b"/", &path[..]].concat())
+}

@@ -1,0 +1,146 @@
+//! Checking the namespace in itself, and repairing it: `docs/design/0009-fsck.md`.
+//!
+//! A check reads one snapshot, so whatever it finds is so, however busy the volume is. A repair is one transaction that looks
+//! first whether the finding still holds. Neither ever discards what may be somebody's data.
+//!
+//! Memory: [`WINDOW`] inodes at a time are counted together, whatever their number; findings go to the caller one by one.
+
+mod inodes;
+mod list;
+mod lost;
+mod related;
+mod repair;
+
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+use weft_kv::{Reader, Space, prefix_end};
+use weft_proto::fsck::{Fault, Finding};
+
+use crate::keys;
+use crate::record::InodeRecord;
+use crate::{MetaError, Namespace};
+
+/// Inodes whose names are counted in one scan of the entries.
+const WINDOW: usize = 1 << 20;
+
+/// Where a check tells how far it is and what it found; breaking ends it.
+pub trait Watcher {
+    /// This many records and inodes more were looked at.
+    fn seen(&mut self, records: u64, files: u64) -> ControlFlow<()>;
+    /// Something is wrong.
+    fn found(&mut self, finding: Finding);
+}
+
+impl Namespace {
+    /// Checks every record against those that it belongs to, in one snapshot.
+    ///
+    /// Cost: every record read once, the entries once more for each 2²⁰ inodes; one look-up per entry.
+    /// # Errors
+    /// The engine's, where it cannot give its records. What is wrong with records is found, no error.
+    pub fn check(&self, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
+        self.read(|reader| {
+            let mut pass = Pass {
+                reader,
+                watcher,
+                stopped: false,
+            };
+            pass.inodes(WINDOW)?;
+            pass.entries_of_no_directory()?;
+            pass.related()
+        })
+    }
+}
+
+/// A check under way.
+struct Pass<'a> {
+    reader: &'a dyn Reader,
+    watcher: &'a mut dyn Watcher,
+    /// The watcher does not want any more.
+    stopped: bool,
+}
+
+impl Pass<'_> {
+    fn seen(&mut self, records: u64, files: u64) -> ControlFlow<()> {
+        let on = self.watcher.seen(records, files);
+        self.stopped |= on.is_break();
+        on
+    }
+
+    fn found(&mut self, finding: Finding) {
+        self.watcher.found(finding);
+    }
+}
+
+/// A finding about an inode.
+fn of(fault: Fault, file: u64) -> Finding {
+    Finding {
+        fault: fault as i32,
+        file,
+        ..Finding::default()
+    }
+}
+
+/// A finding about a number that is another than it should be.
+fn counted(fault: Fault, file: u64, expected: u64, found: u64) -> Finding {
+    Finding {
+        expected,
+        found,
+        ..of(fault, file)
+    }
+}
+
+/// A finding about an entry.
+fn entry(fault: Fault, file: u64, parent: u64, name: &[u8]) -> Finding {
+    Finding {
+        parent,
+        name: Bytes::copy_from_slice(name),
+        ..of(fault, file)
+    }
+}
+
+/// A record that cannot be read; `space` and the key tell a repair which.
+fn damaged(space: Space, key: &[u8], error: &MetaError) -> Finding {
+    Finding {
+        name: Bytes::copy_from_slice(key),
+        text: format!("{}: {error}", space.0),
+        ..of(Fault::Record, keys::number(key).unwrap_or(0))
+    }
+}
+
+/// The inode, as far as it can be read: what is damaged is found elsewhere.
+fn readable(reader: &dyn Reader, id: u64) -> Result<Option<InodeRecord>, MetaError> {
+    match keys::inode(reader, id) {
+        Err(MetaError::Corrupt { .. }) => Ok(None),
+        other => other,
+    }
+}
+
+/// Visits the numbers that keys of a space begin with, each once, from `from` on, by a seek each.
+fn distinct(
+    reader: &dyn Reader,
+    space: Space,
+    mut visit: impl FnMut(u64) -> Result<ControlFlow<()>, MetaError>,
+) -> Result<(), MetaError> {
+    let mut from = Vec::new();
+    loop {
+        let mut next = None;
+        reader.scan(
+            space,
+            Bound::Included(&from),
+            Bound::Unbounded,
+            &mut |key, _| {
+                next = keys::number(key);
+                ControlFlow::Break(())
+            },
+        )?;
+        let Some(id) = next else { return Ok(()) };
+        if visit(id)?.is_break() {
+            return Ok(());
+        }
+        match prefix_end(&id.to_be_bytes()) {
+            Some(end) => from = end,
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What belongs to an inode without being one: attributes, inline bytes, checkpoints, orphans, intents; and the counters.
+
+use std::ops::{Bound, ControlFlow};
+
+use prost::Message;
+use weft_kv::{Space, scan_prefix};
+use weft_proto::fsck::{Fault, Finding};
+use weft_proto::meta::FileKind;
+
+use super::{Pass, counted, damaged, distinct, of};
+use crate::MetaError;
+use crate::intents::Intent;
+use crate::keys::{self, CHECKPOINTS, INLINE, INODES, INTENTS, ORPHANS, XATTRS};
+use crate::record::{
+    CheckpointRecord, InlineRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
+};
+
+/// What is to be compared of the records under one id.
+#[derive(Default)]
+struct Sums {
+    /// Bytes of names and values.
+    xattrs: u64,
+    /// Bytes of inline data; absent: there are none.
+    inline: Option<u64>,
+}
+
+impl Pass<'_> {
+    pub(super) fn related(&mut self) -> Result<(), MetaError> {
+        self.owned::<XattrRecord>(XATTRS, "attributes", |key, record, sums| {
+            sums.xattrs += (key.len() - 8 + record.value.len()) as u64;
+        })?;
+        self.owned::<InlineRecord>(INLINE, "bytes", |_, record, sums| {
+            sums.inline = Some(record.data.len() as u64);
+        })?;
+        self.owned::<CheckpointRecord>(CHECKPOINTS, "checkpoints", |_, _, _| {})?;
+        self.owned::<OrphanRecord>(ORPHANS, "", |_, _, _| {})?;
+        self.bare()?;
+        self.intents()
+    }
+
+    /// Records of one space under the ids of inodes.
+    fn owned<M: Message + Default>(
+        &mut self,
+        space: Space,
+        what: &str,
+        add: impl Fn(&[u8], &M, &mut Sums),
+    ) -> Result<(), MetaError> {
+        let reader = self.reader;
+        distinct(reader, space, |id| {
+            let (mut sums, mut findings, mut records) = (Sums::default(), Vec::new(), 0);
+            scan_prefix(reader, space, &id.to_be_bytes(), &mut |key, value| {
+                records += 1;
+                match keys::decode::<M>("record of", id, value) {
+                    Ok(record) => add(key, &record, &mut sums),
+                    Err(error) => findings.push(damaged(space, key, &error)),
+                }
+                ControlFlow::Continue(())
+            })?;
+            let unreadable = !findings.is_empty();
+            for finding in findings {
+                self.found(finding);
+            }
+            match keys::inode(reader, id) {
+                Ok(Some(inode)) if unreadable || inode.frozen.is_some() => {}
+                Ok(Some(inode)) => self.compare(space, id, &inode, &sums),
+                Ok(None) if space == ORPHANS => self.found(of(Fault::Orphan, id)),
+                Ok(None) => {
+                    let mut finding = of(Fault::NoInode, id);
+                    finding.found = FileKind::Regular as u64;
+                    finding.text = format!("{what} of it are there");
+                    self.found(finding);
+                }
+                Err(MetaError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            Ok(self.seen(records, 0))
+        })
+    }
+
+    fn compare(&mut self, space: Space, id: u64, inode: &InodeRecord, sums: &Sums) {
+        if space == XATTRS && sums.xattrs != inode.xattr_bytes {
+            let (sum, said) = (sums.xattrs, inode.xattr_bytes);
+            self.found(counted(Fault::XattrBytes, id, sum, said));
+        }
+        if let Some(bytes) = sums.inline {
+            if !inode.inline {
+                self.found(counted(Fault::InlineBytes, id, 0, bytes));
+            } else if inode.size != bytes {
+                self.found(counted(Fault::InlineSize, id, bytes, inode.size));
+            }
+        }
+    }
+
+    /// Inodes that count on records of which there are none.
+    fn bare(&mut self) -> Result<(), MetaError> {
+        let (reader, mut findings, mut failed) = (self.reader, Vec::new(), None);
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        reader.scan(INODES, all.0, all.1, &mut |key, value| {
+            let id = keys::number(key).unwrap_or(0);
+            let Ok(inode) = keys::decode::<InodeRecord>("inode", id, value) else {
+                return ControlFlow::Continue(());
+            };
+            let mut look = || -> Result<(), MetaError> {
+                let none = |space| -> Result<bool, MetaError> {
+                    let mut none = true;
+                    scan_prefix(reader, space, &id.to_be_bytes(), &mut |_, _| {
+                        none = false;
+                        ControlFlow::Break(())
+                    })?;
+                    Ok(none)
+                };
+                if inode.frozen.is_some() {
+                    return Ok(());
+                }
+                if inode.xattr_bytes != 0 && none(XATTRS)? {
+                    findings.push(counted(Fault::XattrBytes, id, 0, inode.xattr_bytes));
+                }
+                if inode.inline && inode.size != 0 && none(INLINE)? {
+                    findings.push(counted(Fault::InlineSize, id, 0, inode.size));
+                }
+                Ok(())
+            };
+            match look() {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        for finding in findings {
+            self.found(finding);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn intents(&mut self) -> Result<(), MetaError> {
+        let (reader, mut findings, mut failed) = (self.reader, Vec::new(), None);
+        let (mut intents, mut last, mut inodes, mut last_inode) = (0, 0, 0, 0);
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        reader.scan(INTENTS, all.0, all.1, &mut |key, value| {
+            let number = keys::number(key).unwrap_or(0);
+            (intents, last) = (intents + 1, number);
+            let record = keys::decode::<IntentRecord>("intent", number, value);
+            let checked = record.and_then(|record| {
+                Intent::from_record(reader, number, &record)?;
+                Ok(record)
+            });
+            let named = checked.and_then(|record| {
+                let there = record.delete.is_some() && keys::inode(reader, record.file)?.is_some();
+                Ok((record.file, there))
+            });
+            match named {
+                Ok((file, true)) => findings.push(counted(Fault::DeleteOwed, file, number, 0)),
+                Ok(_) => {}
+                Err(error @ MetaError::Corrupt { .. }) => {
+                    findings.push(Finding {
+                        file: 0,
+                        ..damaged(INTENTS, key, &error)
+                    });
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        reader.scan(INODES, all.0, all.1, &mut |key, _| {
+            inodes += 1;
+            last_inode = keys::number(key).unwrap_or(0);
+            ControlFlow::Continue(())
+        })?;
+        for finding in findings {
+            self.found(finding);
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let counters = match keys::counters(reader) {
+            Ok(counters) => counters,
+            Err(error @ MetaError::Corrupt { .. }) => {
+                self.found(damaged(keys::VOLUME, keys::COUNTERS_KEY, &error));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut tell = |name: &'static str, right: bool, expected: u64, found: u64| {
+            if !right {
+                let mut finding = counted(Fault::Counter, 0, expected, found);
+                finding.name = name.as_bytes().into();
+                self.found(finding);
+            }
+        };
+        tell("files", counters.files == inodes, inodes, counters.files);
+        tell(
+            "intents",
+            counters.intents == intents,
+            intents,
+            counters.intents,
+        );
+        let (next, known) = (last_inode + 1, counters.next_id);
+        tell("next id", known >= next, next, known);
+        let (next, known) = (last + 1, counters.next_intent);
+        tell("next intent", known >= next, next, known);
+        Ok(())
+    }
+}

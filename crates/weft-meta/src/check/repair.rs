@@ -1,0 +1,534 @@
+//! Repairs: one transaction each, which first looks whether the finding still holds.
+
+use std::ops::{Bound, ControlFlow};
+
+use weft_kv::{Reader, Space, scan_prefix};
+use weft_proto::fsck::{Fault, Finding, RepairNamespaceReply};
+use weft_proto::meta::{FileKind, ROOT};
+
+use super::lost::{KNOWN, RECORD, bare, done, gone, nothing};
+use super::readable;
+use crate::edit::Edit;
+use crate::intents::Intent;
+use crate::keys::{
+    self, CHECKPOINTS, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, XATTRS, with_name,
+};
+use crate::path::Node;
+use crate::record::{
+    CHECKPOINT_THERE, CheckpointRecord, EntryRecord, InlineRecord, InodeRecord, IntentRecord,
+    OrphanRecord, XattrRecord,
+};
+use crate::{MetaError, Namespace};
+
+/// Entries that one repair moves.
+const MOVES_MAX: usize = 1000;
+
+type Outcome = Result<RepairNamespaceReply, MetaError>;
+
+impl Namespace {
+    /// Repairs what is wrong, if it still is. `owed` files and those that somebody may be writing to are left alone where
+    /// the repair is about their size. Other findings may show only after it: check again.
+    ///
+    /// Cost: a scan of all entries where names are in question.
+    /// # Durability
+    /// As every operation: the caller syncs.
+    pub fn repair(&self, now: i64, finding: &Finding) -> Outcome {
+        let file = finding.file;
+        self.edit(|edit| match Fault::try_from(finding.fault) {
+            Ok(Fault::Record) => self.record(edit, finding, now),
+            Ok(Fault::NoInode) => self.no_inode(edit, finding, now),
+            Ok(Fault::EntryKind) => entry_kind(edit, finding),
+            Ok(Fault::SecondName) => second_name(edit, file, now),
+            Ok(Fault::NoDirectory) => no_directory(edit, file, now),
+            Ok(Fault::NoName) => no_name(edit, file, now),
+            Ok(Fault::Links) => links(edit, file),
+            Ok(Fault::Entries) => change(edit, file, |edit, node| {
+                let entries = edit.inside(file)?.entries;
+                Ok(set(&mut edit.change(file, &node.inode).size, entries))
+            }),
+            Ok(Fault::Parent) => parent(edit, file),
+            Ok(Fault::Circle) => circle(edit, file, now),
+            Ok(Fault::Orphan) => orphan(edit, file),
+            Ok(Fault::XattrBytes) => change(edit, file, |edit, node| {
+                let bytes = edit.xattr_bytes(file)?;
+                Ok(set(&mut edit.change(file, &node.inode).xattr_bytes, bytes))
+            }),
+            Ok(Fault::InlineBytes) => self.inline_bytes_of_cells(edit, file, now),
+            Ok(Fault::InlineSize) => change(edit, file, |edit, node| {
+                if !node.inode.inline {
+                    return Ok(false);
+                }
+                let bytes = edit.inline_bytes(file)?.map_or(0, |b| b.len() as u64);
+                let inode = edit.change(file, &node.inode);
+                inode.size_exact = true;
+                Ok(set(&mut inode.size, bytes))
+            }),
+            Ok(Fault::DeleteOwed) => delete_owed(edit, finding),
+            Ok(Fault::TruncateLost) => truncate_lost(edit, finding),
+            Ok(Fault::Counter) => counter(edit),
+            Ok(Fault::NoLayout) => self.no_layout(edit, file, now),
+            Ok(Fault::Short | Fault::Long) => size(edit, finding),
+            Ok(Fault::CheckpointUnknown) => checkpoint_unknown(edit, finding, now),
+            _ => Ok(nothing()),
+        })
+    }
+
+    fn record(&self, edit: &mut Edit<'_, '_>, finding: &Finding, now: i64) -> Outcome {
+        let (key, file) = (&finding.name, finding.file);
+        let named = finding.text.split(':').next().unwrap_or_default();
+        let spaces = [
+            INODES,
+            ENTRIES,
+            XATTRS,
+            INLINE,
+            CHECKPOINTS,
+            ORPHANS,
+            INTENTS,
+        ];
+        let Some(space) = spaces.into_iter().find(|space| space.0 == named) else {
+            return Ok(nothing());
+        };
+        let Some(bytes) = edit.reader().get(space, key)? else {
+            return Ok(gone());
+        };
+        if can_be_read(edit.reader(), space, &bytes) {
+            return Ok(gone());
+        }
+        edit.delete(space, key);
+        if space == INODES {
+            let kind = self.kind_by_names(edit, file)?;
+            let inode = self.empty(edit, file, kind, now)?;
+            // It was counted: what is made anew counts once more.
+            edit.counters()?.files -= 1;
+            let known = format!("the inode of {file} could not be read");
+            let what = edit.revive(file, inode, &known, now)?;
+            edit.put_known(file, RECORD, &bytes)?;
+            return Ok(done(what));
+        }
+        let Some(inode) = readable(edit.reader(), file)?.filter(|_| space != INTENTS) else {
+            return Ok(done("removed".to_owned()));
+        };
+        let inode = edit.change(file, &inode);
+        if space == ENTRIES {
+            inode.size = inode.size.saturating_sub(1);
+            return Ok(done(
+                "removed; what it named is found without it".to_owned(),
+            ));
+        }
+        if inode.is(FileKind::Regular) || inode.is_directory() {
+            edit.put_known(file, RECORD, &bytes)?;
+        }
+        Ok(done(
+            "removed; its bytes are in user.weft.lost.record".to_owned(),
+        ))
+    }
+
+    /// The kind by which the entries of an inode know it.
+    fn kind_by_names(&self, edit: &Edit<'_, '_>, file: u64) -> Result<FileKind, MetaError> {
+        if file == ROOT || edit.inside(file)?.entries > 0 {
+            return Ok(FileKind::Directory);
+        }
+        let names = edit.names(file)?;
+        let kind = names.first().and_then(|n| FileKind::try_from(n.kind).ok());
+        Ok(kind.unwrap_or(FileKind::Regular))
+    }
+
+    /// An inode with what other records of it say.
+    fn empty(
+        &self,
+        edit: &Edit<'_, '_>,
+        file: u64,
+        kind: FileKind,
+        now: i64,
+    ) -> Result<InodeRecord, MetaError> {
+        let kind = if kind == FileKind::Directory {
+            kind
+        } else {
+            FileKind::Regular
+        };
+        let mut inode = bare(kind, now);
+        if kind == FileKind::Regular {
+            inode.layout = Some(self.some_layout(file, now)?);
+            let bytes = edit.inline_bytes(file)?;
+            inode.inline = true;
+            inode.size = bytes.map_or(0, |bytes| bytes.len() as u64);
+        }
+        Ok(inode)
+    }
+
+    fn no_inode(&self, edit: &mut Edit<'_, '_>, finding: &Finding, now: i64) -> Outcome {
+        let file = finding.file;
+        if edit.reader().get(INODES, &file.to_be_bytes())?.is_some() {
+            return Ok(gone());
+        }
+        let names = edit.names(file)?;
+        let kind = self.kind_by_names(edit, file)?;
+        let mut evidence = !names.is_empty();
+        for space in [ENTRIES, XATTRS, INLINE, CHECKPOINTS] {
+            scan_prefix(edit.reader(), space, &file.to_be_bytes(), &mut |_, _| {
+                evidence = true;
+                ControlFlow::Break(())
+            })?;
+        }
+        if !evidence {
+            return Ok(gone());
+        }
+        if !names.is_empty() && !matches!(kind, FileKind::Regular | FileKind::Directory) {
+            for name in names {
+                edit.delete(ENTRIES, &with_name(name.parent, &name.name));
+                if let Some(inode) = readable(edit.reader(), name.parent)? {
+                    let inode = edit.change(name.parent, &inode);
+                    inode.size = inode.size.saturating_sub(1);
+                }
+            }
+            return Ok(done(
+                "removed: nothing but the name was left of it".to_owned(),
+            ));
+        }
+        let inode = self.empty(edit, file, kind, now)?;
+        let known = format!("inode {file} was not there; owner, mode and times are not known");
+        Ok(done(edit.revive(file, inode, &known, now)?))
+    }
+
+    fn no_layout(&self, edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
+        let layout = self.some_layout(file, now)?;
+        change(edit, file, |edit, node| {
+            let known = node
+                .inode
+                .layout
+                .as_ref()
+                .map(weft_proto::meta::Layout::from);
+            if known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok()) {
+                return Ok(false);
+            }
+            edit.change(file, &node.inode).layout = Some(layout);
+            Ok(true)
+        })
+    }
+
+    fn inline_bytes_of_cells(&self, edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
+        let Some(inode) = readable(edit.reader(), file)?.filter(|inode| !inode.inline) else {
+            return Ok(gone());
+        };
+        let Some(data) = edit.inline_bytes(file)? else {
+            return Ok(gone());
+        };
+        let id = edit.next_id()?;
+        let bytes = data.len() as u64;
+        edit.delete(INLINE, &file.to_be_bytes());
+        edit.put_content(id, &data);
+        let found = InodeRecord {
+            layout: Some(self.some_layout(id, now)?),
+            inline: true,
+            size: bytes,
+            uid: inode.uid,
+            gid: inode.gid,
+            mode: inode.mode,
+            ..bare(FileKind::Regular, now)
+        };
+        let wish = format!("file-{file}.inline");
+        let (_, path) = edit.put_lost(id, FileKind::Regular as i32, wish.as_bytes(), now)?;
+        edit.create(id, found)?;
+        let known = format!("inline bytes of file {file}, which has cells");
+        edit.put_known(id, KNOWN, known.as_bytes())?;
+        Ok(done(format!("moved to {}", String::from_utf8_lossy(&path))))
+    }
+}
+
+/// Changes an inode, if there is something to change.
+fn change(
+    edit: &mut Edit<'_, '_>,
+    file: u64,
+    work: impl FnOnce(&mut Edit<'_, '_>, &Node) -> Result<bool, MetaError>,
+) -> Outcome {
+    let Some(inode) = readable(edit.reader(), file)? else {
+        return Ok(gone());
+    };
+    let changed = work(edit, &Node { id: file, inode })?;
+    Ok(if changed {
+        done("set right".to_owned())
+    } else {
+        gone()
+    })
+}
+
+/// Sets a number; whether that changed it.
+fn set<T: PartialEq>(place: &mut T, value: T) -> bool {
+    let changed = *place != value;
+    *place = value;
+    changed
+}
+
+fn can_be_read(reader: &dyn Reader, space: Space, bytes: &[u8]) -> bool {
+    use prost::Message;
+    match space {
+        INODES => InodeRecord::decode(bytes).is_ok(),
+        ENTRIES => EntryRecord::decode(bytes).is_ok(),
+        XATTRS => XattrRecord::decode(bytes).is_ok(),
+        INLINE => InlineRecord::decode(bytes).is_ok(),
+        CHECKPOINTS => CheckpointRecord::decode(bytes).is_ok(),
+        ORPHANS => OrphanRecord::decode(bytes).is_ok(),
+        _ => IntentRecord::decode(bytes).is_ok_and(|r| Intent::from_record(reader, 0, &r).is_ok()),
+    }
+}
+
+fn entry_kind(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
+    let key = with_name(finding.parent, &finding.name);
+    let Some(entry) = keys::entry(edit.reader(), finding.parent, &finding.name)? else {
+        return Ok(gone());
+    };
+    let inode = readable(edit.reader(), entry.id)?;
+    let Some(inode) = inode.filter(|inode| inode.kind != entry.kind) else {
+        return Ok(gone());
+    };
+    let kind = inode.kind;
+    edit.put(ENTRIES, &key, &EntryRecord { kind, ..entry });
+    Ok(done("set right".to_owned()))
+}
+
+/// Takes one entry of a directory away, whatever it names.
+fn drop_name(edit: &mut Edit<'_, '_>, parent: u64, name: &[u8], now: i64) -> Result<(), MetaError> {
+    edit.delete(ENTRIES, &with_name(parent, name));
+    if let Some(inode) = readable(edit.reader(), parent)? {
+        let inode = edit.change(parent, &inode);
+        inode.size = inode.size.saturating_sub(1);
+        inode.links = inode.links.saturating_sub(1).max(2);
+        inode.modified = now;
+        inode.changed = now;
+    }
+    Ok(())
+}
+
+fn second_name(edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
+    let names = edit.names(file)?;
+    let inode = readable(edit.reader(), file)?.filter(InodeRecord::is_directory);
+    let Some(inode) = inode.filter(|_| names.len() > 1) else {
+        return Ok(gone());
+    };
+    let keep = names.iter().position(|n| n.parent == inode.parent);
+    let keep = keep.unwrap_or(0);
+    for (_, name) in names.iter().enumerate().filter(|(at, _)| *at != keep) {
+        drop_name(edit, name.parent, &name.name, now)?;
+    }
+    let name = String::from_utf8_lossy(&names[keep].name).into_owned();
+    Ok(done(format!("all names but {name} removed")))
+}
+
+fn no_directory(edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
+    let inode = readable(edit.reader(), file)?;
+    if inode.is_none_or(|inode| inode.is_directory()) {
+        return Ok(gone());
+    }
+    let mut entries = Vec::new();
+    scan_prefix(
+        edit.reader(),
+        ENTRIES,
+        &file.to_be_bytes(),
+        &mut |key, value| {
+            let record = keys::decode::<EntryRecord>("entry in", file, value);
+            entries.push((key.to_vec(), record.ok()));
+            if entries.len() < MOVES_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        },
+    )?;
+    if entries.is_empty() {
+        return Ok(gone());
+    }
+    let count = entries.len();
+    for (key, record) in entries {
+        edit.delete(ENTRIES, &key);
+        let Some(record) = record else { continue };
+        let Some(inode) = readable(edit.reader(), record.id)? else {
+            continue;
+        };
+        let wish = [format!("file-{file}.").as_bytes(), &key[8..]].concat();
+        let (parent, _) = edit.put_lost(record.id, inode.kind, &wish, now)?;
+        if inode.is_directory() {
+            edit.change(record.id, &inode).parent = parent;
+        }
+    }
+    Ok(done(format!("{count} of them put into /lost+found")))
+}
+
+fn no_name(edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
+    let Some(inode) = readable(edit.reader(), file)? else {
+        return Ok(gone());
+    };
+    let orphan = edit.reader().get(ORPHANS, &file.to_be_bytes())?.is_some();
+    if orphan || file == ROOT || !edit.names(file)?.is_empty() {
+        return Ok(gone());
+    }
+    let wish = format!("file-{file}");
+    let (parent, path) = edit.put_lost(file, inode.kind, wish.as_bytes(), now)?;
+    let inside = edit.inside(file)?;
+    let inode = edit.change(file, &inode);
+    inode.changed = now;
+    inode.links = 1;
+    if inode.is_directory() {
+        inode.parent = parent;
+        inode.links = 2 + inside.directories;
+    }
+    let path = String::from_utf8_lossy(&path).into_owned();
+    Ok(done(format!("named {path}")))
+}
+
+fn links(edit: &mut Edit<'_, '_>, file: u64) -> Outcome {
+    change(edit, file, |edit, node| {
+        let links = if node.inode.is_directory() {
+            2 + edit.inside(file)?.directories
+        } else {
+            edit.names(file)?.len() as u32
+        };
+        Ok(set(&mut edit.change(file, &node.inode).links, links))
+    })
+}
+
+fn parent(edit: &mut Edit<'_, '_>, file: u64) -> Outcome {
+    change(edit, file, |edit, node| {
+        let names = edit.names(file)?;
+        let parent = match names.first() {
+            _ if file == ROOT => ROOT,
+            Some(name) if names.len() == 1 => name.parent,
+            _ => return Ok(false),
+        };
+        Ok(set(&mut edit.change(file, &node.inode).parent, parent))
+    })
+}
+
+fn circle(edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
+    let Some(inode) = readable(edit.reader(), file)?.filter(InodeRecord::is_directory) else {
+        return Ok(gone());
+    };
+    let (mut at, mut steps) = (inode.parent, 0_u64);
+    let bound = edit.counters()?.files + 1;
+    while at != file {
+        steps += 1;
+        match readable(edit.reader(), at)? {
+            Some(inode) if at != ROOT && steps <= bound => at = inode.parent,
+            _ => return Ok(gone()),
+        }
+    }
+    for name in edit.names(file)? {
+        drop_name(edit, name.parent, &name.name, now)?;
+    }
+    let wish = format!("file-{file}");
+    let (parent, path) = edit.put_lost(file, inode.kind, wish.as_bytes(), now)?;
+    edit.change(file, &inode).parent = parent;
+    let path = String::from_utf8_lossy(&path).into_owned();
+    Ok(done(format!("named {path}")))
+}
+
+fn orphan(edit: &mut Edit<'_, '_>, file: u64) -> Outcome {
+    let key = file.to_be_bytes();
+    let there = edit.reader().get(ORPHANS, &key)?.is_some();
+    let inode = readable(edit.reader(), file)?;
+    if !there || (inode.is_some() && edit.names(file)?.is_empty()) {
+        return Ok(gone());
+    }
+    edit.delete(ORPHANS, &key);
+    Ok(done("removed".to_owned()))
+}
+
+fn delete_owed(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
+    let Some(intent) = keys::intent(edit.reader(), finding.expected)? else {
+        return Ok(gone());
+    };
+    let named = edit.reader().get(INODES, &intent.file.to_be_bytes())?;
+    if intent.delete.is_none() || named.is_none() {
+        return Ok(gone());
+    }
+    edit.settle(finding.expected)?;
+    Ok(done("dropped; the file stays".to_owned()))
+}
+
+fn truncate_lost(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
+    change(edit, finding.file, |edit, node| {
+        let number = node.inode.truncate;
+        let owed = keys::intent(edit.reader(), number)?;
+        if number == 0 || owed.is_some_and(|owed| owed.file == node.id) {
+            return Ok(false);
+        }
+        let inode = edit.change(node.id, &node.inode);
+        inode.truncate = 0;
+        inode.truncate_raced = false;
+        inode.size_exact = inode.inline;
+        Ok(true)
+    })
+}
+
+fn counter(edit: &mut Edit<'_, '_>) -> Outcome {
+    let count = |space| -> Result<(u64, u64), MetaError> {
+        let (mut count, mut last) = (0, 0);
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        edit.reader().scan(space, all.0, all.1, &mut |key, _| {
+            count += 1;
+            last = keys::number(key).unwrap_or(0);
+            ControlFlow::Continue(())
+        })?;
+        Ok((count, last))
+    };
+    let ((inodes, last_inode), (intents, last_intent)) = (count(INODES)?, count(INTENTS)?);
+    let counters = edit.counters()?;
+    let before = *counters;
+    counters.files = inodes;
+    counters.intents = intents;
+    counters.next_id = counters.next_id.max(last_inode + 1);
+    counters.next_intent = counters.next_intent.max(last_intent + 1);
+    Ok(if before == *counters {
+        gone()
+    } else {
+        done("set right".to_owned())
+    })
+}
+
+/// A size that the cells do not bear out is no longer called exact: whoever wants it asks the servers.
+fn size(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
+    let file = finding.file;
+    let written_to = edit.may_be_written(file);
+    change(edit, file, |edit, node| {
+        let known = &node.inode;
+        if written_to || !known.size_exact || known.inline || known.size != finding.found {
+            return Ok(false);
+        }
+        let inode = edit.change(file, known);
+        inode.size_exact = false;
+        inode.size = finding.expected;
+        Ok(true)
+    })
+}
+
+fn checkpoint_unknown(edit: &mut Edit<'_, '_>, finding: &Finding, now: i64) -> Outcome {
+    let (file, number) = (finding.file, finding.expected);
+    let Some(inode) = readable(edit.reader(), file)?.filter(|i| i.is(FileKind::Regular)) else {
+        return Ok(gone());
+    };
+    let mut listed = false;
+    scan_prefix(
+        edit.reader(),
+        CHECKPOINTS,
+        &file.to_be_bytes(),
+        &mut |_, value| {
+            let record = keys::decode::<CheckpointRecord>("checkpoint of", file, value);
+            listed |= record.is_ok_and(|record| record.number == number);
+            ControlFlow::Continue(())
+        },
+    )?;
+    if listed || keys::intent(edit.reader(), number)?.is_some() {
+        return Ok(gone());
+    }
+    let name = format!("lost-{number}");
+    let record = CheckpointRecord {
+        number,
+        made: now,
+        size: inode.size,
+        state: CHECKPOINT_THERE,
+        ..CheckpointRecord::default()
+    };
+    edit.put(CHECKPOINTS, &with_name(file, name.as_bytes()), &record);
+    let counters = edit.counters()?;
+    counters.next_intent = counters.next_intent.max(number + 1);
+    Ok(done(format!("listed as {name}")))
+}

@@ -1,0 +1,216 @@
+//! What a server tells `weft fsck`: its cells, its checkpoints, and whether its store agrees with itself.
+
+use tokio::sync::Mutex;
+use weft_layout::{CellIndex, FileId};
+use weft_proto::fsck::{
+    CellState, CheckStoreReply, CheckStoreRequest, Fault, Finding, KeptState, ListCellsReply,
+    ListCellsRequest, ListKeptReply, ListKeptRequest,
+};
+use weft_proto::io::ForkPlace;
+use weft_proto::{Code, Failure, limits};
+use weft_store::{CheckPass, ForkKey, ForkName, ForkStatus, Timestamp};
+
+use super::IoService;
+use crate::failure;
+
+/// Forks, or checkpoints, of one page.
+const PAGE: usize = 2000;
+
+/// The pass over the store that is under way.
+#[derive(Default)]
+pub(super) struct Checks(Mutex<Option<Under>>);
+
+struct Under {
+    pass: u64,
+    /// Parts that were done.
+    part: u64,
+    store: CheckPass,
+}
+
+fn cell(key: &ForkKey, status: Option<ForkStatus>) -> CellState {
+    CellState {
+        file: key.file.0,
+        cell: key.cell.0,
+        fork: key.fork.as_str().to_owned(),
+        length: status.map_or(0, |s| s.length),
+        modified: status.map_or(0, |s| s.modified.0),
+        chunk: status.map_or(0, |s| s.chunk),
+    }
+}
+
+fn kept(file: FileId, number: u64, made: Timestamp) -> KeptState {
+    KeptState {
+        file: file.0,
+        number,
+        made: made.0,
+    }
+}
+
+/// A store's finding as it is told to `weft fsck`.
+pub fn on_the_wire(finding: weft_store::Finding, repaired: bool) -> Finding {
+    use weft_store::Fault as F;
+    let (fault, text) = match finding.fault {
+        F::Checksum => (Fault::Checksum, String::new()),
+        F::Unreadable { reason } => (Fault::Unreadable, reason),
+        F::Entry { reason } => (Fault::Entry, reason),
+        F::Beyond => (Fault::Beyond, String::new()),
+        F::Free => (Fault::Free, String::new()),
+        F::Twice => (Fault::Twice, String::new()),
+        F::Inherited => (Fault::Inherited, String::new()),
+        F::Tree { reason } => (Fault::Tree, reason),
+    };
+    Finding {
+        fault: fault as i32,
+        file: finding.key.file.0,
+        place: Some(ForkPlace {
+            cell: finding.key.cell.0,
+            fork: finding.key.fork.as_str().to_owned(),
+        }),
+        chunk: Some(finding.chunk),
+        first: finding.blocks.start,
+        blocks: finding.blocks.len() as u32,
+        disk: finding.disk.into(),
+        block: finding.place,
+        text,
+        repaired,
+        ..Finding::default()
+    }
+}
+
+impl IoService {
+    pub(super) async fn list_cells(
+        &self,
+        request: ListCellsRequest,
+    ) -> Result<ListCellsReply, Failure> {
+        let file = FileId(request.file);
+        let after = match request.after {
+            None => None,
+            Some(place) => Some(ForkKey {
+                file,
+                cell: CellIndex(place.cell),
+                fork: ForkName::new(&place.fork).map_err(|e| failure::invalid(e.to_string()))?,
+            }),
+        };
+        if request.only {
+            return self.cells_of(file, after.as_ref()).await;
+        }
+        if request.file == 0 && after.is_none() {
+            // What there is by now is in the index then.
+            self.store
+                .scrub_begin()
+                .await
+                .map_err(|e| failure::of_store(&e))?;
+        }
+        let (cells, more) = self
+            .store
+            .list_forks(file, after.as_ref(), PAGE)
+            .map_err(|e| failure::of_store(&e))?;
+        let cells = cells
+            .into_iter()
+            .map(|(key, status)| cell(&key, status))
+            .collect();
+        Ok(ListCellsReply { cells, more })
+    }
+
+    async fn cells_of(
+        &self,
+        file: FileId,
+        after: Option<&ForkKey>,
+    ) -> Result<ListCellsReply, Failure> {
+        let mut forks = match self.store.forks(file).await {
+            // A file that was deleted has no cells.
+            Err(weft_store::StoreError::Stale { .. }) => Vec::new(),
+            forks => forks.map_err(|e| failure::of_store(&e))?,
+        };
+        forks.retain(|(key, _)| after.is_none_or(|after| key > after));
+        forks.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let more = forks.len() > PAGE;
+        let cells = forks
+            .into_iter()
+            .take(PAGE)
+            .map(|(key, status)| cell(&key, Some(status)));
+        Ok(ListCellsReply {
+            cells: cells.collect(),
+            more,
+        })
+    }
+
+    pub(super) fn list_kept(&self, request: ListKeptRequest) -> Result<ListKeptReply, Failure> {
+        let file = FileId(request.file);
+        if request.only {
+            let all = self.store.checkpoints_of(file).into_iter();
+            let mut all: Vec<_> = all.filter(|(number, _)| *number > request.number).collect();
+            let more = all.len() > PAGE;
+            all.truncate(PAGE);
+            let kept = all
+                .into_iter()
+                .map(|(number, made)| kept(file, number, made))
+                .collect();
+            return Ok(ListKeptReply { kept, more });
+        }
+        let page = self.store.list_checkpoints(file, request.number, PAGE);
+        let (found, more) = page.map_err(|e| failure::of_store(&e))?;
+        let kept = found
+            .into_iter()
+            .map(|(file, number, made)| kept(file, number, made))
+            .collect();
+        Ok(ListKeptReply { kept, more })
+    }
+
+    pub(super) async fn check_store(
+        &self,
+        request: CheckStoreRequest,
+    ) -> Result<CheckStoreReply, Failure> {
+        let mut under = self.checks.0.lock().await;
+        let begun = under
+            .as_ref()
+            .is_some_and(|under| under.pass == request.pass);
+        let at = under
+            .as_ref()
+            .filter(|_| begun)
+            .map_or(0, |under| under.part);
+        if at != request.part {
+            let what = "the server was restarted or another check was begun; begin again";
+            return Err(Failure::new(Code::Stale, what.to_owned()));
+        }
+        if !begun {
+            *under = Some(Under {
+                pass: request.pass,
+                part: 0,
+                store: self
+                    .store
+                    .check_begin()
+                    .await
+                    .map_err(|e| failure::of_store(&e))?,
+            });
+        }
+        let Some(now) = under.as_mut() else {
+            return Err(Failure::new(Code::Internal, "no pass was begun".to_owned()));
+        };
+        let total = self.store.usage().used;
+        let part = self
+            .store
+            .check(&mut now.store, request.data, request.repair)
+            .await;
+        let part = part.map_err(|e| failure::of_store(&e))?;
+        now.part += 1;
+        if part.done {
+            now.store = CheckPass::default();
+        }
+        let more = part
+            .findings
+            .len()
+            .saturating_sub(limits::SCRUB_FINDINGS_MAX) as u64;
+        let findings = part.findings.into_iter().take(limits::SCRUB_FINDINGS_MAX);
+        Ok(CheckStoreReply {
+            done: part.done,
+            chunks: part.chunks,
+            bytes: part.bytes,
+            total,
+            findings: findings
+                .map(|(finding, repaired)| on_the_wire(finding, repaired))
+                .collect(),
+            more,
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! Checking and repairing the namespace for `weft fsck`.
+//!
+//! The check runs beside the service on one snapshot; whoever wants it asks until it is done. One at a time: a new one ends
+//! the one before.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_meta::Watcher;
+use weft_net::Served;
+use weft_proto::fsck::{
+    AdoptFileRequest, CheckNamespaceReply, CheckNamespaceRequest, Finding, NamesOfRequest,
+    RepairNamespaceRequest,
+};
+use weft_proto::limits::SCRUB_FINDINGS_MAX;
+
+use super::{MetaService, Stable};
+use crate::group::Blocking;
+
+/// Findings that are kept for whoever asks.
+const KEPT: usize = 100_000;
+
+/// The check that is under way, or was the last.
+#[derive(Default)]
+pub(super) struct Check(Arc<Mutex<Pass>>);
+
+#[derive(Default)]
+struct Pass {
+    number: u64,
+    told: CheckNamespaceReply,
+    ended: bool,
+}
+
+fn locked(pass: &Mutex<Pass>) -> MutexGuard<'_, Pass> {
+    pass.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes down what a check finds, as long as it is wanted.
+struct Clerk {
+    pass: Arc<Mutex<Pass>>,
+    number: u64,
+}
+
+impl Watcher for Clerk {
+    fn seen(&mut self, records: u64, files: u64) -> ControlFlow<()> {
+        let mut pass = locked(&self.pass);
+        if pass.number != self.number {
+            return ControlFlow::Break(());
+        }
+        pass.told.records += records;
+        pass.told.files += files;
+        ControlFlow::Continue(())
+    }
+
+    fn found(&mut self, finding: Finding) {
+        let mut pass = locked(&self.pass);
+        if pass.number != self.number {
+            return;
+        }
+        if pass.told.findings.len() < KEPT {
+            pass.told.findings.push(finding);
+        } else {
+            pass.told.more += 1;
+        }
+    }
+}
+
+impl MetaService {
+    fn begin_check(&self, number: u64) {
+        let total = self.namespace.counts().map_or(0, |counts| counts.files);
+        *locked(&self.check.0) = Pass {
+            number,
+            told: CheckNamespaceReply {
+                total,
+                ..CheckNamespaceReply::default()
+            },
+            ended: false,
+        };
+        let (namespace, pass) = (self.namespace.clone(), self.check.0.clone());
+        let work = move || {
+            let mut clerk = Clerk {
+                pass: pass.clone(),
+                number,
+            };
+            let result = namespace.check(&mut clerk);
+            let mut pass = locked(&pass);
+            if pass.number == number {
+                pass.ended = true;
+                pass.told.failed = result.map_or_else(|e| e.to_string(), |()| String::new());
+            }
+        };
+        match self.blocking {
+            Blocking::Inline => work(),
+            // It ends by itself when another one begins.
+            Blocking::Threads => drop(tokio::task::spawn_blocking(work)),
+        }
+    }
+
+    /// Begins a check, or tells how far it is.
+    pub(super) async fn check_namespace(&self, call: Served) {
+        let check = |request: &CheckNamespaceRequest| {
+            if locked(&self.check.0).number != request.pass {
+                self.begin_check(request.pass);
+            }
+            let pass = locked(&self.check.0);
+            let seen = pass.told.findings.len().min(request.seen as usize);
+            let end = pass.told.findings.len().min(seen + SCRUB_FINDINGS_MAX);
+            Ok(CheckNamespaceReply {
+                done: pass.ended && end == pass.told.findings.len(),
+                findings: pass.told.findings[seen..end].to_vec(),
+                records: pass.told.records,
+                files: pass.told.files,
+                total: pass.told.total,
+                more: pass.told.more,
+                failed: pass.told.failed.clone(),
+            })
+        };
+        self.answer(call, check).await;
+    }
+
+    /// Repairs something; nothing is carried to the servers meanwhile.
+    pub(super) async fn repair_namespace(&self, call: Served) {
+        let now = self.env.clock.now();
+        let _turn = self.carrying.lock().await;
+        let repair = |request: &RepairNamespaceRequest| {
+            let reply = self.namespace.repair(now, &request.finding)?;
+            let stable = if reply.done.is_empty() {
+                Stable::AsItIs
+            } else {
+                Stable::Now
+            };
+            Ok((reply, stable))
+        };
+        self.answer_with(call, repair).await;
+    }
+
+    pub(super) async fn adopt_file(&self, call: Served) {
+        let now = self.env.clock.now();
+        let adopt = |request: &AdoptFileRequest| {
+            Ok((self.namespace.adopt_file(now, request)?, Stable::Now))
+        };
+        self.answer_with(call, adopt).await;
+    }
+
+    pub(super) async fn names_of(&self, call: Served) {
+        let names = |request: &NamesOfRequest| self.namespace.names_of(request);
+        self.answer(call, names).await;
+    }
+}
