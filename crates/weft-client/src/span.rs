@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_layout::Memory;
+use weft_layout::{Memory, Spaced, Stretch, copy_spaced};
 
 use crate::read::Memory as Place;
 
@@ -81,6 +81,26 @@ impl<'a> Target<'a> {
 }
 
 impl Place for Target<'_> {
+    fn deal(&mut self, stretch: &Stretch, bytes: &Bytes, from: usize) {
+        let (length, count) = (stretch.length as usize, stretch.count as usize);
+        match self {
+            Target::Packed(memory) => {
+                let from = Spaced::packed(from, length);
+                copy_spaced(memory, stretch.in_memory(), bytes, from, length, count);
+            }
+            Target::Parts(..) | Target::Patterned(..) if stretch.in_a_row() => {
+                self.put(stretch.memory as usize, bytes, from..from + length * count);
+            }
+            Target::Parts(..) | Target::Patterned(..) => {
+                for n in 0..count {
+                    let from = from + n * length;
+                    let at = stretch.memory_of(n as u64) as usize;
+                    self.put(at, bytes, from..from + length);
+                }
+            }
+        }
+    }
+
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         let mut bytes = &bytes[range];
         match self {

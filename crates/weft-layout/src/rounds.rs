@@ -10,16 +10,20 @@
 
 use crate::{CellIndex, CellOffset, Grid, Piece, Pieces, ServerSlot};
 
-/// Bytes that a round aims at.
+/// Weight that a round aims at.
 const TARGET: u64 = 4 << 20;
-/// Bytes that a round of several bands has at most, all members' added up.
-const BYTES_MAX: u64 = 16 << 20;
+/// Weight that a round of several bands has at most.
+const WEIGHT_MAX: u64 = 16 << 20;
 /// Pieces of a round.
 const PIECES_MAX: usize = 256 << 10;
+/// What a piece that lies alone weighs beside its bytes: the rest of the blocks at its ends is read with it.
+const ALONE: u64 = 8 << 10;
 /// Bands are not made narrower than this.
 const WIDTH_MIN: u64 = 4 << 10;
 /// Pieces that are compared with one another whatever their order.
-const COMPARED_MAX: usize = 1 << 20;
+const COMPARED_MAX: usize = 256 << 10;
+/// Pieces of a band that are compared with one another.
+const BAND_MAX: usize = 1 << 20;
 
 /// What each member has in a round, in its own order.
 pub type Round = Vec<Vec<Piece>>;
@@ -136,7 +140,7 @@ impl<I: Iterator<Item = Piece> + Clone> Rounds<I> {
                 sweep
                     .all
                     .extend(taken.into_iter().map(|piece| (member, piece)));
-                if sweep.all.len() > COMPARED_MAX {
+                if sweep.all.len() > BAND_MAX {
                     return Shared::Unknown;
                 }
             }
@@ -153,17 +157,20 @@ impl<I: Iterator<Item = Piece> + Clone> Iterator for Rounds<I> {
 
     fn next(&mut self) -> Option<Round> {
         let mut round = vec![Vec::new(); self.members.len()];
-        let (mut bytes, mut pieces) = (0, 0);
+        let (mut weight, mut pieces) = (0, 0);
         let mut width = self.width;
-        while bytes < TARGET {
+        while weight < TARGET {
             let Some(end) = self.band(width) else { break };
             let before = self.clone();
             let had: Vec<(usize, Option<Piece>)> =
                 round.iter().map(|r| (r.len(), r.last().copied())).collect();
-            let (more, count) = self.take(end, width * self.cells, &mut round);
-            let fits = bytes + more <= BYTES_MAX && pieces + count <= PIECES_MAX;
-            if fits || (bytes == 0 && width == WIDTH_MIN) {
-                (bytes, pieces) = (bytes + more, pieces + count);
+            let across = width * self.cells;
+            let (bytes, count) = self.take(end, across, &mut round);
+            // Pieces that lie alone bring the blocks around them; not more than the band has.
+            let more = bytes.max((bytes + ALONE * count as u64).min(across));
+            let fits = weight + more <= WEIGHT_MAX && pieces + count <= PIECES_MAX;
+            if fits || (weight == 0 && width == WIDTH_MIN) {
+                (weight, pieces) = (weight + more, pieces + count);
                 continue;
             }
             *self = before;
@@ -173,12 +180,12 @@ impl<I: Iterator<Item = Piece> + Clone> Iterator for Rounds<I> {
                     *now = last;
                 }
             }
-            if bytes > 0 {
+            if weight > 0 {
                 break;
             }
             width = (width / 2).max(WIDTH_MIN);
         }
-        (bytes > 0).then_some(round)
+        (weight > 0).then_some(round)
     }
 }
 

@@ -4,7 +4,7 @@
 //! same stream without looking at each piece. Rejected: handing out pieces one by one. A piece of 64 bytes costs
 //! a few nanoseconds to copy, and as much again for each layer that sees it alone.
 
-use crate::{CellIndex, CellOffset, Piece, Pieces};
+use crate::{CellIndex, CellOffset, Piece, Pieces, Spaced};
 
 /// `count` pieces of one cell: the first, and how the next ones follow. They are disjoint and ascend in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +71,38 @@ impl Stretch {
         self.count == 1 || self.memory_stride.cast_unsigned() == self.length
     }
 
-    /// All pieces but the first `n`.
-    fn after(&self, n: u64) -> Option<Stretch> {
-        (n < self.count).then(|| Stretch {
-            offset: CellOffset(self.offset.0 + self.stride * n),
+    /// Where its pieces lie among the bytes of the request.
+    pub fn in_memory(&self) -> Spaced {
+        Spaced {
+            at: self.memory as usize,
+            step: self.memory_stride as isize,
+        }
+    }
+
+    /// Its first piece.
+    pub fn first(&self) -> Piece {
+        Piece {
+            cell: self.cell,
+            offset: self.offset,
+            length: self.length,
+            memory: self.memory,
+        }
+    }
+
+    /// What is left without the first `n` pieces, with a `count` of 0 where that is nothing.
+    #[must_use]
+    pub fn rest(&self, n: u64) -> Stretch {
+        Stretch {
+            offset: CellOffset(self.offset.0.wrapping_add(self.stride.wrapping_mul(n))),
             memory: self.memory_of(n),
             count: self.count - n,
             ..*self
-        })
+        }
+    }
+
+    /// All pieces but the first `n`.
+    fn after(&self, n: u64) -> Option<Stretch> {
+        (n < self.count).then(|| self.rest(n))
     }
 
     /// Bytes `from..to` of the first piece.
@@ -93,29 +117,51 @@ impl Stretch {
     }
 }
 
+/// Says where cells end.
+pub trait CellLengths {
+    /// Bytes of a cell; what lies beyond is not there.
+    fn length_of(&mut self, cell: CellIndex) -> u64;
+}
+
+impl<F: FnMut(CellIndex) -> u64> CellLengths for F {
+    fn length_of(&mut self, cell: CellIndex) -> u64 {
+        self(cell)
+    }
+}
+
+/// Cells of whatever length.
+#[derive(Clone, Copy, Debug)]
+pub struct Endless;
+
+impl CellLengths for Endless {
+    fn length_of(&mut self, _: CellIndex) -> u64 {
+        u64::MAX
+    }
+}
+
 /// Hands out the stretches of a stream of pieces, cut where its user wants.
 #[derive(Clone, Debug)]
 pub struct Cutter<L> {
     pieces: Pieces,
     /// What was taken from `pieces` and not handed out, the next one last.
     waiting: Vec<Stretch>,
-    length_of: L,
+    lengths: L,
 }
 
-impl Cutter<fn(CellIndex) -> u64> {
+impl Cutter<Endless> {
     /// All bytes of the pieces.
     pub fn whole(pieces: Pieces) -> Self {
-        Cutter::new(pieces, |_| u64::MAX)
+        Cutter::new(pieces, Endless)
     }
 }
 
-impl<L: FnMut(CellIndex) -> u64> Cutter<L> {
+impl<L: CellLengths> Cutter<L> {
     /// The bytes of the pieces that lie below the lengths of their cells.
-    pub fn new(pieces: Pieces, length_of: L) -> Self {
+    pub fn new(pieces: Pieces, lengths: L) -> Self {
         Cutter {
             pieces,
             waiting: Vec::with_capacity(4),
-            length_of,
+            lengths,
         }
     }
 
@@ -135,15 +181,25 @@ impl<L: FnMut(CellIndex) -> u64> Cutter<L> {
         }
         let whole = room / stretch.length;
         if whole > 0 {
-            self.waiting.extend(stretch.after(whole));
-            return Some(Stretch {
-                count: whole,
-                ..stretch
-            });
+            return Some(self.keep(stretch, whole));
         }
         self.waiting.extend(stretch.after(1));
         self.waiting.push(stretch.within(room, stretch.length));
         Some(stretch.within(0, room))
+    }
+
+    /// Takes the last stretch handed out back but for its first `count` pieces, which it returns.
+    pub fn keep(&mut self, stretch: Stretch, count: u64) -> Stretch {
+        self.waiting.extend(stretch.after(count));
+        Stretch {
+            count: count.min(stretch.count),
+            ..stretch
+        }
+    }
+
+    /// What it was given to know where cells end.
+    pub fn into_lengths(self) -> L {
+        self.lengths
     }
 
     /// Whether every byte was handed out.
@@ -159,7 +215,7 @@ impl<L: FnMut(CellIndex) -> u64> Cutter<L> {
     fn fetch(&mut self) -> Option<Stretch> {
         loop {
             let stretch = self.pieces.next_stretch()?;
-            let length = (self.length_of)(stretch.cell);
+            let length = self.lengths.length_of(stretch.cell);
             if stretch.end() <= length {
                 return Some(stretch);
             }
@@ -186,8 +242,8 @@ impl<L: FnMut(CellIndex) -> u64> Cutter<L> {
 }
 
 /// Bytes of a stream of pieces below the lengths of their cells.
-pub fn bytes_of(pieces: Pieces, length_of: impl FnMut(CellIndex) -> u64) -> u64 {
-    let mut cutter = Cutter::new(pieces, length_of);
+pub fn bytes_of(pieces: Pieces, lengths: impl CellLengths) -> u64 {
+    let mut cutter = Cutter::new(pieces, lengths);
     let mut sum = 0;
     while let Some(stretch) = cutter.next(u64::MAX) {
         sum += stretch.bytes();

@@ -1,17 +1,16 @@
 //! A write: the stream is dealt out to the pieces as it arrives; credit goes back when the store has it.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
-use weft_layout::{CellIndex, CellOffset, Piece, Pieces};
+use weft_layout::{CellIndex, Cutter, Endless};
 use weft_net::Served;
 use weft_proto::io::{WriteReply, WriteRequest};
 use weft_proto::{Failure, Kind};
-use weft_store::Write;
+use weft_store::{Run, Scattered};
 
 use super::{IoService, Job};
 use crate::failure;
@@ -22,72 +21,50 @@ const DEPTH: usize = 4;
 
 /// Deals a stream out to pieces.
 struct Dealer {
-    pieces: Pieces,
-    rest: Option<Piece>,
+    cutter: Cutter<Endless>,
     chunk: u32,
     /// Bytes may be touched twice, so what comes first goes first; else the disk's order is better.
     ordered: bool,
 }
 
-/// Bytes of a frame that lie in a row in a cell.
-struct Dealt {
-    cell: CellIndex,
-    offset: u64,
-    bytes: Range<usize>,
-}
-
 impl Dealer {
-    /// The writes that these bytes, which follow those dealt before, amount to.
-    fn deal(&mut self, job: &Job, data: &Bytes) -> Result<Vec<Write>, Failure> {
-        let mut dealt: Vec<Dealt> = Vec::new();
-        let mut done = 0;
-        while done < data.len() {
-            let Some(piece) = self.rest.take().or_else(|| self.pieces.next()) else {
+    /// The writes that these bytes, which follow those dealt before, amount to: one for each cell, or in order.
+    fn deal(&mut self, job: &Job, data: &Bytes) -> Result<Vec<Scattered>, Failure> {
+        let mut dealt: Vec<(CellIndex, Run)> = Vec::new();
+        let mut at = 0;
+        while at < data.len() {
+            let Some(stretch) = self.cutter.next((data.len() - at) as u64) else {
                 return Err(failure::invalid(format!(
                     "the payload is {} bytes longer than the request's pieces",
-                    data.len() - done
+                    data.len() - at
                 )));
             };
-            let taken = piece.length.min((data.len() - done) as u64);
-            if taken < piece.length {
-                self.rest = Some(Piece {
-                    cell: piece.cell,
-                    offset: CellOffset(piece.offset.0 + taken),
-                    length: piece.length - taken,
-                    memory: piece.memory + taken,
-                });
-            }
-            let bytes = done..done + taken as usize;
-            done = bytes.end;
-            match dealt.last_mut() {
-                Some(last)
-                    if last.cell == piece.cell
-                        && last.offset + last.bytes.len() as u64 == piece.offset.0 =>
-                {
-                    last.bytes.end = bytes.end;
-                }
-                _ => dealt.push(Dealt {
-                    cell: piece.cell,
-                    offset: piece.offset.0,
-                    bytes,
-                }),
+            let run = Run {
+                offset: stretch.offset,
+                at,
+                length: stretch.length,
+                count: stretch.count,
+                stride: stretch.stride,
+            };
+            at += stretch.bytes() as usize;
+            let last = dealt.last_mut().filter(|(cell, _)| *cell == stretch.cell);
+            if !last.is_some_and(|(_, last)| last.join(&run)) {
+                dealt.push((stretch.cell, run));
             }
         }
-        let place = |d: &Dealt| (d.cell, d.offset);
+        let place = |d: &(CellIndex, Run)| (d.0, d.1.offset);
         if !self.ordered && !dealt.is_sorted_by_key(place) {
-            dealt.sort_by_key(place);
+            dealt.sort_unstable_by_key(place);
         }
-        let write = |d: Dealt| Write {
-            key: job.key(d.cell),
-            chunk: self.chunk,
-            offset: CellOffset(d.offset),
-            data: data.slice(d.bytes),
-        };
-        Ok(dealt.into_iter().map(write).collect())
-    }
-
-    fn finished(&mut self) -> bool {
-        self.rest.is_none() && self.pieces.next().is_none()
+        let cells = dealt.chunk_by(|a, b| a.0 == b.0);
+        Ok(cells
+            .map(|runs| Scattered {
+                key: job.key(runs[0].0),
+                chunk: self.chunk,
+                runs: runs.iter().map(|(_, run)| *run).collect(),
+                data: data.clone(),
+            })
+            .collect())
     }
 }
 
@@ -113,8 +90,7 @@ impl IoService {
         let job = self.job(&request.access)?.living()?;
         let _under_way = self.gates.enter(job.file).await;
         let mut dealer = Dealer {
-            pieces: job.pieces()?,
-            rest: None,
+            cutter: Cutter::whole(job.pieces()?),
             chunk: request.chunk,
             ordered: request.ordered,
         };
@@ -142,14 +118,18 @@ impl IoService {
             let store = &self.store;
             under_way.push(async move {
                 let started = Instant::now();
-                (store.write(writes, now).await, started.elapsed(), len)
+                (
+                    store.write_scattered(writes, now).await,
+                    started.elapsed(),
+                    len,
+                )
             });
         }
         while let Some((result, took, _)) = under_way.next().await {
             result.map_err(|e| failure::of_store(&e))?;
             disk += took;
         }
-        if bytes != request.bytes || !dealer.finished() {
+        if bytes != request.bytes || !dealer.cutter.is_done() {
             return Err(failure::invalid(format!(
                 "the payload ended after {bytes} of {} bytes; those were written",
                 request.bytes
