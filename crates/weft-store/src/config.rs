@@ -17,6 +17,8 @@ pub struct DiskConfig {
     pub new: bool,
     /// The most that its file may grow to; 0: it gets no new data.
     pub capacity: u64,
+    /// What growth leaves free in its file system.
+    pub reserve: u64,
 }
 
 /// What a store is opened with.
@@ -51,6 +53,18 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
+    /// Shrinks the log and what is reserved for it and the index to what a folder of `total` bytes
+    /// can hold.
+    pub fn fit(&mut self, total: u64) {
+        self.log_bytes = self.log_bytes.min(total / 8).max(4 << 20);
+        self.segment_bytes = self.segment_bytes.min(self.log_bytes / 4);
+        self.dirty_bytes = self.dirty_bytes.min(self.log_bytes);
+        self.growth_bytes = self.growth_bytes.min(total / 8).max(1 << 20);
+        // The log at its bound with a segment to spare, and the index.
+        let wanted = self.log_bytes + 2 * self.segment_bytes + total / 16;
+        self.reserve_bytes = self.reserve_bytes.min(wanted);
+    }
+
     /// Settings for a server with a few GiB of memory.
     pub fn new(storage: Arc<dyn Storage>, index: Arc<dyn OrderedKv>, boot_id: String) -> Self {
         Self {

@@ -33,7 +33,8 @@ pub(crate) struct Disk {
     /// Its path, as the configuration has it.
     pub(crate) path: String,
     parts: Option<(Arc<dyn Storage>, Arc<dyn StorageFile>)>,
-    pub(crate) capacity: u64,
+    capacity: u64,
+    reserve: u64,
     /// Written since the last sync began.
     pub(crate) written: AtomicBool,
     /// It had no room when it was last asked for some.
@@ -95,7 +96,7 @@ impl Disk {
     }
 
     /// Bytes that its file could still grow by.
-    pub(crate) fn growth(&self, size: u64, reserve: u64) -> io::Result<u64> {
+    pub(crate) fn growth(&self, size: u64) -> io::Result<u64> {
         let Some((storage, _)) = &self.parts else {
             return Ok(0);
         };
@@ -103,7 +104,7 @@ impl Disk {
         if left == 0 {
             return Ok(0);
         }
-        Ok(left.min(storage.available()?.saturating_sub(reserve)))
+        Ok(left.min(storage.available()?.saturating_sub(self.reserve)))
     }
 
     /// How errors name it.
@@ -163,7 +164,7 @@ impl DiskSet {
     }
 
     /// Makes the disks known to an allocator, with the blocks they have.
-    pub(crate) fn count(&self, alloc: &mut Allocator, reserve: u64) -> Result<(), StoreError> {
+    pub(crate) fn count(&self, alloc: &mut Allocator) -> Result<(), StoreError> {
         for disk in &self.0 {
             let Some((_, file)) = &disk.parts else {
                 alloc.miss(disk.number);
@@ -171,7 +172,7 @@ impl DiskSet {
             };
             let size = file.length();
             let size = size.map_err(|e| StoreError::io("measure", &disk.shown(), &e))?;
-            let growth = disk.growth(size, reserve).unwrap_or(0) / BLOCK as u64;
+            let growth = disk.growth(size).unwrap_or(0) / BLOCK as u64;
             alloc.grow(disk.number, size / BLOCK as u64, growth);
             if disk.capacity == 0 {
                 alloc.close(disk.number);
@@ -181,7 +182,7 @@ impl DiskSet {
     }
 
     /// What there is to know of each disk.
-    pub(crate) fn status(&self, alloc: &Allocator, reserve: u64) -> Vec<DiskStatus> {
+    pub(crate) fn status(&self, alloc: &Allocator) -> Vec<DiskStatus> {
         let open = alloc.open();
         let of = |disk: &Disk| {
             let (blocks, free) = alloc.of_disk(disk.number);
@@ -191,7 +192,7 @@ impl DiskSet {
             let growth = if closed {
                 0
             } else {
-                disk.growth(blocks * unit, reserve).unwrap_or(0)
+                disk.growth(blocks * unit).unwrap_or(0)
             };
             let state = match &failed {
                 _ if disk.is_missing() => DiskState::Missing,
@@ -218,7 +219,7 @@ impl DiskSet {
     pub(crate) async fn open(config: &StoreConfig) -> Result<Self, StoreError> {
         let own = config.storage.open(DATA, FileKind::Data);
         let own = own.map_err(|e| StoreError::io("open", DATA, &e))?;
-        let mut disks = vec![Disk::new(0, "", config.capacity)];
+        let mut disks = vec![Disk::new(0, "", config.capacity, config.reserve_bytes)];
         disks[0].parts = Some((Arc::clone(&config.storage), own));
         let known = known_disks(&*config.index)?;
         let mut next = known.iter().map(|(n, _)| n + 1).max().unwrap_or(1);
@@ -246,14 +247,16 @@ impl DiskSet {
                 }
             };
             let file = parts.open(DATA, FileKind::Data);
+            // Its entry must be as durable as what is synced in it.
+            let file = file.and_then(|file| parts.sync_folder().map(|()| file));
             let file = file.map_err(|e| StoreError::io("open the data of", &disk.path, &e))?;
-            let mut opened = Disk::new(number, &disk.path, disk.capacity);
+            let mut opened = Disk::new(number, &disk.path, disk.capacity, disk.reserve);
             opened.parts = Some((parts, file));
             disks.push(opened);
         }
         for (number, path) in known {
             if !disks.iter().any(|d| d.number == number) {
-                let lost = Disk::new(number, &path, 0);
+                let lost = Disk::new(number, &path, 0, 0);
                 *lost.failed.lock() = Some("its path holds no disk of this server".to_owned());
                 tracing::error!(disk = number, %path, "a disk is missing: what lies on it cannot be read");
                 disks.push(lost);
@@ -272,11 +275,12 @@ impl DiskSet {
 }
 
 impl Disk {
-    fn new(number: u16, path: &str, capacity: u64) -> Self {
+    fn new(number: u16, path: &str, capacity: u64, reserve: u64) -> Self {
         Self {
             number,
             path: path.to_owned(),
             parts: None,
+            reserve,
             capacity: capacity / BLOCK as u64 * BLOCK as u64,
             written: AtomicBool::new(true),
             full: AtomicBool::new(false),
@@ -320,7 +324,14 @@ fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
         .open(LABEL, FileKind::Log)
         .and_then(|f| f.read_plain(0, BLOCK));
     let label = match label {
-        Ok(bytes) => LabelRecord::decode(&bytes)?,
+        Ok(bytes) => match LabelRecord::decode(&bytes) {
+            Ok(label) => label,
+            Err(StoreError::Corrupt { .. }) if disk.new && is_empty(&*storage) => {
+                // A crash cut its writing short: nothing was put on the disk yet.
+                return Ok(Found::New(storage));
+            }
+            Err(error) => return Err(wrong(error.to_string())),
+        },
         Err(error) => return Ok(Found::Missing(error.to_string())),
     };
     if label.owner != owner {
@@ -330,6 +341,11 @@ fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
         )));
     }
     Ok(Found::Labelled(label.number, storage))
+}
+
+fn is_empty(storage: &dyn Storage) -> bool {
+    let data = storage.open(DATA, FileKind::Data);
+    data.and_then(|file| file.length()).is_ok_and(|n| n == 0)
 }
 
 async fn write_label(

@@ -7,6 +7,9 @@
 //! written to another place. Faults can be placed: the n-th operation fails, or everything from the
 //! n-th operation on does (the process has died).
 //!
+//! A machine may have several disks ([`SimStorage::disk`]): one life, one count of operations, each
+//! its own capacity; one of them can break alone, and mend.
+//!
 //! Operations are counted from 1 in the order they begin; each takes effect when its future is
 //! first polled past a few yields, so that concurrent operations interleave as the seed says.
 
@@ -122,7 +125,10 @@ struct Disk {
     files: BTreeMap<String, SimFile>,
     /// Removed, but the folder was not synced.
     removed: BTreeMap<String, SimFile>,
-    capacity: u64,
+    /// By disk: the bytes it has room for.
+    capacity: BTreeMap<String, u64>,
+    /// Disks whose every operation fails.
+    broken: BTreeSet<String>,
     dice: Dice,
     operations: u64,
     fail_at: BTreeMap<u64, io::ErrorKind>,
@@ -134,7 +140,12 @@ struct Disk {
 
 /// A disk in memory; clones share it. Survives the store that uses it.
 #[derive(Clone, Debug)]
-pub struct SimStorage(Arc<Mutex<Disk>>);
+pub struct SimStorage(Arc<Mutex<Disk>>, String);
+
+/// The disk of a file's name.
+fn disk_of(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(disk, _)| disk)
+}
 
 fn died() -> io::Error {
     io::Error::other("the simulated process has died")
@@ -142,11 +153,12 @@ fn died() -> io::Error {
 
 impl Disk {
     /// Counts an operation; `Ok(true)`: it is the last of this life and takes effect in part.
-    fn begin(&mut self, life: u64) -> io::Result<bool> {
+    fn begin(&mut self, life: u64, disk: &str) -> io::Result<bool> {
         if self.dead || life != self.life {
             return Err(died());
         }
         self.operations += 1;
+        self.check(disk)?;
         if let Some(kind) = self.fail_at.remove(&self.operations) {
             return Err(kind.into());
         }
@@ -157,21 +169,34 @@ impl Disk {
         Ok(false)
     }
 
+    fn check(&self, disk: &str) -> io::Result<()> {
+        if self.broken.contains(disk) {
+            return Err(io::Error::other("the simulated disk is broken"));
+        }
+        Ok(())
+    }
+
+    fn capacity_of(&self, name: &str) -> u64 {
+        *self.capacity.get(disk_of(name)).unwrap_or(&u64::MAX)
+    }
+
     fn file(&mut self, name: &str) -> io::Result<&mut SimFile> {
         self.files
             .get_mut(name)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn used(&self) -> u64 {
-        self.files
-            .values()
-            .map(|f| f.now.length.max(f.reserved))
-            .sum()
+    /// Bytes used of the disk that a file is on.
+    fn used(&self, name: &str) -> u64 {
+        let on = self
+            .files
+            .iter()
+            .filter(|(n, _)| disk_of(n) == disk_of(name));
+        on.map(|(_, f)| f.now.length.max(f.reserved)).sum()
     }
 
     fn write(&mut self, life: u64, name: &str, at: Option<u64>, bytes: &[u8]) -> io::Result<()> {
-        let last = self.begin(life)?;
+        let last = self.begin(life, disk_of(name))?;
         let kept = if last {
             self.dice.roll() as usize % (bytes.len() + 1)
         } else {
@@ -179,7 +204,8 @@ impl Disk {
         };
         let grows = at.is_none();
         let spare = self.file(name)?.reserved_left();
-        if grows && self.used() + (kept as u64).saturating_sub(spare) > self.capacity {
+        let room = self.capacity_of(name);
+        if grows && self.used(name) + (kept as u64).saturating_sub(spare) > room {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let kept = if grows { kept } else { kept / SECTOR * SECTOR };
@@ -194,7 +220,7 @@ impl Disk {
     }
 
     fn sync(&mut self, life: u64, name: &str) -> io::Result<()> {
-        let last = self.begin(life)?;
+        let last = self.begin(life, disk_of(name))?;
         if last && self.dice.flip() {
             return Err(died());
         }
@@ -246,22 +272,48 @@ impl Disk {
 impl SimStorage {
     /// An empty disk whose interleavings and losses follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(Disk {
-            files: BTreeMap::new(),
-            removed: BTreeMap::new(),
-            capacity: u64::MAX,
-            dice: Dice(seed),
-            operations: 0,
-            fail_at: BTreeMap::new(),
-            die_at: None,
-            dead: false,
-            life: 0,
-        })))
+        Self(
+            Arc::new(Mutex::new(Disk {
+                files: BTreeMap::new(),
+                removed: BTreeMap::new(),
+                capacity: BTreeMap::new(),
+                broken: BTreeSet::new(),
+                dice: Dice(seed),
+                operations: 0,
+                fail_at: BTreeMap::new(),
+                die_at: None,
+                dead: false,
+                life: 0,
+            })),
+            String::new(),
+        )
     }
 
-    /// Bounds the bytes of all files.
+    /// Another disk of the same machine.
+    pub fn disk(&self, name: &str) -> Self {
+        Self(Arc::clone(&self.0), name.to_owned())
+    }
+
+    /// Bounds the bytes of all files of this disk.
     pub fn set_capacity(&self, bytes: u64) {
-        self.0.lock().capacity = bytes;
+        self.0.lock().capacity.insert(self.1.clone(), bytes);
+    }
+
+    /// From now on every operation of this disk fails, or none does.
+    pub fn set_broken(&self, broken: bool) {
+        let mut machine = self.0.lock();
+        if broken {
+            machine.broken.insert(self.1.clone());
+        } else {
+            machine.broken.remove(&self.1);
+        }
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        match self.1.as_str() {
+            "" => name.to_owned(),
+            disk => format!("{disk}/{name}"),
+        }
     }
 
     /// Operations so far.
@@ -300,13 +352,16 @@ impl SimStorage {
 
     /// Names of the files.
     pub fn names(&self) -> BTreeSet<String> {
-        self.0.lock().files.keys().cloned().collect()
+        let machine = self.0.lock();
+        let here = machine.files.keys().filter(|n| disk_of(n) == self.1);
+        let names = here.map(|n| n.rsplit('/').next().unwrap_or_default().to_owned());
+        names.collect()
     }
 
     /// A file's bytes.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let disk = self.0.lock();
-        let content = &disk.files.get(name)?.now;
+        let content = &disk.files.get(&self.full_name(name))?.now;
         let mut out = vec![0; content.length as usize];
         content.read(0, &mut out);
         Some(out)
@@ -319,7 +374,7 @@ impl SimStorage {
         };
         change(&mut bytes);
         let mut disk = self.0.lock();
-        let Ok(file) = disk.file(name) else {
+        let Ok(file) = disk.file(&self.full_name(name)) else {
             return false;
         };
         let mut content = Content::default();
@@ -337,33 +392,36 @@ impl Storage for SimStorage {
         if disk.dead {
             return Err(died());
         }
-        let life = disk.life;
-        if !disk.files.contains_key(name) {
-            let last = disk.begin(life)?;
-            disk.files.insert(name.to_owned(), SimFile::default());
+        disk.check(&self.1)?;
+        let (life, name) = (disk.life, self.full_name(name));
+        if !disk.files.contains_key(&name) {
+            let last = disk.begin(life, &self.1)?;
+            disk.files.insert(name.clone(), SimFile::default());
             if last {
                 return Err(died());
             }
         }
         Ok(Arc::new(SimHandle {
             disk: self.clone(),
-            name: name.to_owned(),
+            name,
             kind,
             life,
         }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
+        self.0.lock().check(&self.1)?;
         Ok(self.names().into_iter().collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut disk = self.0.lock();
         let life = disk.life;
-        let last = disk.begin(life)?;
-        let file = disk.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        let last = disk.begin(life, &self.1)?;
+        let name = self.full_name(name);
+        let file = disk.files.remove(&name).ok_or(io::ErrorKind::NotFound)?;
         if file.entry_durable {
-            disk.removed.insert(name.to_owned(), file);
+            disk.removed.insert(name, file);
         }
         if last { Err(died()) } else { Ok(()) }
     }
@@ -371,19 +429,20 @@ impl Storage for SimStorage {
     fn sync_folder(&self) -> io::Result<()> {
         let mut disk = self.0.lock();
         let life = disk.life;
-        if disk.begin(life)? {
+        if disk.begin(life, &self.1)? {
             return Err(died());
         }
-        disk.removed.clear();
-        for file in disk.files.values_mut() {
+        disk.removed.retain(|name, _| disk_of(name) != self.1);
+        for (_, file) in disk.files.iter_mut().filter(|(n, _)| disk_of(n) == self.1) {
             file.entry_durable = true;
         }
         Ok(())
     }
 
     fn available(&self) -> io::Result<u64> {
-        let disk = self.0.lock();
-        Ok(disk.capacity.saturating_sub(disk.used()))
+        let (disk, name) = (self.0.lock(), self.full_name(""));
+        disk.check(&self.1)?;
+        Ok(disk.capacity_of(&name).saturating_sub(disk.used(&name)))
     }
 
     fn run(&self, work: Work) -> BoxFuture<()> {
@@ -422,6 +481,7 @@ impl StorageFile for SimHandle {
             if disk.dead || life != disk.life {
                 return Err(died());
             }
+            disk.check(disk_of(name))?;
             let content = &disk.file(name)?.now;
             let mut at = at;
             for buffer in &mut buffers {
@@ -448,15 +508,16 @@ impl StorageFile for SimHandle {
         let mut disk = self.disk.0.lock();
         if self.kind == FileKind::Log {
             let more = length.saturating_sub(disk.file(&self.name)?.now.length);
-            if disk.used() + more > disk.capacity {
+            if disk.used(&self.name) + more > disk.capacity_of(&self.name) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             disk.file(&self.name)?.reserved = length;
             return Ok(());
         }
-        let last = disk.begin(self.life)?;
+        let last = disk.begin(self.life, disk_of(&self.name))?;
         let now = disk.file(&self.name)?.now.length;
-        if disk.used() + length.saturating_sub(now) > disk.capacity {
+        let more = length.saturating_sub(now);
+        if disk.used(&self.name) + more > disk.capacity_of(&self.name) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if length > now {
@@ -488,7 +549,7 @@ impl StorageFile for SimHandle {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         let mut disk = self.disk.0.lock();
-        let last = disk.begin(self.life)?;
+        let last = disk.begin(self.life, disk_of(&self.name))?;
         let file = disk.file(&self.name)?;
         if file.now.length != length {
             file.now.set_length(length);

@@ -128,7 +128,7 @@ impl Inner {
             let Some(disk) = self.disks.get(number) else {
                 continue;
             };
-            match disk.growth(size * unit, self.bounds.reserve) {
+            match disk.growth(size * unit) {
                 Ok(room) => rooms.push((disk, size, room / unit)),
                 Err(e) => self.note(disk, &format!("ask its space: {e}")),
             }

@@ -25,7 +25,6 @@ pub(crate) struct Bounds {
     pub(crate) dirty: u64,
     pub(crate) log: u64,
     pub(crate) growth: u64,
-    pub(crate) reserve: u64,
 }
 
 impl Bounds {
@@ -38,7 +37,6 @@ impl Bounds {
                 .growth_bytes
                 .next_multiple_of(BLOCK as u64)
                 .max(BLOCK as u64),
-            reserve: config.reserve_bytes,
         }
     }
 }
@@ -177,8 +175,7 @@ impl Store {
         };
         let growth = sizes.into_iter().filter_map(|(number, blocks)| {
             let disk = inner.disks.get(number)?;
-            disk.growth(blocks * BLOCK as u64, inner.bounds.reserve)
-                .ok()
+            disk.growth(blocks * BLOCK as u64).ok()
         });
         let growth: u64 = growth.sum();
         let (used, available) = (
@@ -195,7 +192,7 @@ impl Store {
     /// The disks, by number.
     pub fn disks(&self) -> Vec<DiskStatus> {
         let inner = &self.0;
-        inner.disks.status(&inner.lock().disk, inner.bounds.reserve)
+        inner.disks.status(&inner.lock().disk)
     }
 
     /// What the store has done since it was opened.

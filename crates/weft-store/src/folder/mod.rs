@@ -4,6 +4,7 @@
 //! is forbidden, or through the page cache where direct I/O is refused (tmpfs). The log is written
 //! by plain `write`: that costs microseconds, and only the sync has to wait for the disk.
 
+mod device;
 mod ring;
 mod workers;
 
@@ -19,6 +20,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use crate::error::StoreError;
 use crate::pool::{Buffer, Slice};
 use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+pub use device::DeviceStorage;
 use ring::Ring;
 use workers::Workers;
 
@@ -41,8 +43,65 @@ pub enum Reach {
 pub struct FolderStorage {
     path: PathBuf,
     _lock: File,
+    reaching: Reaching,
+}
+
+/// How the operations of a disk reach it.
+#[derive(Clone)]
+struct Reaching {
     ring: Option<Arc<Ring>>,
     workers: Arc<Workers>,
+}
+
+impl Reaching {
+    fn start(reach: Reach, shown: &str) -> Result<Self, StoreError> {
+        let ring = match reach {
+            Reach::Threads => None,
+            Reach::Automatic => match Ring::start() {
+                Ok(ring) => Some(Arc::new(ring)),
+                Err(error) => {
+                    tracing::warn!(%error, "io_uring is not to be had; the disk is reached by threads");
+                    None
+                }
+            },
+        };
+        let threads = if ring.is_some() {
+            THREADS
+        } else {
+            THREADS_WITHOUT_RING
+        };
+        let workers =
+            Workers::start(threads).map_err(|e| StoreError::io("start threads for", shown, &e))?;
+        Ok(Self {
+            ring,
+            workers: Arc::new(workers),
+        })
+    }
+
+    fn run(&self, work: Work) -> BoxFuture<()> {
+        let done = self.workers.run(work);
+        Box::pin(async move {
+            // The worker drops its end only after the work.
+            let _ = done.await;
+        })
+    }
+}
+
+/// Opens a file past the page cache where the system allows it.
+fn open_direct(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let direct = OFlags::DIRECT.bits().cast_signed();
+    match options.clone().custom_flags(direct).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+            tracing::warn!(path = %path.display(), "direct I/O is refused; using the page cache");
+            let file = options.open(path)?;
+            // The store has a cache of its own; read-ahead would only fill a second one.
+            rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
+            Ok(file)
+        }
+        other => other,
+    }
 }
 
 impl FolderStorage {
@@ -71,28 +130,10 @@ impl FolderStorage {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Locked { path: shown }),
             Err(e) => return Err(StoreError::io("lock", &shown, &e.into())),
         }
-        let ring = match reach {
-            Reach::Threads => None,
-            Reach::Automatic => match Ring::start() {
-                Ok(ring) => Some(Arc::new(ring)),
-                Err(error) => {
-                    tracing::warn!(%error, "io_uring is not to be had; the disk is reached by threads");
-                    None
-                }
-            },
-        };
-        let threads = if ring.is_some() {
-            THREADS
-        } else {
-            THREADS_WITHOUT_RING
-        };
-        let workers =
-            Workers::start(threads).map_err(|e| StoreError::io("start threads for", &shown, &e))?;
         Ok(Self {
             path: path.to_owned(),
             _lock: lock,
-            ring,
-            workers: Arc::new(workers),
+            reaching: Reaching::start(reach, &shown)?,
         })
     }
 }
@@ -104,28 +145,16 @@ impl Storage for FolderStorage {
         options.read(true).write(true).create(true).truncate(false);
         let file = match kind {
             FileKind::Log => options.append(true).open(&path)?,
-            FileKind::Data => {
-                let direct = OFlags::DIRECT.bits().cast_signed();
-                match options.clone().custom_flags(direct).open(&path) {
-                    Ok(file) => file,
-                    Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
-                        tracing::warn!(path = %path.display(), "direct I/O is refused; using the page cache");
-                        let file = options.open(&path)?;
-                        // The store has a cache of its own; read-ahead would only fill a second one.
-                        rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
-                        file
-                    }
-                    Err(e) => return Err(e),
-                }
-            }
+            FileKind::Data => open_direct(&path)?,
         };
         let length = AtomicU64::new(file.metadata()?.len());
         Ok(Arc::new(FolderFile {
             file: Arc::new(file),
             kind,
+            base: 0,
             length,
-            ring: self.ring.clone(),
-            workers: Arc::clone(&self.workers),
+            fixed: false,
+            reaching: self.reaching.clone(),
         }))
     }
 
@@ -153,21 +182,20 @@ impl Storage for FolderStorage {
     }
 
     fn run(&self, work: Work) -> BoxFuture<()> {
-        let done = self.workers.run(work);
-        Box::pin(async move {
-            // The worker drops its end only after the work.
-            let _ = done.await;
-        })
+        self.reaching.run(work)
     }
 }
 
 struct FolderFile {
     file: Arc<File>,
     kind: FileKind,
+    /// Where its bytes begin in `file`.
+    base: u64,
     /// Bytes given a place by `allocate`, or found at open.
     length: AtomicU64,
-    ring: Option<Arc<Ring>>,
-    workers: Arc<Workers>,
+    /// A device: it cannot grow.
+    fixed: bool,
+    reaching: Reaching,
 }
 
 impl FolderFile {
@@ -177,7 +205,7 @@ impl FolderFile {
     ) -> BoxFuture<io::Result<T>> {
         let (send, receive) = tokio::sync::oneshot::channel();
         let file = Arc::clone(&self.file);
-        let _done = self.workers.run(Box::new(move || {
+        let _done = self.reaching.workers.run(Box::new(move || {
             // Nobody waits any more when the caller was cancelled.
             let _ = send.send(work(&file));
         }));
@@ -191,7 +219,8 @@ impl FolderFile {
 
 impl StorageFile for FolderFile {
     fn read_at(&self, at: u64, mut buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>> {
-        if let Some(ring) = &self.ring {
+        let at = self.base + at;
+        if let Some(ring) = &self.reaching.ring {
             return ring.read(&self.file, at, buffers);
         }
         self.work(move |file| {
@@ -205,7 +234,8 @@ impl StorageFile for FolderFile {
     }
 
     fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>> {
-        if let Some(ring) = &self.ring {
+        let at = self.base + at;
+        if let Some(ring) = &self.reaching.ring {
             return ring.write(&self.file, at, slices);
         }
         self.work(move |file| {
@@ -219,7 +249,7 @@ impl StorageFile for FolderFile {
     }
 
     fn sync(&self) -> BoxFuture<io::Result<()>> {
-        if let Some(ring) = &self.ring {
+        if let Some(ring) = &self.reaching.ring {
             return ring.sync(&self.file);
         }
         self.work(File::sync_data)
@@ -233,6 +263,9 @@ impl StorageFile for FolderFile {
         let from = self.length.load(Relaxed).min(length);
         if from == length {
             return Ok(());
+        }
+        if self.fixed {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         match rustix::fs::fallocate(&*self.file, flags, from, length - from) {
             Ok(()) => {}
@@ -262,6 +295,9 @@ impl StorageFile for FolderFile {
     }
 
     fn length(&self) -> io::Result<u64> {
+        if self.fixed {
+            return Ok(self.length.load(Relaxed));
+        }
         Ok(self.file.metadata()?.len())
     }
 

@@ -1,0 +1,176 @@
+//! A raw block device, or a file of fixed size that stands for one, as a disk of a store.
+//!
+//! The label lies in the first block, the data from the first mebibyte on; nothing grows.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::{FolderFile, Reaching, open_direct};
+use crate::error::StoreError;
+use crate::pool::{BLOCK, Buffer, Slice};
+use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+
+/// Where the data begin.
+const DATA_AT: u64 = 1 << 20;
+/// Bytes at the front that must be zero on a device that is to be taken into use.
+const FRONT: usize = 64 << 10;
+const LABEL: &str = "label";
+const MAGIC: &[u8] = b"WfD";
+
+/// A block device that no other process has open.
+pub struct DeviceStorage {
+    path: PathBuf,
+    file: Arc<File>,
+    size: u64,
+    reaching: Reaching,
+}
+
+impl DeviceStorage {
+    /// Opens a device, or a regular file of at least 2 MiB.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process has it open, or it is mounted.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let shown = path.display().to_string();
+        let fail = |doing: &'static str| {
+            let shown = shown.clone();
+            move |e: io::Error| StoreError::io(doing, &shown, &e)
+        };
+        let kind = std::fs::metadata(path).map_err(fail("look at"))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        if kind.file_type().is_block_device() {
+            // The kernel gives a mounted device to nobody else then.
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        let mut file = match options.open(path) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(StoreError::Locked { path: shown });
+            }
+            other => other.map_err(fail("open"))?,
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Locked { path: shown }),
+            Err(e) => return Err(StoreError::io("lock", &shown, &e.into())),
+        }
+        let size = file.seek(SeekFrom::End(0)).map_err(fail("measure"))?;
+        if size < 2 * DATA_AT {
+            let reason = format!("{size} bytes are too few: a device needs 2 MiB");
+            return Err(StoreError::Disk {
+                path: shown,
+                reason,
+            });
+        }
+        let reaching = Reaching::start(super::Reach::Automatic, &shown)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            size: (size - DATA_AT) / BLOCK as u64 * BLOCK as u64,
+            reaching,
+        })
+    }
+
+    fn front(&self) -> io::Result<Vec<u8>> {
+        let mut front = vec![0; FRONT];
+        self.file.read_exact_at(&mut front, 0)?;
+        Ok(front)
+    }
+}
+
+impl Storage for DeviceStorage {
+    fn open(&self, name: &str, kind: FileKind) -> io::Result<Arc<dyn StorageFile>> {
+        if name == LABEL {
+            return Ok(Arc::new(Label(Arc::clone(&self.file))));
+        }
+        Ok(Arc::new(FolderFile {
+            file: Arc::new(open_direct(&self.path)?),
+            kind,
+            base: DATA_AT,
+            length: AtomicU64::new(self.size),
+            fixed: true,
+            reaching: self.reaching.clone(),
+        }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let front = self.front()?;
+        let mut names = vec!["data".to_owned()];
+        if front.starts_with(MAGIC) {
+            names.push(LABEL.to_owned());
+        } else if front.iter().any(|b| *b != 0) {
+            names.push("something that is not a disk of a store".to_owned());
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn available(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn run(&self, work: Work) -> BoxFuture<()> {
+        self.reaching.run(work)
+    }
+}
+
+/// The first block of a device.
+struct Label(Arc<File>);
+
+fn never<T: Send + 'static>() -> BoxFuture<io::Result<T>> {
+    Box::pin(std::future::ready(Err(io::ErrorKind::Unsupported.into())))
+}
+
+impl StorageFile for Label {
+    fn read_at(&self, _: u64, _: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>> {
+        never()
+    }
+
+    fn write_at(&self, _: u64, _: Vec<Slice>) -> BoxFuture<io::Result<()>> {
+        never()
+    }
+
+    fn sync(&self) -> BoxFuture<io::Result<()>> {
+        Box::pin(std::future::ready(self.0.sync_all()))
+    }
+
+    fn allocate(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes the whole block: a label is written once, after a truncation to nothing.
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut block = vec![0; BLOCK];
+        let held = bytes.len().min(BLOCK);
+        block[..held].copy_from_slice(&bytes[..held]);
+        self.0.write_all_at(&block, 0)
+    }
+
+    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        let left = BLOCK.saturating_sub(at as usize);
+        let mut bytes = vec![0; length.min(left)];
+        self.0.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(BLOCK as u64)
+    }
+
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
