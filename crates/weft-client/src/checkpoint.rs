@@ -106,8 +106,14 @@ impl Volume {
 impl OpenView {
     /// The same view of a checkpoint of the file: it can be read, not written. No message.
     #[must_use]
-    pub fn of_checkpoint(mut self, checkpoint: &CheckpointInfo) -> OpenView {
-        self.checkpoint = checkpoint.number;
+    pub fn of_checkpoint(self, checkpoint: &CheckpointInfo) -> OpenView {
+        self.of_checkpoint_number(checkpoint.number)
+    }
+
+    /// As [`OpenView::of_checkpoint`], by the checkpoint's number.
+    #[must_use]
+    pub fn of_checkpoint_number(mut self, number: u64) -> OpenView {
+        self.checkpoint = number;
         self
     }
 }

@@ -53,7 +53,6 @@ fn checkpoints_are_made_listed_read_rolled_back_to_and_deleted() {
 fn what_cannot_be_done_is_said_and_changes_nothing() {
     let volume = Volume::up();
     volume.feed("put /file", b"content");
-    volume.text("mkdir /d");
     volume.text("checkpoint create /file c");
     assert!(
         volume
@@ -62,17 +61,12 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
     );
     assert!(
         volume
-            .fails("checkpoint create /d c", 1)
-            .contains("directory")
-    );
-    assert!(
-        volume
             .fails("checkpoint create /file a/b", 1)
             .contains("name")
     );
     for action in ["rollback", "delete", "read"] {
         let said = volume.fails(&format!("checkpoint {action} /file other"), 1);
-        assert!(said.contains("other"), "{said}");
+        assert!(said.contains("no such checkpoint: other"), "{said}");
     }
     assert_eq!(volume.text("cat /file"), "content");
     // A small file lies with its metadata until it gets a checkpoint; an empty one has nothing at all.
@@ -87,6 +81,56 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
     volume.text("rm /file");
     volume.feed("put /file", b"another");
     assert_eq!(volume.text("checkpoint list /file --json").trim(), "[]");
+}
+
+#[test]
+fn a_tree_is_kept_looked_into_rolled_back_and_deleted() {
+    let volume = Volume::up();
+    let (big, small) = (bytes(1, 3_000_000), bytes(2, 100));
+    volume.text("mkdir -p /t/d/e");
+    volume.feed("put /t/d/big", &big);
+    volume.feed("put /t/small", &small);
+    volume.text("ln -s d/big /t/link");
+    volume.text("chmod 640 /t/small");
+    volume.text("checkpoint create /t monday");
+    // Deleted, renamed, rewritten, grown, made.
+    volume.feed("put /t/d/big --offset 1M", b"patched");
+    volume.text("rm /t/d/big");
+    volume.feed("put /t/small", &bytes(3, 50_000));
+    volume.text("mv /t/small /moved");
+    volume.feed("put /t/new", b"new");
+    let kept = "/t/.weft/checkpoints/monday";
+    assert!(volume.run(["cat", &format!("{kept}/d/big")]) == big);
+    assert!(volume.run(["cat", &format!("{kept}/link")]) == big);
+    assert!(volume.run(["cat", &format!("{kept}/small")]) == small);
+    let listed = volume.text(&format!("ls {kept}"));
+    assert_eq!(
+        listed.split_whitespace().collect::<Vec<_>>(),
+        ["d", "link", "small"]
+    );
+    // Copied on the volume, by the servers.
+    volume.text(&format!("cp {kept}/d/big /copy"));
+    assert!(volume.run(["cat", "/copy"]) == big);
+    let said = volume.fails(&format!("rm {kept}/small"), 1);
+    assert!(said.contains("checkpoint"), "{said}");
+    let list = volume.json("checkpoint list /t --json");
+    assert_eq!(list[0]["names"], 5);
+    assert_eq!(list[0]["size"], 3_000_100);
+    assert!(
+        volume
+            .fails("checkpoint read /t monday", 1)
+            .contains("directory")
+    );
+
+    volume.text("checkpoint rollback /t monday");
+    assert!(volume.run(["cat", "/t/d/big"]) == big);
+    assert!(volume.run(["cat", "/t/small"]) == small);
+    volume.fails("cat /t/new", 1);
+    assert!(volume.fails("rm -r /t", 1).contains("checkpoint"));
+    volume.text("checkpoint delete /t monday");
+    assert!(volume.run(["cat", "/t/d/big"]) == big);
+    volume.text("rm -r /t");
+    volume.fails(&format!("ls {kept}"), 1);
 }
 
 /// Every byte of a file is written with one value, then with the next one, by writers that each own a quarter of it, one

@@ -11,7 +11,7 @@ use crate::output::{self, bytes};
 use crate::remote::RemotePath;
 use crate::{Global, connect, name, remote, stream};
 
-/// Keep states of a file: make, list, read, roll back to and delete checkpoints
+/// Keep states of files and directory trees: make, list, read, roll back to and delete checkpoints
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -20,9 +20,14 @@ Examples:
   weft checkpoint read /grid before-step-9 > old
   weft checkpoint rollback /grid before-step-9   other checkpoints stay
   weft checkpoint delete /grid before-step-9
+  weft checkpoint create /project monday         a directory with everything below it, at one moment
+  weft ls /project/.weft/checkpoints/monday      looked into and copied as any directory, also under a mount
 
 Each write to one server is wholly before or wholly after a checkpoint. What does not change afterwards is shared, so a
-checkpoint takes as much space as is rewritten later.")]
+checkpoint takes as much space as is rewritten later.
+
+Rolling a tree back gives every file that it had its old content, attributes and names in the tree, also if it was deleted
+or moved since. What was made since goes. What was moved out of the tree keeps the names it has outside.")]
 pub(crate) struct Checkpoint {
     #[command(subcommand)]
     action: Action,
@@ -30,28 +35,28 @@ pub(crate) struct Checkpoint {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Make a checkpoint of a file as it is now
+    /// Make a checkpoint of a file, or of a directory with all below it, as it is now
     Create(Which),
-    /// List a file's checkpoints, oldest first
+    /// List the checkpoints of a file or directory, oldest first
     List {
-        /// The file
+        /// The file or directory
         #[arg(value_parser = remote::parser())]
         file: RemotePath,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Copy a checkpoint to standard output
+    /// Copy a file's checkpoint to standard output
     Read(Which),
-    /// Make a file what it was at a checkpoint; what was written since is gone, unless another checkpoint has it
+    /// Make a file or tree what it was at a checkpoint; what was written since is gone, unless another checkpoint has it
     Rollback(Which),
-    /// Delete a checkpoint; the file stays as it is
+    /// Delete a checkpoint; the file or tree stays as it is
     Delete(Which),
 }
 
 #[derive(Args)]
 struct Which {
-    /// The file
+    /// The file or directory
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
     /// The checkpoint's name
@@ -65,6 +70,9 @@ struct Row {
     number: u64,
     made: i64,
     size: u64,
+    /// Of a directory: the names in its tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<u64>,
 }
 
 impl Checkpoint {
@@ -91,12 +99,22 @@ async fn list(volume: &Volume, file: &RemotePath, json: bool) -> Result<()> {
             number: c.number,
             made: c.made,
             size: c.size,
+            names: (c.image != 0).then_some(c.names),
         });
         return output::json(&rows.collect::<Vec<_>>());
     }
-    let mut table = output::table(&["NAME", "MADE", "SIZE"]);
+    let trees = found.iter().any(|c| c.image != 0);
+    let head: &[&str] = match trees {
+        true => &["NAME", "MADE", "SIZE", "NAMES"],
+        false => &["NAME", "MADE", "SIZE"],
+    };
+    let mut table = output::table(head);
     for c in found {
-        table.add_row(vec![c.name, name::time(c.made, false), bytes(c.size)]);
+        let mut row = vec![c.name, name::time(c.made, false), bytes(c.size)];
+        if trees {
+            row.push(c.names.to_string());
+        }
+        table.add_row(row);
     }
     output::line(table)
 }
@@ -104,6 +122,13 @@ async fn list(volume: &Volume, file: &RemotePath, json: bool) -> Result<()> {
 impl Which {
     async fn read(&self, volume: &Volume) -> Result<()> {
         let checkpoint = self.find(volume).await?;
+        if checkpoint.image != 0 {
+            bail!(
+                "{file} is a directory; copy what you want of {file}/.weft/checkpoints/{}",
+                self.name,
+                file = self.file
+            );
+        }
         let file = volume.attach(&self.file, Access::read()).await?;
         let view = file.view(View::canonical())?.of_checkpoint(&checkpoint);
         let mut out = std::io::stdout();
@@ -123,7 +148,7 @@ impl Which {
         match found.into_iter().find(|c| c.name == self.name) {
             Some(checkpoint) => Ok(checkpoint),
             None => bail!(
-                "{} has no checkpoint {}; `weft checkpoint list` shows those there are",
+                "{}: there is no such checkpoint: {}; `weft checkpoint list` shows those there are",
                 self.file,
                 self.name
             ),
