@@ -5,8 +5,6 @@ mod disk;
 mod metadata;
 mod plain;
 mod read;
-mod requests;
-mod sort;
 mod volume;
 mod write;
 
@@ -57,18 +55,6 @@ enum Case {
         #[arg(long, default_value_t = 5000)]
         files: usize,
     },
-    /// Interleaved records and a transposed matrix, by one call each, beside other ways to move the same bytes
-    Requests {
-        /// Bytes of all clients together, in MiB
-        #[arg(long, default_value_t = 64)]
-        mib: u64,
-    },
-    /// FastMeshSort on 1, 2 and 4 servers
-    Sort {
-        /// Bytes sorted, in MiB
-        #[arg(long, default_value_t = 256)]
-        mib: u64,
-    },
     /// The other end of the plain TCP stream (started by `read`)
     #[command(hide = true)]
     Sender { mib: u64 },
@@ -81,8 +67,6 @@ fn main() -> Result<()> {
         Case::Read { mib, depth } => read::run(&setting, mib, depth),
         Case::Write { mib, depth } => write::run(&setting, mib, depth),
         Case::Metadata { files } => metadata::run(&setting, files),
-        Case::Requests { mib } => requests::run(&setting, mib),
-        Case::Sort { mib } => sort::run(&setting, mib),
         Case::Sender { mib } => plain::send(mib),
     }
 }

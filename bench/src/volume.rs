@@ -1,11 +1,10 @@
 //! A volume for one measurement, stopped and removed at its end.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 use weft_client::{ConnectOptions, Volume};
+use weft_suite::OwnVolume;
 
 /// Where and how often to measure.
 pub(crate) struct Setting {
@@ -31,68 +30,22 @@ impl Setting {
         })
     }
 
-    pub(crate) fn binary(&self) -> &Path {
-        &self.weft
-    }
-
-    pub(crate) fn weft(&self, args: &[&str]) -> Result<Output> {
-        let out = Command::new(&self.weft).args(args).output()?;
-        if !out.status.success() {
-            bail!(
-                "weft {}: {}",
-                args.join(" "),
-                String::from_utf8_lossy(&out.stderr)
-            );
-        }
-        Ok(out)
-    }
-
     /// Starts a fresh volume.
-    pub(crate) fn volume(&self, servers: u32, cache: &str) -> Result<Running<'_>> {
-        let folder = tempfile::Builder::new()
-            .prefix("weft-bench-")
-            .tempdir_in(&self.folder)?;
-        let running = Running {
-            setting: self,
-            folder,
-        };
-        let servers = servers.to_string();
-        self.weft(&["up", running.dir(), "--servers", &servers, "--cache", cache])?;
-        Ok(running)
+    pub(crate) fn volume(&self, servers: u32, cache: &str) -> Result<Running> {
+        let own = OwnVolume::start(&self.weft, &self.folder, servers, &["--cache", cache])?;
+        Ok(Running(own))
     }
 }
 
 /// A running volume.
-pub(crate) struct Running<'a> {
-    setting: &'a Setting,
-    folder: TempDir,
-}
+pub(crate) struct Running(OwnVolume);
 
-impl Running<'_> {
-    pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    pub(crate) fn dir(&self) -> &str {
-        self.folder
-            .path()
-            .to_str()
-            .expect("a temporary folder's name is text")
-    }
-
+impl Running {
     pub(crate) async fn connect(&self) -> Result<Volume> {
-        let options = ConnectOptions::from_folder(self.path())?;
+        let options = ConnectOptions::from_folder(self.0.path())?;
         Volume::connect(options)
             .await
             .context("cannot connect to the volume just started")
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.setting.weft(&["down", self.dir()]) {
-            eprintln!("{error:#}");
-        }
     }
 }
 

@@ -13,6 +13,11 @@ pub(crate) fn of_bytes(what: &str, total: u64) -> ProgressBar {
     )
 }
 
+/// A bar over the points of a benchmark.
+pub(crate) fn of_points(what: &str) -> ProgressBar {
+    bar(what, 1, "[{bar:20}] {pos}/{len} {msg} {elapsed}")
+}
+
 fn bar(what: &str, total: u64, template: &str) -> ProgressBar {
     let target = if crate::output::interactive() {
         ProgressDrawTarget::stderr_with_hz(8)

@@ -2,16 +2,14 @@
 //!
 //! An application is a leader (the process the user started) and workers (the same binary, started by the leader).
 //! The leader attaches files and hands the attachments over; workers open views and move the data themselves,
-//! straight to the servers. Nothing but barriers and counts goes through the leader.
+//! straight to the servers (`weft-crew`). Nothing but barriers and counts goes through the leader.
 //!
 //! docs/applications.md says what each application does and why it is right.
 
 pub(crate) mod crew;
 pub(crate) mod duplicates;
-pub(crate) mod interrupt;
 pub(crate) mod memory;
 pub(crate) mod picture;
 pub(crate) mod record;
 pub(crate) mod sort;
 pub(crate) mod stream;
-pub(crate) mod worker;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::apps::duplicates::{Search, Summary};
-use crate::apps::{memory, worker};
+use crate::apps::{crew, memory};
 use crate::remote::RemotePath;
 use crate::{Global, connect, output, remote};
 use weft_layout::size;
@@ -149,5 +149,5 @@ pub(crate) struct DuplicatesWorker {}
 
 /// Runs such a process.
 pub(crate) fn run_worker(global: &Global) -> ExitCode {
-    worker::run(crate::apps::duplicates::run_worker(global))
+    crew::run_worker(crate::apps::duplicates::run_worker(global))
 }

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod bench;
 mod cat;
 mod checkpoint;
 mod chmod;
@@ -43,6 +44,9 @@ use crate::Cli;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Bench(bench::Bench),
+    #[command(hide = true)]
+    BenchWorker(bench::BenchWorker),
     Cat(cat::Cat),
     Checkpoint(checkpoint::Checkpoint),
     Chmod(chmod::Chmod),
@@ -87,6 +91,8 @@ pub(crate) use mount::as_mount_helper;
 /// Runs the command of a parsed command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        Command::Bench(command) => command.run(&cli.global),
+        Command::BenchWorker(_) => Ok(bench::run_worker()),
         Command::Cat(command) => command.run(&cli.global),
         Command::Checkpoint(command) => command.run(&cli.global),
         Command::Chmod(command) => command.run(&cli.global),

@@ -35,6 +35,9 @@ pub(crate) struct Serve {
     /// Leave the terminal's session (`weft up` starts its nodes so)
     #[arg(long, hide = true)]
     detach: bool,
+    /// Serve as if behind a link of so many bytes per second (`weft bench --link` without namespaces)
+    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse)]
+    link: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -108,8 +111,12 @@ impl Serve {
             }
             let own_metrics = server.as_ref().and_then(|s| s.metrics.clone());
             let metrics_address = own_metrics.or_else(|| meta.then(|| config.meta.metrics.clone())?);
+            let mut env = Env::system();
+            if let Some(rate) = self.link.filter(|_| io) {
+                env.network = Arc::new(weft_suite::LimitedNetwork::new(env.network, rate));
+            }
             let node = Node::start(
-                Env::system(),
+                env,
                 NodeConfig {
                     identity: Identity { key, volume, role: Role::Unspecified, client: 0 },
                     address: bind.as_ref().unwrap_or(address).clone(),

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::apps::record::RecordOrder;
 use crate::apps::sort::{Sorting, Summary};
-use crate::apps::{memory, worker};
+use crate::apps::{crew, memory};
 use crate::remote::RemotePath;
 use crate::{Global, connect, output, remote};
 use weft_layout::size;
@@ -115,5 +115,5 @@ pub(crate) struct SortWorker {}
 
 /// Runs such a process.
 pub(crate) fn run_worker(global: &Global) -> ExitCode {
-    worker::run(crate::apps::sort::run_worker(global))
+    crew::run_worker(crate::apps::sort::run_worker(global))
 }

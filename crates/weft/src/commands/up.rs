@@ -37,6 +37,9 @@ pub(crate) struct Up {
     /// The most each server may hold, of a new volume; without it, what the disk has
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
+    /// Servers as if behind links of so many bytes per second (`weft bench --link` without namespaces)
+    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse)]
+    link: Option<u64>,
     /// How long to wait for the nodes to serve, in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
@@ -74,7 +77,7 @@ impl Up {
         let mut started = Started(Vec::new());
         for node in nodes {
             if lock_of(&config, node)?.is_none() {
-                started.0.push((node, start(&config, node)?));
+                started.0.push((node, start(&config, node, self.link)?));
             }
         }
         let deadline = Instant::now() + Duration::from_secs(self.wait);
@@ -189,7 +192,7 @@ fn memory_share(servers: u32) -> u64 {
 }
 
 /// Starts one node in the background, in a session of its own.
-fn start(config: &Config, node: NodeName) -> Result<Child> {
+fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
     let log_path = node.log(config);
     if let Some(folder) = log_path.parent() {
         fs::create_dir_all(folder)
@@ -203,6 +206,9 @@ fn start(config: &Config, node: NodeName) -> Result<Child> {
         NodeName::Meta => command.args(["--role", "meta"]),
         NodeName::Server(id) => command.args(["--role", "io", "--server", &id.to_string()]),
     };
+    if let (NodeName::Server(_), Some(rate)) = (node, link) {
+        command.args(["--link", &rate.to_string()]);
+    }
     // In a session of its own: the terminal's Ctrl-C is not for it.
     command
         .arg("--detach")

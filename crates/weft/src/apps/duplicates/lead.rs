@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use weft_client::{Access, NewLayout, Volume};
+use weft_crew::Crew;
 use weft_layout::{CellIndex, View};
 use weft_proto::Code;
 
@@ -15,8 +16,7 @@ use super::record::{BlockRecord, RECORD_BYTES, TreeFile, encode_names};
 use super::scan::{Job, NAMES, Report};
 use super::tree::{Skipped, walk};
 use crate::Global;
-use crate::apps::crew::Crew;
-use crate::apps::interrupt::unless_interrupted;
+use crate::apps::crew::{unless_interrupted, worker_command};
 use crate::apps::record::RecordOrder;
 use crate::apps::sort::{Place, Scratch, Sorting, mib_per_second};
 use crate::apps::stream::{read_into, write_all};
@@ -217,7 +217,7 @@ impl Search<'_> {
     }
 
     async fn scan_blocks(&self, jobs: &[Job], total: u64) -> Result<Vec<Report>> {
-        let mut crew = Crew::start(self.global, "duplicates-worker", jobs).await?;
+        let mut crew = Crew::start(worker_command(self.global, "duplicates-worker")?, jobs).await?;
         let bar = crate::progress::of_bytes("write a record of each block", total);
         let reports = crew.barrier::<Report>(|bytes| bar.inc(bytes)).await;
         bar.finish_and_clear();
@@ -228,7 +228,7 @@ impl Search<'_> {
             }
             Err(error) => {
                 crew.stop().await;
-                Err(error)
+                Err(error.into())
             }
         }
     }

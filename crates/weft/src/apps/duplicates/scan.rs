@@ -9,13 +9,13 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
+use weft_crew::Leader;
 use weft_layout::{CellIndex, Order, Subfile, View};
 
 use super::record::{BlockRecord, RECORD_BYTES, TreeFile, decode_names};
 use super::tree::{Share, Skipped, share};
 use crate::Global;
 use crate::apps::stream::{read_into, write_from};
-use crate::apps::worker::Leader;
 
 /// Records of one cell that are written in a row, where a worker has several cells.
 const VERTICAL_BLOCK: u64 = 4096;
@@ -109,7 +109,7 @@ pub(crate) async fn run(global: &Global) -> Result<()> {
     report.written = written;
     report.requests = volume.counters().calls.iter().map(|(_, n)| n).sum();
     report.seconds = began.elapsed().as_secs_f64();
-    leader.barrier(&report).await
+    Ok(leader.barrier(&report).await?)
 }
 
 struct Scan<'a> {

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use weft_client::{Access, Attributes, Changes, File, Volume};
+use weft_crew::Crew;
 
 use super::copy;
 use super::job::{ByteOrder, Job, Report};
@@ -21,8 +22,7 @@ use super::mesh::{Mesh, Phase};
 use super::scratch::Scratch;
 use super::target::Place;
 use crate::Global;
-use crate::apps::crew::Crew;
-use crate::apps::interrupt::unless_interrupted;
+use crate::apps::crew::{unless_interrupted, worker_command};
 use crate::apps::record::{RecordOrder, Tally};
 
 /// A sort as it was asked for.
@@ -239,7 +239,7 @@ impl Sorting<'_> {
 
     /// All phases, and the check of what they made.
     async fn work(&self, mesh: &Mesh, jobs: &[Job], output: &File) -> Result<Phases> {
-        let mut crew = Crew::start(self.global, "sort-worker", jobs).await?;
+        let mut crew = Crew::start(worker_command(self.global, "sort-worker")?, jobs).await?;
         let result = self.phases(&mut crew, mesh, output).await;
         match result {
             Ok(phases) => {
@@ -270,7 +270,7 @@ impl Sorting<'_> {
                         .await
                         .context("the result is not safe on disk")
                 };
-                tokio::try_join!(barrier, synced)?.0
+                tokio::try_join!(async { Ok(barrier.await?) }, synced)?.0
             } else {
                 barrier.await?
             };

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use weft_client::{File, Volume};
+use weft_crew::Leader;
 use weft_layout::{CellIndex, View, ViewOffset};
 
 use super::job::{Job, Report, Run, Sequence};
@@ -15,7 +16,6 @@ use super::window;
 use crate::Global;
 use crate::apps::record::{RecordOrder, Tally};
 use crate::apps::stream::{read_into, write_all, write_from};
-use crate::apps::worker::Leader;
 
 /// Runs the phases of the job that the leader sends.
 pub(crate) async fn run(global: &Global) -> Result<()> {

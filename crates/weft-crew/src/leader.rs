@@ -1,23 +1,23 @@
 //! A worker's side of its leader: the job, the barrier, and how much is done.
 
+use std::fmt::Display;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::crew::Said;
+use crate::{CrewError, Said};
 
 /// How often progress is told, at most.
 const PROGRESS_MILLIS: u128 = 100;
 
 /// The process that started this one.
-pub(crate) struct Leader {
+pub struct Leader {
     lines: tokio::sync::Mutex<mpsc::Receiver<String>>,
     untold: AtomicU64,
     told: Mutex<Instant>,
@@ -25,7 +25,7 @@ pub(crate) struct Leader {
 
 impl Leader {
     /// Reads the job that this worker was started for.
-    pub(crate) async fn job<J: DeserializeOwned>() -> Result<(Leader, J)> {
+    pub async fn job<J: DeserializeOwned>() -> Result<(Leader, J), CrewError> {
         let (forward, mut lines) = mpsc::channel(4);
         // A thread, not a task: when the leader dies, the worker must go whatever it is doing.
         std::thread::spawn(move || {
@@ -39,8 +39,8 @@ impl Leader {
                 std::process::exit(1);
             }
         });
-        let line = lines.recv().await.context("no job")?;
-        let job = serde_json::from_str(&line).context("this is started by other commands only")?;
+        let line = lines.recv().await.ok_or(CrewError::LeaderGone)?;
+        let job = understood(&line)?;
         let leader = Leader {
             lines: tokio::sync::Mutex::new(lines),
             untold: AtomicU64::new(0),
@@ -50,7 +50,7 @@ impl Leader {
     }
 
     /// Counts bytes moved, and tells the leader now and then.
-    pub(crate) fn progress(&self, bytes: u64) {
+    pub fn progress(&self, bytes: u64) {
         self.untold.fetch_add(bytes, Ordering::Relaxed);
         let Some(mut told) = self.told.try_lock() else {
             return;
@@ -62,28 +62,38 @@ impl Leader {
     }
 
     /// Stands at the barrier until the leader lets everybody pass.
-    pub(crate) async fn barrier(&self, report: &impl Serialize) -> Result<()> {
+    pub async fn barrier(&self, report: &impl Serialize) -> Result<(), CrewError> {
+        self.order(report).await
+    }
+
+    /// Stands at the barrier until the leader says what comes next.
+    pub async fn order<T: DeserializeOwned>(
+        &self,
+        report: &impl Serialize,
+    ) -> Result<T, CrewError> {
         say(&Said::Progress(self.untold.swap(0, Ordering::Relaxed)));
-        say(&Said::Arrived(serde_json::to_value(report)?));
-        self.lines
-            .lock()
-            .await
-            .recv()
-            .await
-            .context("the leader is gone")?;
-        Ok(())
+        let report = serde_json::to_value(report).map_err(CrewError::Encode)?;
+        say(&Said::Arrived(report));
+        let line = self.lines.lock().await.recv().await;
+        understood(&line.ok_or(CrewError::LeaderGone)?)
     }
 }
 
 /// Runs a worker; what goes wrong is told to the leader, who says it to the user.
-pub(crate) fn run(work: impl Future<Output = Result<()>>) -> ExitCode {
-    match crate::connect::block_on(work) {
+pub async fn run_worker<E: Display>(work: impl Future<Output = Result<(), E>>) -> ExitCode {
+    match work.await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&Said::Failed(format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
+}
+
+fn understood<T: DeserializeOwned>(line: &str) -> Result<T, CrewError> {
+    serde_json::from_str(line).map_err(|e| CrewError::NoJob {
+        reason: e.to_string(),
+    })
 }
 
 fn say(what: &Said) {

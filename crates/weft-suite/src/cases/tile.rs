@@ -1,0 +1,83 @@
+//! CAPFS §4.2 (C9): frames of a display of 3 × 3 tiles that overlap; each client reads and writes its tile of every
+//! frame, a call per row, a call per frame, or a collective call per frame.
+
+use super::{Case, Point};
+use crate::Interface;
+use crate::Interface::{Collective, Strided, Traditional};
+use crate::part::{FileShape, Level, Part, ViewSpec};
+use crate::sweep::Sweep;
+
+pub(super) const PATTERNS: &[&str] = &["tiles"];
+
+/// Tiles across and down.
+const SIDE: u64 = 3;
+/// Bytes of a pixel.
+const PIXEL: u64 = 3;
+const WIDTH: u64 = 1024;
+const HEIGHT: u64 = 768;
+/// Pixels that neighbours side by side, and one above the other, both show.
+const OVERLAP_ACROSS: u64 = 270;
+const OVERLAP_DOWN: u64 = 128;
+const FRAMES: u64 = 5;
+
+pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
+    let mut points = Vec::new();
+    for servers in sweep.servers(&[4]) {
+        for interface in sweep.interfaces(&[Traditional, Strided, Collective]) {
+            if sweep.pattern("tiles") {
+                points.push(point(sweep, interface, servers));
+            }
+        }
+    }
+    points
+}
+
+/// A smaller scale means less high tiles, then fewer frames.
+fn point(sweep: &Sweep, interface: Interface, servers: u32) -> Point {
+    let shrunk = |pixels: u64| sweep.scaled(pixels).clamp(2, pixels);
+    let height = shrunk(HEIGHT);
+    let overlap = shrunk(OVERLAP_DOWN).min(height / 2);
+    let frames = sweep.scaled(FRAMES);
+    let across = SIDE * WIDTH - (SIDE - 1) * OVERLAP_ACROSS;
+    let down = SIDE * height - (SIDE - 1) * overlap;
+    let row = across * PIXEL;
+    let tile = |client: u64| {
+        let (x, y) = (client % SIDE, client / SIDE);
+        let left = x * (WIDTH - OVERLAP_ACROSS) * PIXEL;
+        Part {
+            view: ViewSpec::Canonical,
+            at: y * (height - overlap) * row + left,
+            record: WIDTH * PIXEL,
+            levels: vec![
+                Level {
+                    stride: row,
+                    times: height,
+                },
+                Level {
+                    stride: row * down,
+                    times: frames,
+                },
+            ],
+            inner: match interface {
+                Interface::Traditional | Interface::Posix => 0,
+                Interface::Strided | Interface::Collective => 1,
+            },
+        }
+    };
+    Point {
+        case: Case::Tile,
+        pattern: "tiles".to_owned(),
+        interface,
+        record: WIDTH * PIXEL,
+        servers,
+        shape: FileShape {
+            cells: servers,
+            bsu: 64 << 10,
+        },
+        depth: 1,
+        parts: (0..SIDE * SIDE).map(tile).collect(),
+        fill: None,
+        local: false,
+        exchange: false,
+    }
+}

@@ -1,0 +1,161 @@
+//! What every byte of a benchmark's file is: it follows from its cell, its place there and the number of the write.
+//!
+//! So any view can check what any other wrote, and a byte of an earlier write is a wrong byte.
+
+use weft_layout::{Map, PatternError, Piece, Request, ServerSlot, ViewOffset};
+
+use crate::SuiteError;
+use crate::part::{FileShape, Part};
+
+/// The eight bytes at word `word` of a cell.
+fn word(seed: u64, cell: u32, word: u64) -> [u8; 8] {
+    let mut x = seed
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(u64::from(cell) << 40)
+        .wrapping_add(word);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)).to_le_bytes()
+}
+
+/// Calls `each` with the words that a run of a cell overlaps: bytes of the run, and those of the word.
+fn words<T>(
+    seed: u64,
+    cell: u32,
+    offset: u64,
+    length: u64,
+    mut each: impl FnMut(u64, &[u8]) -> Option<T>,
+) -> Option<T> {
+    let end = offset + length;
+    let mut at = offset;
+    while at < end {
+        let within = (at % 8) as usize;
+        let take = ((8 - within) as u64).min(end - at);
+        let bytes = word(seed, cell, at / 8);
+        if let Some(found) = each(at - offset, &bytes[within..within + take as usize]) {
+            return Some(found);
+        }
+        at += take;
+    }
+    None
+}
+
+/// Makes the bytes of a run.
+fn fill(seed: u64, piece: &Piece, out: &mut [u8]) {
+    words(
+        seed,
+        piece.cell.0,
+        piece.offset.0,
+        piece.length,
+        |at, bytes| {
+            out[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+            None::<()>
+        },
+    );
+}
+
+/// The first byte of a run that is wrong: where in the run, and what it should be.
+fn wrong(seed: u64, piece: &Piece, found: &[u8]) -> Option<(u64, u8)> {
+    words(
+        seed,
+        piece.cell.0,
+        piece.offset.0,
+        piece.length,
+        |at, bytes| {
+            let there = &found[at as usize..at as usize + bytes.len()];
+            let first = there.iter().zip(bytes).position(|(a, b)| a != b)?;
+            Some((at + first as u64, bytes[first]))
+        },
+    )
+}
+
+/// What each call of a part moves, with all its pieces.
+pub(crate) struct Calls<'a> {
+    part: &'a Part,
+    map: Map,
+}
+
+impl Calls<'_> {
+    pub(crate) fn new(part: &Part, shape: FileShape) -> Result<Calls<'_>, SuiteError> {
+        let grid = shape.grid().map_err(SuiteError::part)?;
+        let map = Map::new(grid, part.view.into()).map_err(SuiteError::part)?;
+        Ok(Calls { part, map })
+    }
+
+    /// Every piece, with its place in the memory of the whole part.
+    pub(crate) fn for_each(
+        &self,
+        mut each: impl FnMut(usize, Piece) -> Result<(), SuiteError>,
+    ) -> Result<(), SuiteError> {
+        let pattern = self.part.pattern();
+        let bytes = self.part.call_bytes();
+        for (call, at) in self.part.starts().enumerate() {
+            let request = Request::new(ViewOffset(at), &pattern)
+                .map_err(|e: PatternError| SuiteError::part(e))?;
+            let pieces = self.map.pieces(&request, ServerSlot(0));
+            for piece in pieces.map_err(SuiteError::part)? {
+                let memory = piece.memory + call as u64 * bytes;
+                each(call, Piece { memory, ..piece })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what a part writes.
+    pub(crate) fn make(&self, seed: u64, memory: &mut [u8]) -> Result<(), SuiteError> {
+        self.for_each(|_, piece| {
+            fill(seed, &piece, slice_mut(memory, &piece));
+            Ok(())
+        })
+    }
+
+    /// Checks what a part has read.
+    pub(crate) fn check(&self, seed: u64, memory: &[u8]) -> Result<(), SuiteError> {
+        self.for_each(|_, piece| {
+            let found = &memory[piece.memory as usize..(piece.memory + piece.length) as usize];
+            let Some((at, expected)) = wrong(seed, &piece, found) else {
+                return Ok(());
+            };
+            Err(SuiteError::WrongByte {
+                cell: piece.cell.0,
+                offset: piece.offset.0 + at,
+                found: found[at as usize],
+                expected,
+            })
+        })
+    }
+}
+
+fn slice_mut<'a>(memory: &'a mut [u8], piece: &Piece) -> &'a mut [u8] {
+    &mut memory[piece.memory as usize..(piece.memory + piece.length) as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::ViewSpec;
+
+    const SHAPE: FileShape = FileShape { cells: 3, bsu: 5 };
+
+    #[test]
+    fn what_one_view_makes_another_finds_right() {
+        // Three cells of BSUs of 5 bytes: two rows of BSUs.
+        let whole = Part::records(ViewSpec::Canonical, 0, 30, 30, 1);
+        let mut file = [0; 30];
+        Calls::new(&whole, SHAPE)
+            .unwrap()
+            .make(7, &mut file)
+            .unwrap();
+        let cell = Part::records(ViewSpec::Cell(1), 0, 10, 10, 1);
+        let calls = Calls::new(&cell, SHAPE).unwrap();
+        let mut column = [&file[5..10], &file[20..25]].concat();
+        calls.check(7, &column).unwrap();
+        assert!(calls.check(8, &column).is_err(), "an earlier write is seen");
+        column[7] ^= 1;
+        let error = calls.check(7, &column).unwrap_err();
+        let SuiteError::WrongByte { cell, offset, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((cell, offset), (1, 7));
+    }
+}

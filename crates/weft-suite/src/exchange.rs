@@ -1,0 +1,213 @@
+//! What programs write by hand where a file system has no collectives: two-phase I/O. The processes first exchange their
+//! bytes among themselves, so that each holds one contiguous share of the file, and then each moves its share by one
+//! call; or the other way round.
+//!
+//! Who gives whom what is worked out before the clock runs, in favour of the exchange.
+
+use std::net::Ipv4Addr;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use weft_client::OpenView;
+use weft_layout::ViewOffset;
+
+use crate::SuiteError;
+use crate::content::Calls;
+use crate::part::{FileShape, Part};
+use crate::posix::runs_of;
+
+/// The processes of an exchange.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Partners {
+    /// What each moves.
+    pub(crate) parts: Vec<Part>,
+    /// The ports at which each listens on this machine.
+    pub(crate) ports: Vec<u16>,
+    /// Which of them this is.
+    pub(crate) me: usize,
+}
+
+/// A run of bytes in one memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    at: usize,
+    length: usize,
+}
+
+/// One process's side of an exchange, connected.
+pub(crate) struct Exchange {
+    me: usize,
+    /// The first byte of the own share in the file.
+    from: u64,
+    /// By partner: own bytes that lie in its share, in the order of travel.
+    theirs: Vec<Vec<Cut>>,
+    /// By partner: its bytes that lie in the own share.
+    mine: Vec<Vec<Cut>>,
+    /// By partner, none to itself.
+    streams: Vec<Option<TcpStream>>,
+    share: Vec<u8>,
+}
+
+impl Exchange {
+    /// Works out who gives what, and connects to all partners.
+    pub(crate) async fn connect(
+        partners: &Partners,
+        shape: FileShape,
+        listener: &TcpListener,
+    ) -> Result<Exchange, SuiteError> {
+        let several = partners.parts.len();
+        let whole: u64 = partners.parts.iter().map(Part::bytes).sum();
+        let share = whole.div_ceil(several as u64);
+        let bounds = |of: usize| {
+            let from = (of as u64 * share).min(whole);
+            from..(from + share).min(whole)
+        };
+        let own = bounds(partners.me);
+        let mut exchange = Exchange {
+            me: partners.me,
+            from: own.start,
+            theirs: vec![Vec::new(); several],
+            mine: vec![Vec::new(); several],
+            streams: Vec::new(),
+            share: vec![0; (own.end - own.start) as usize],
+        };
+        for (partner, part) in partners.parts.iter().enumerate() {
+            for (at, memory, length) in runs_of(&Calls::new(part, shape)?, shape)? {
+                for holder in 0..several {
+                    let share = bounds(holder);
+                    let (first, end) = (at.max(share.start), (at + length).min(share.end));
+                    if first >= end {
+                        continue;
+                    }
+                    let length = (end - first) as usize;
+                    if partner == partners.me {
+                        let at = memory + (first - at) as usize;
+                        exchange.theirs[holder].push(Cut { at, length });
+                    }
+                    if holder == partners.me {
+                        let at = (first - share.start) as usize;
+                        exchange.mine[partner].push(Cut { at, length });
+                    }
+                }
+            }
+        }
+        exchange.streams = streams(partners, listener).await?;
+        Ok(exchange)
+    }
+
+    /// Gives every partner its bytes and writes the own share.
+    pub(crate) async fn write(
+        &mut self,
+        view: &OpenView,
+        memory: &[u8],
+    ) -> Result<u64, SuiteError> {
+        let out = self
+            .theirs
+            .iter()
+            .map(|cuts| gather(cuts, memory))
+            .collect();
+        let lengths: Vec<usize> = self.mine.iter().map(|c| length(c)).collect();
+        let came = self.swap(out, &lengths).await?;
+        let mut share = std::mem::take(&mut self.share);
+        for (cuts, bytes) in self.mine.iter().zip(&came) {
+            scatter(cuts, bytes, &mut share);
+        }
+        Ok(view
+            .write_at(ViewOffset(self.from), Bytes::from(share))
+            .await?)
+    }
+
+    /// Reads the own share and gives every partner its bytes.
+    pub(crate) async fn read(
+        &mut self,
+        view: &OpenView,
+        memory: &mut [u8],
+    ) -> Result<u64, SuiteError> {
+        let mut share = std::mem::take(&mut self.share);
+        let moved = view.read_at(ViewOffset(self.from), &mut share).await?;
+        let out = self.mine.iter().map(|cuts| gather(cuts, &share)).collect();
+        let lengths: Vec<usize> = self.theirs.iter().map(|c| length(c)).collect();
+        let came = self.swap(out, &lengths).await?;
+        for (cuts, bytes) in self.theirs.iter().zip(&came) {
+            scatter(cuts, bytes, memory);
+        }
+        Ok(moved)
+    }
+
+    /// Sends each partner its bytes while theirs come.
+    async fn swap(
+        &mut self,
+        mut out: Vec<Vec<u8>>,
+        lengths: &[usize],
+    ) -> Result<Vec<Vec<u8>>, SuiteError> {
+        let own = std::mem::take(&mut out[self.me]);
+        let pairs = self.streams.iter_mut().zip(out).zip(lengths);
+        let swaps = pairs.map(|((stream, out), length)| async move {
+            let Some(stream) = stream else {
+                return Ok(Vec::new());
+            };
+            let mut came = vec![0; *length];
+            let (mut read, mut write) = stream.split();
+            tokio::try_join!(write.write_all(&out), read.read_exact(&mut came))?;
+            std::io::Result::Ok(came)
+        });
+        let swapped = try_join_all(swaps).await;
+        let mut came =
+            swapped.map_err(SuiteError::local("cannot exchange with", "another client"))?;
+        came[self.me] = own;
+        Ok(came)
+    }
+}
+
+/// A connection to each partner: to those before this one by calling, to those after it by being called.
+async fn streams(
+    partners: &Partners,
+    listener: &TcpListener,
+) -> Result<Vec<Option<TcpStream>>, SuiteError> {
+    let mut streams: Vec<Option<TcpStream>> = partners.ports.iter().map(|_| None).collect();
+    let connected = async {
+        for (partner, port) in partners.ports.iter().enumerate().take(partners.me) {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await?;
+            stream.write_u32(partners.me as u32).await?;
+            streams[partner] = Some(stream);
+        }
+        for _ in partners.me + 1..streams.len() {
+            let (mut stream, _) = listener.accept().await?;
+            let partner = stream.read_u32().await? as usize;
+            let unknown = || std::io::Error::other("a stranger called");
+            *streams.get_mut(partner).ok_or_else(unknown)? = Some(stream);
+        }
+        for stream in streams.iter().flatten() {
+            stream.set_nodelay(true)?;
+        }
+        std::io::Result::Ok(())
+    };
+    connected
+        .await
+        .map_err(SuiteError::local("cannot connect to", "another client"))?;
+    Ok(streams)
+}
+
+fn length(cuts: &[Cut]) -> usize {
+    cuts.iter().map(|c| c.length).sum()
+}
+
+fn gather(cuts: &[Cut], memory: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(length(cuts));
+    for cut in cuts {
+        out.extend_from_slice(&memory[cut.at..cut.at + cut.length]);
+    }
+    out
+}
+
+fn scatter(cuts: &[Cut], bytes: &[u8], memory: &mut [u8]) {
+    let mut rest = bytes;
+    for cut in cuts {
+        let (head, tail) = rest.split_at(cut.length);
+        memory[cut.at..cut.at + cut.length].copy_from_slice(head);
+        rest = tail;
+    }
+}

@@ -1,0 +1,43 @@
+//! The papers' experiments, on volumes and on any mounted path.
+//!
+//! A case makes [`Point`]s; a point says what each client moves, as a view and loops of records. A leader ([`Bench`])
+//! runs them one after the other with worker processes ([`run_worker`]) and makes [`Row`]s.
+//!
+//! Invariants:
+//! 1. Every byte read is compared with what was written last; a wrong one ends the run with an error.
+//! 2. What a client moves through POSIX calls on a path is, byte for byte and call for call, what it moves through Weft.
+//! 3. Nothing stays: files, folders, volumes and namespaces that a run made are removed, also after an error or a signal.
+//!
+//! Deliberately absent: what the local machine allows (`bench/`), which is about shares of limits, not about systems.
+//!
+//! Where to look: `cases/` for the experiments, `worker.rs` for what a client does, `lead.rs` for the order of events.
+
+mod cases;
+mod content;
+mod cpu;
+mod error;
+mod exchange;
+mod lead;
+mod link;
+mod part;
+mod plot;
+mod posix;
+mod row;
+mod sort;
+mod sweep;
+mod target;
+mod volume;
+mod weft;
+mod worker;
+
+pub use cases::{Case, Point};
+pub use error::SuiteError;
+pub use lead::{Bench, Measured};
+pub use link::LimitedNetwork;
+pub use part::{FileShape, Level, Part, ViewSpec};
+pub use plot::plot;
+pub use row::{Interface, Op, Row};
+pub use sweep::{Place, Sweep};
+pub use target::{Target, VolumePlace};
+pub use volume::OwnVolume;
+pub use worker::run_worker;

@@ -1,0 +1,204 @@
+//! What one client moves: a view, nested loops of records, and how much of that one call covers.
+
+use serde::{Deserialize, Serialize};
+use weft_layout::{CellIndex, Grid, LayoutError, Order, Partition, Pattern, Subfile, View};
+
+/// Cells and BSU of a benchmark's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileShape {
+    /// Cells.
+    pub cells: u32,
+    /// Bytes of a BSU.
+    pub bsu: u64,
+}
+
+impl FileShape {
+    /// The shape as if all cells were on one server: for whoever wants all pieces.
+    pub(crate) fn grid(self) -> Result<Grid, LayoutError> {
+        Grid::new(self.cells, self.bsu, 1)
+    }
+}
+
+/// A view in plain numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ViewSpec {
+    /// The whole file in canonical order.
+    Canonical,
+    /// A Vesta subfile.
+    Subfile {
+        /// Consecutive BSUs of one cell in a block.
+        vbs: u64,
+        /// Subfiles down a cell.
+        vn: u64,
+        /// Consecutive cells of a block.
+        hbs: u64,
+        /// Subfiles across the cells.
+        hn: u64,
+        /// Which one.
+        index: u64,
+    },
+    /// A PVFS partition.
+    Partition {
+        /// File offset of the first group.
+        offset: u64,
+        /// Bytes of a group.
+        group: u64,
+        /// From group to group.
+        stride: u64,
+    },
+    /// One cell.
+    Cell(u32),
+}
+
+impl From<ViewSpec> for View {
+    fn from(spec: ViewSpec) -> View {
+        match spec {
+            ViewSpec::Canonical => View::canonical(),
+            ViewSpec::Subfile {
+                vbs,
+                vn,
+                hbs,
+                hn,
+                index,
+            } => View::Subfile(Subfile {
+                vbs,
+                vn,
+                hbs,
+                hn,
+                index,
+                order: Order::Default,
+            }),
+            ViewSpec::Partition {
+                offset,
+                group,
+                stride,
+            } => View::Partition(Partition {
+                offset,
+                group,
+                stride,
+            }),
+            ViewSpec::Cell(cell) => View::Cell(CellIndex(cell)),
+        }
+    }
+}
+
+/// A repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// Bytes of the view from start to start.
+    pub stride: u64,
+    /// How often.
+    pub times: u64,
+}
+
+/// What one client moves in one run of a point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Through which view.
+    pub view: ViewSpec,
+    /// View byte of the first record.
+    pub at: u64,
+    /// Bytes of a record.
+    pub record: u64,
+    /// Loops around the record, innermost first.
+    pub levels: Vec<Level>,
+    /// How many of the loops, from the innermost on, one call covers; the others are loops of calls.
+    pub inner: usize,
+}
+
+impl Part {
+    /// One call per record, or one for all `times` records.
+    pub(crate) fn records(view: ViewSpec, at: u64, record: u64, stride: u64, times: u64) -> Part {
+        let levels = vec![Level { stride, times }];
+        Part {
+            view,
+            at,
+            record,
+            levels,
+            inner: 0,
+        }
+    }
+
+    /// All loops by one call.
+    #[must_use]
+    pub(crate) fn whole(self) -> Part {
+        let inner = self.levels.len();
+        Part { inner, ..self }
+    }
+
+    /// Calls.
+    pub fn calls(&self) -> u64 {
+        self.levels[self.inner..].iter().map(|l| l.times).product()
+    }
+
+    /// Bytes of one call.
+    pub fn call_bytes(&self) -> u64 {
+        let times: u64 = self.levels[..self.inner].iter().map(|l| l.times).product();
+        self.record * times
+    }
+
+    /// Bytes of all calls.
+    pub fn bytes(&self) -> u64 {
+        self.calls() * self.call_bytes()
+    }
+
+    /// What each call moves, from where it starts.
+    pub(crate) fn pattern(&self) -> Pattern {
+        let record = Pattern::bytes(self.record);
+        let inner = self.levels[..self.inner].iter();
+        inner.fold(record, |pattern, level| {
+            pattern.every(level.stride.cast_signed()).times(level.times)
+        })
+    }
+
+    /// Where each call starts in the view, in order.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = u64> + '_ {
+        let outer = &self.levels[self.inner..];
+        (0..self.calls()).map(move |call| {
+            let mut rest = call;
+            outer.iter().fold(self.at, |at, level| {
+                let turn = rest % level.times;
+                rest /= level.times;
+                at + turn * level.stride
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_are_of_calls_or_within_one() {
+        let rows = Part {
+            view: ViewSpec::Canonical,
+            at: 5,
+            record: 2,
+            levels: vec![
+                Level {
+                    stride: 10,
+                    times: 3,
+                },
+                Level {
+                    stride: 100,
+                    times: 2,
+                },
+            ],
+            inner: 0,
+        };
+        let starts = |part: &Part| part.starts().collect::<Vec<_>>();
+        assert_eq!(starts(&rows), [5, 15, 25, 105, 115, 125]);
+        assert_eq!((rows.calls(), rows.call_bytes()), (6, 2));
+        let frames = Part {
+            inner: 1,
+            ..rows.clone()
+        };
+        assert_eq!(starts(&frames), [5, 105]);
+        assert_eq!((frames.calls(), frames.call_bytes()), (2, 6));
+        let whole = rows.whole();
+        assert_eq!(starts(&whole), [5]);
+        assert_eq!((whole.calls(), whole.call_bytes()), (1, 12));
+    }
+}

@@ -1,0 +1,101 @@
+//! What a measurement says.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Which way bytes went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// From the file.
+    Read,
+    /// Into the file.
+    Write,
+}
+
+/// How the application said which bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interface {
+    /// One call per record.
+    Traditional,
+    /// Many records by one call.
+    Strided,
+    /// Many records of all clients by one collective call.
+    Collective,
+    /// `pread` and `pwrite` on a mounted path, one per run of bytes.
+    Posix,
+}
+
+impl Op {
+    /// As in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+        }
+    }
+}
+
+impl Interface {
+    /// As in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interface::Traditional => "traditional",
+            Interface::Strided => "strided",
+            Interface::Collective => "collective",
+            Interface::Posix => "posix",
+        }
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Op, String> {
+        let all = [Op::Read, Op::Write];
+        let found = all.into_iter().find(|op| op.name() == text);
+        found.ok_or_else(|| format!("{text:?} is neither read nor write"))
+    }
+}
+
+impl FromStr for Interface {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Interface, String> {
+        use Interface::{Collective, Posix, Strided, Traditional};
+        let all = [Traditional, Strided, Collective, Posix];
+        let found = all.into_iter().find(|i| i.name() == text);
+        found.ok_or_else(|| {
+            format!("{text:?} is no interface: traditional, strided, collective or posix")
+        })
+    }
+}
+
+/// One measured point; what `weft bench --json` prints a list of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The experiment.
+    pub case: String,
+    /// Which bytes who moves.
+    pub pattern: String,
+    /// Which way.
+    pub op: Op,
+    /// By which calls.
+    pub interface: Interface,
+    /// Bytes of a record.
+    pub record: u64,
+    /// I/O servers; 0 where a path does not tell.
+    pub servers: u32,
+    /// Client processes.
+    pub clients: u32,
+    /// Bytes moved by all clients.
+    pub bytes: u64,
+    /// Median over the runs, from the first client's begin to the last one's end.
+    pub seconds: f64,
+    /// `bytes` over `seconds`.
+    pub mib_per_s: f64,
+    /// Requests for data that the clients sent, syncs not counted; none for POSIX calls.
+    pub messages: Option<u64>,
+}

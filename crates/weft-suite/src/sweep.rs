@@ -1,0 +1,152 @@
+//! Which points of a case are measured, and how.
+
+use crate::{Interface, Op, SuiteError};
+
+/// What narrows a case; empty lists leave what the case does by itself.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Numbers of servers.
+    pub servers: Vec<u32>,
+    /// Numbers of clients.
+    pub clients: Vec<u32>,
+    /// Patterns, by name.
+    pub patterns: Vec<String>,
+    /// Sizes of records, in bytes.
+    pub records: Vec<u64>,
+    /// Reading, writing.
+    pub ops: Vec<Op>,
+    /// Interfaces.
+    pub interfaces: Vec<Interface>,
+    /// Factor of the bytes of each point.
+    pub scale: f64,
+    /// Runs of each point whose median counts; with more than one, another one before them warms up.
+    pub runs: usize,
+    /// A write ends when it is synced.
+    pub sync: bool,
+    /// Where points are measured decides what can be.
+    pub place: Place,
+}
+
+/// What a case may ask of the place it is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A volume of its own: any number of servers.
+    Own,
+    /// A standing volume with so many servers.
+    Standing(u32),
+    /// A mounted path: POSIX calls only.
+    Path,
+}
+
+impl Default for Sweep {
+    fn default() -> Sweep {
+        Sweep {
+            servers: Vec::new(),
+            clients: Vec::new(),
+            patterns: Vec::new(),
+            records: Vec::new(),
+            ops: Vec::new(),
+            interfaces: Vec::new(),
+            scale: 1.0,
+            runs: 3,
+            sync: true,
+            place: Place::Own,
+        }
+    }
+}
+
+impl Sweep {
+    /// Whether a way is asked for.
+    pub fn wants(&self, op: Op) -> bool {
+        self.ops.is_empty() || self.ops.contains(&op)
+    }
+
+    pub(crate) fn pattern(&self, name: &str) -> bool {
+        self.patterns.is_empty() || self.patterns.iter().any(|p| p == name)
+    }
+
+    pub(crate) fn records(&self, default: &[u64]) -> Vec<u64> {
+        chosen(&self.records, default)
+    }
+
+    pub(crate) fn clients(&self, default: &[u32]) -> Vec<u32> {
+        chosen(&self.clients, default)
+    }
+
+    /// The numbers of servers. On a standing volume those of the default that it has; on a path one, which is a label.
+    pub(crate) fn servers(&self, default: &[u32]) -> Vec<u32> {
+        match self.place {
+            _ if !self.servers.is_empty() => self.servers.clone(),
+            Place::Own => default.to_vec(),
+            Place::Standing(most) => {
+                let mut fit: Vec<u32> = default.iter().map(|n| *n.min(&most)).collect();
+                fit.sort_unstable();
+                fit.dedup();
+                fit
+            }
+            Place::Path => vec![default.iter().copied().max().unwrap_or(1)],
+        }
+    }
+
+    /// The interfaces of those that make sense for a pattern; on a path POSIX calls take the place of each.
+    pub(crate) fn interfaces(&self, sensible: &[Interface]) -> Vec<Interface> {
+        if self.place == Place::Path {
+            return vec![Interface::Posix];
+        }
+        let wanted = |i: &Interface| self.interfaces.is_empty() || self.interfaces.contains(i);
+        sensible.iter().copied().filter(wanted).collect()
+    }
+
+    /// A number of bytes, or of anything else that a larger experiment has more of, scaled; at least 1.
+    #[allow(clippy::cast_sign_loss, reason = "a scale is above 0")]
+    pub(crate) fn scaled(&self, number: u64) -> u64 {
+        ((number as f64 * self.scale) as u64).max(1)
+    }
+
+    /// What no case can do anything with.
+    pub(crate) fn check(&self, patterns: &[&str]) -> Result<(), SuiteError> {
+        let asked = |text: String| Err(SuiteError::Asked(text));
+        if let Some(unknown) = self
+            .patterns
+            .iter()
+            .find(|p| !patterns.contains(&p.as_str()))
+        {
+            return asked(format!(
+                "this case has no pattern {unknown:?}; it has {}",
+                patterns.join(", ")
+            ));
+        }
+        if !(self.scale > 0.0 && self.scale <= 1e6) {
+            return asked(format!("a scale of {} is none: above 0", self.scale));
+        }
+        if self.records.contains(&0) || self.records.iter().any(|r| *r > 1 << 30) {
+            return asked("records have 1 byte to 1 GiB".into());
+        }
+        if self.servers.iter().any(|n| !(1..=256).contains(n)) {
+            return asked("1 to 256 servers can be measured".into());
+        }
+        if self.clients.iter().any(|n| !(1..=256).contains(n)) {
+            return asked("1 to 256 clients can be started".into());
+        }
+        match self.place {
+            Place::Standing(most) if self.servers.iter().any(|n| *n > most) => {
+                asked(format!("the volume has {most} servers only"))
+            }
+            Place::Path if self.interfaces.iter().any(|i| *i != Interface::Posix) => {
+                asked("on a path there are POSIX calls only".into())
+            }
+            Place::Own | Place::Standing(_) if self.interfaces.contains(&Interface::Posix) => {
+                asked("POSIX calls want a mounted path: --path DIR".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn chosen<T: Copy>(asked: &[T], default: &[T]) -> Vec<T> {
+    if asked.is_empty() {
+        default.to_vec()
+    } else {
+        asked.to_vec()
+    }
+}

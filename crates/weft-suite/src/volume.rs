@@ -1,0 +1,86 @@
+//! A volume of a benchmark's own: started as a user does, stopped and removed at the end.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::SuiteError;
+
+/// A running volume in a folder of its own; dropped, it is stopped and removed.
+#[derive(Debug)]
+pub struct OwnVolume {
+    program: PathBuf,
+    folder: TempDir,
+}
+
+impl OwnVolume {
+    /// Starts a fresh volume with `weft up`. `program` is the binary; the volume's folder is made in `folder`; `options`
+    /// are given to `weft up`.
+    pub fn start(
+        program: &Path,
+        folder: &Path,
+        servers: u32,
+        options: &[&str],
+    ) -> Result<OwnVolume, SuiteError> {
+        let volume = OwnVolume {
+            program: program.to_owned(),
+            folder: folder_in(folder)?,
+        };
+        let mut up = Command::new(program);
+        up.arg("up")
+            .arg(volume.path())
+            .args(["--servers", &servers.to_string()])
+            .args(options);
+        run(&mut up)?;
+        Ok(volume)
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for OwnVolume {
+    fn drop(&mut self) {
+        let mut down = Command::new(&self.program);
+        down.arg("down").arg(self.folder.path());
+        if let Err(error) = run(&mut down) {
+            eprintln!("{error}");
+        }
+    }
+}
+
+/// A folder that goes when it is dropped.
+pub(crate) fn folder_in(folder: &Path) -> Result<TempDir, SuiteError> {
+    tempfile::Builder::new()
+        .prefix("weft-bench-")
+        .tempdir_in(folder)
+        .map_err(SuiteError::local("cannot make a folder in", folder))
+}
+
+/// Runs a program to its end; what it printed.
+pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>, SuiteError> {
+    let program = PathBuf::from(command.get_program());
+    // In a group of its own: Ctrl-C is for this process, which cleans up with the help of such programs.
+    let out = command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(SuiteError::local("cannot run", program))?;
+    if out.status.success() {
+        return Ok(out.stdout);
+    }
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect();
+    let said = String::from_utf8_lossy(&out.stderr);
+    Err(SuiteError::Program {
+        command: words.join(" "),
+        said: said.lines().last().unwrap_or("it said nothing").to_owned(),
+    })
+}

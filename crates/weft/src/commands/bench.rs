@@ -1,0 +1,247 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use weft_layout::size;
+use weft_suite::{Bench as Suite, Case, Interface, Measured, Op, Row, Sweep, Target, VolumePlace};
+
+use crate::apps::crew;
+use crate::{Global, connect, output, progress};
+
+/// Measure a volume, or any mounted path, with the experiments of the papers
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft bench galley --servers 4 --clients 4 --pattern interleaved --record 64
+  weft bench vesta-scale --pattern in-proportion --servers 1,2,4
+  weft --volume /srv/weft bench pvfs --json
+  weft bench galley --path /mnt/other --runs 5
+  weft bench vesta-scale --pattern in-proportion --link 10MiB --json > rows.json
+  weft bench plot rows.json -o rows.svg
+
+Without a volume (--volume, WEFT_VOLUME) or --path it starts one of its own and removes it again. Every byte read is
+checked. docs/benchmarks.md says what each case does, and what its paper found.")]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Galley: broadcast, partitioned and interleaved records, a call per record against strided calls
+    Galley(CaseArgs),
+    /// PVFS: the local disk, many servers, stripe sizes, matching and mismatched partitions
+    Pvfs(CaseArgs),
+    /// Vesta: one client with three striping units, subfiles by cell and across, a matrix by rows and columns
+    VestaViews(CaseArgs),
+    /// Vesta: one client on many servers, whole systems, one client to a server
+    VestaScale(CaseArgs),
+    /// sfs: sizes of transfers on growing numbers of servers, odd ones and odd blocks among them
+    Sfs(CaseArgs),
+    /// CAPFS: nine clients with the overlapping tiles of a display
+    Tile(CaseArgs),
+    /// A 3-D array over eight clients: collective calls against an exchange written by hand
+    Array(CaseArgs),
+    /// Vesta: `weft sort`, which is FastMeshSort, on growing numbers of servers
+    Sort(CaseArgs),
+    /// Draw rows as SVG or PNG
+    Plot(Plot),
+}
+
+#[derive(Args)]
+struct CaseArgs {
+    /// Servers, as a list; a volume of its own has as many as the most of them
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    servers: Vec<u32>,
+    /// Client processes, as a list
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    clients: Vec<u32>,
+    /// Patterns of the case, as a list
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pattern: Vec<String>,
+    /// Bytes of a record, or what the case varies in its place, as a list
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = size::parse)]
+    record: Vec<u64>,
+    /// read or write
+    #[arg(long, value_name = "OP")]
+    op: Option<Op>,
+    /// traditional, strided or collective, as a list
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    interface: Vec<Interface>,
+    /// Factor of the bytes moved
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    scale: f64,
+    /// Runs of each point; their median counts. With more than one, another one before them warms up
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// A write ends when it is acknowledged, not when it is synced
+    #[arg(long)]
+    no_sync: bool,
+    /// Measure this directory of any file system by POSIX calls
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// Where a volume of its own lies
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    folder: PathBuf,
+    /// Put each server of a volume of its own behind a link of so many bytes per second, each way
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    link: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Draw the rows that `weft bench --json` printed
+#[derive(Args)]
+struct Plot {
+    /// Files of rows
+    #[arg(value_name = "ROWS.json", required = true)]
+    rows: Vec<PathBuf>,
+    /// The picture: its name ends in .svg or .png
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl Plot {
+    fn run(&self) -> Result<ExitCode> {
+        let mut rows: Vec<Row> = Vec::new();
+        for path in &self.rows {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            let more: Vec<Row> = serde_json::from_str(&text).with_context(|| {
+                format!("{} holds no rows of `weft bench --json`", path.display())
+            })?;
+            rows.extend(more);
+        }
+        weft_suite::plot(&rows, &self.output)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Bench {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        match self.what {
+            What::Galley(args) => args.run(Case::Galley, global),
+            What::Pvfs(args) => args.run(Case::Pvfs, global),
+            What::VestaViews(args) => args.run(Case::VestaViews, global),
+            What::VestaScale(args) => args.run(Case::VestaScale, global),
+            What::Sfs(args) => args.run(Case::Sfs, global),
+            What::Tile(args) => args.run(Case::Tile, global),
+            What::Array(args) => args.run(Case::Array, global),
+            What::Sort(args) => args.run(Case::Sort, global),
+            What::Plot(plot) => plot.run(),
+        }
+    }
+}
+
+impl CaseArgs {
+    fn run(self, case: Case, global: &Global) -> Result<ExitCode> {
+        let json = self.json;
+        let suite = self.suite(global)?;
+        let bar = progress::of_points(case.name());
+        let measured = connect::block_on(async {
+            let measured = suite.run(case, |done, all, point| {
+                bar.set_length(all as u64);
+                bar.set_position(done as u64);
+                bar.set_message(format!(
+                    "{} {}, {} a record, {} servers, {} clients",
+                    point.pattern,
+                    point.interface.name(),
+                    output::bytes(point.record),
+                    point.servers,
+                    point.parts.len()
+                ));
+            });
+            Ok(measured.await?)
+        });
+        bar.finish_and_clear();
+        let measured = measured?;
+        if json {
+            let rows: Vec<_> = measured.iter().map(|m| &m.row).collect();
+            output::json(&rows)?;
+        } else {
+            show(&measured)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn suite(self, global: &Global) -> Result<Suite> {
+        let target = match (&self.path, &global.address, &global.key, &global.volume) {
+            (Some(path), ..) => Target::Path(path.clone()),
+            (None, Some(address), Some(key), _) => {
+                Target::Standing(VolumePlace::Address(address.clone(), key.clone()))
+            }
+            (None, _, _, Some(folder)) => Target::Standing(VolumePlace::Folder(folder.clone())),
+            _ => Target::Own {
+                folder: self.folder,
+                link: self.link,
+            },
+        };
+        Ok(Suite {
+            program: std::env::current_exe().context("cannot find the program of the clients")?,
+            worker: "bench-worker",
+            target,
+            sweep: Sweep {
+                servers: self.servers,
+                clients: self.clients,
+                patterns: self.pattern,
+                records: self.record,
+                ops: self.op.into_iter().collect(),
+                interfaces: self.interface,
+                scale: self.scale,
+                runs: self.runs as usize,
+                sync: !self.no_sync,
+                ..Sweep::default()
+            },
+        })
+    }
+}
+
+fn show(measured: &[Measured]) -> Result<()> {
+    let mut table = output::table(&[
+        "pattern",
+        "op",
+        "interface",
+        "record",
+        "servers",
+        "clients",
+        "bytes",
+        "seconds",
+        "MiB/s",
+        "(from-to)",
+        "messages",
+        "cpu",
+    ]);
+    for Measured { row, range, cpu } in measured {
+        table.add_row([
+            row.pattern.clone(),
+            row.op.name().to_owned(),
+            row.interface.name().to_owned(),
+            output::bytes(row.record),
+            if row.servers == 0 {
+                "-".to_owned()
+            } else {
+                row.servers.to_string()
+            },
+            row.clients.to_string(),
+            output::bytes(row.bytes),
+            format!("{:.3}", row.seconds),
+            format!("{:.1}", row.mib_per_s),
+            format!("({:.1}-{:.1})", range.0, range.1),
+            row.messages
+                .map_or_else(|| "-".to_owned(), |n| n.to_string()),
+            format!("{:.0} %", 100.0 * cpu),
+        ]);
+    }
+    output::line(table)
+}
+
+/// A client of `weft bench`, started by it
+#[derive(Args)]
+pub(crate) struct BenchWorker {}
+
+/// Runs such a process.
+pub(crate) fn run_worker() -> ExitCode {
+    crew::run_worker(async { Ok(weft_suite::run_worker().await?) })
+}
