@@ -88,6 +88,12 @@ impl OpenData {
         }
     }
 
+    /// The file's bytes are with its metadata, or were when it was opened: the cells tell nothing of them.
+    pub fn is_inline(&self) -> bool {
+        let inline = !matches!(self.data().state.lock().home, Home::Cells);
+        inline || self.file().inline_data().is_some()
+    }
+
     /// Everything written is sent; what could not be is told by the next [`OpenData::flush`].
     pub async fn send(&self) {
         self.data().flush().await;
@@ -96,8 +102,7 @@ impl OpenData {
     /// Forgets whatever is clean: another mount may have written the file, and what it has written is to be seen.
     pub async fn see_others(&self) -> Result<(), DataError> {
         let data = self.data();
-        let inline = !matches!(data.state.lock().home, Home::Cells);
-        if inline || self.file().inline_data().is_some() {
+        if self.is_inline() {
             // In the cells nobody's copy of the whole content goes over another's.
             let _turn = data.turn().await;
             data.rest(self.file()).await?;

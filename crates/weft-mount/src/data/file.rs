@@ -207,9 +207,13 @@ impl OpenData {
     }
 
     /// Writes behind all bytes of the file, whoever else appends at the same time, and tells where. One request to the
-    /// metadata service beside those of a write.
+    /// metadata service beside those of a write; where writes go through also one to each server.
     pub async fn append(&self, data: Bytes) -> Result<u64, DataError> {
         let (length, patience) = (data.len() as u64, self.data.cache.config.patience);
+        if !self.data.cache.config.write_behind {
+            // Somebody may have truncated it since this mount last saw its end.
+            self.data.ask_size(&self.file).await?;
+        }
         let deal = || {
             let end = self.data.state.lock().ends.end;
             self.file.append_offset(length, end)
@@ -248,8 +252,11 @@ impl OpenData {
     }
 
     /// One past the last byte that this cache knows of; the file may be longer, if others write it, and shorter if they
-    /// have truncated it. No message.
+    /// have truncated it. Nothing where writes go through (strict): then the servers know better. No message.
     pub fn known_end(&self) -> Option<u64> {
+        if !self.data.cache.config.write_behind {
+            return None;
+        }
         let state = self.data.state.lock();
         let knows = state.ends.known.is_some() || !matches!(state.home, Home::Cells);
         (knows || state.ends.end > 0).then_some(state.ends.end)

@@ -74,6 +74,14 @@ impl FileSystem {
         if offset >= size {
             return Err(nothing);
         }
+        if handle.data.is_inline() {
+            // A small file has no holes.
+            return match whence {
+                libc::SEEK_DATA => Ok(offset),
+                libc::SEEK_HOLE => Ok(size),
+                _ => Err(FsError::wrong("no such seek", Errno::INVAL)),
+            };
+        }
         let mut ranges = handle.file.data_ranges(FileOffset(offset), HOLE);
         let mut end = offset;
         loop {
