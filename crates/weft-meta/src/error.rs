@@ -65,6 +65,18 @@ pub enum MetaError {
         /// The path.
         path: String,
     },
+    /// The layout of a file that has data cannot be another.
+    #[error("{path}: its layout cannot change: it holds data; empty it, or copy it to a new file")]
+    LayoutHasData {
+        /// The path.
+        path: String,
+    },
+    /// The layout of a file that somebody works with cannot be another.
+    #[error("{path}: its layout cannot change while it is open; close it everywhere")]
+    LayoutInUse {
+        /// The path.
+        path: String,
+    },
     /// The mode does not give the caller what it needs.
     #[error("{path}: user {uid} has no {need} permission")]
     Denied {
@@ -276,7 +288,9 @@ impl MetaError {
             MetaError::Exists { .. } | MetaError::AttributeExists { .. } => Code::Exists,
             MetaError::NotDirectory { .. } => Code::NotDirectory,
             MetaError::IsDirectory { .. } => Code::IsDirectory,
-            MetaError::NotEmpty { .. } | MetaError::HasCheckpoints { .. } => Code::NotEmpty,
+            MetaError::NotEmpty { .. }
+            | MetaError::HasCheckpoints { .. }
+            | MetaError::LayoutHasData { .. } => Code::NotEmpty,
             MetaError::Denied { .. } => Code::Permission,
             MetaError::NotOwner { .. } | MetaError::LinkToDirectory { .. } => Code::NotOwner,
             MetaError::Loop { .. } => Code::Loop,
@@ -286,7 +300,7 @@ impl MetaError {
             MetaError::AttributeTooLarge { .. } => Code::AttributeTooLarge,
             MetaError::AttributesFull { .. } => Code::NoSpace,
             MetaError::Stale { .. } => Code::Stale,
-            MetaError::Inline { .. } => Code::Busy,
+            MetaError::Inline { .. } | MetaError::LayoutInUse { .. } => Code::Busy,
             MetaError::Spilled { .. } => Code::Spilled,
             MetaError::TooLarge { .. } => Code::TooLarge,
             MetaError::Invalid { .. }

@@ -1,9 +1,13 @@
-//! SetAttributes: chmod, chown, utimens, and what a directory gives to new files.
+//! SetAttributes: chmod, chown, utimens, what a directory gives to new files, and the layout of an empty file.
 //!
 //! One request may ask for several; all are allowed and done, or none.
 
-use weft_proto::meta::{Credentials, SetAttributesRequest, StatReply, TimeWish};
+use weft_proto::meta::{
+    Credentials, FileKind, LayoutWish, SetAttributesRequest, StatReply, TimeWish,
+};
 
+use crate::edit::Edit;
+use crate::inline::content;
 use crate::ops::attributes;
 use crate::path::{Node, resolve};
 use crate::permission::{
@@ -22,7 +26,17 @@ impl Namespace {
     ) -> Result<StatReply, MetaError> {
         self.edit(|edit| {
             let Node { id, inode } = resolve(edit.reader(), &request.who, &request.target)?;
-            let after = apply(self, id, &inode, request, now)?;
+            let after = match &request.layout {
+                Some(wish) if inode.kind == FileKind::Regular as i32 => {
+                    let others = SetAttributesRequest {
+                        layout: None,
+                        ..request.clone()
+                    };
+                    let after = apply(self, id, &inode, &others, now)?;
+                    relayout(self, edit, id, &after, request, wish, now)?
+                }
+                _ => apply(self, id, &inode, request, now)?,
+            };
             if asks(request) {
                 *edit.change(id, &inode) = after.clone();
             }
@@ -66,6 +80,56 @@ pub(super) fn apply(
     if asks(request) {
         after.changed = now;
     }
+    Ok(after)
+}
+
+/// A file's other layout. Parts that are not wished for stay, and nothing wished for is the volume's default.
+///
+/// Only while there is nothing to lay out anew, and nobody who works by the layout as it is. What other forks than `data`
+/// hold only the servers know: the caller has asked them.
+fn relayout(
+    namespace: &Namespace,
+    edit: &mut Edit<'_, '_>,
+    id: u64,
+    inode: &InodeRecord,
+    request: &SetAttributesRequest,
+    wish: &LayoutWish,
+    now: i64,
+) -> Result<InodeRecord, MetaError> {
+    let path = &request.target.path;
+    if !owns(&request.who, inode) {
+        return Err(not_owner(&request.who, path, "set another's layout"));
+    }
+    let open = edit.open_files().is_open(id);
+    if open || inode.truncate != 0 {
+        return Err(MetaError::LayoutInUse { path: text(path) });
+    }
+    let empty = if inode.inline {
+        content(edit.reader(), id)?.data.is_empty()
+    } else {
+        inode.size_exact && inode.size == 0
+    };
+    if !empty {
+        return Err(MetaError::LayoutHasData { path: text(path) });
+    }
+    let present = inode
+        .layout
+        .as_ref()
+        .filter(|_| *wish != LayoutWish::default());
+    let stays = present.map(|layout| WishRecord {
+        cells: Some(layout.cells),
+        bsu: Some(layout.bsu),
+        chunk: Some(layout.chunk),
+        servers: match wish.cells {
+            None => layout.servers.clone(),
+            Some(_) => Vec::new(),
+        },
+        base: None,
+    });
+    let layout = placement::choose(&namespace.pool(now), id, Some(wish), stays.as_ref(), path)?;
+    let mut after = inode.clone();
+    after.layout = Some(layout);
+    after.changed = now;
     Ok(after)
 }
 

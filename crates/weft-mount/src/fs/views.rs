@@ -3,7 +3,8 @@
 //!
 //! Nothing of it is listed beside real files; it is found by name. Nodes are made as they are looked up and go when the
 //! kernel forgets them. Views are read and written at the servers: the data cache and the kernel's pages belong to the
-//! canonical order.
+//! canonical order. So every `read` and `write` is one access of the view, whose bytes the order `column` rearranges, unless
+//! it is longer than the kernel's largest request: then it is several.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use weft_client::{Attributes, FileKind, OpenView, Place};
-use weft_layout::{Layout, Map, Order, View, ViewOffset, view_text};
+use weft_layout::{Layout, Map, View, ViewOffset, view_text};
 
 use super::open::{Opened, access, writes};
 use super::{Attr, Caller, Entry, FileSystem, FsError};
@@ -132,15 +133,6 @@ fn parse(text: &str, layout: &Layout) -> Result<(Map, View, String), FsError> {
         tracing::debug!(%why, "no view");
         not_found()
     })?;
-    if let View::Subfile(subfile) = &view
-        && subfile.order == Order::Column
-    {
-        // It is an order within one access, and the kernel cuts accesses as it likes.
-        return Err(FsError::wrong(
-            "column order is not to be had under a mount",
-            Errno::INVAL,
-        ));
-    }
     let map = Map::new(layout.grid(), view).map_err(|why| {
         tracing::debug!(%why, "the view does not fit");
         not_found()

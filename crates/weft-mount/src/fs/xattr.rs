@@ -1,10 +1,12 @@
 //! Extended attributes, the layout among them: `user.weft.layout` is text that people can read and write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_client::{Changes, FileKind, Place, XattrMode};
+use tokio::time::Instant;
+use weft_client::{Attributes, Changes, FileKind, Place, XattrMode};
 use weft_proto::Code;
 use weft_proto::meta::ROOT;
 
@@ -16,11 +18,18 @@ use crate::layout_text;
 const LAYOUT: &[u8] = b"user.weft.layout";
 /// On the root directory: the number of the process behind the mount, so that who unmounts can wait for it.
 pub const PROCESS_XATTR: &str = "user.weft.process";
+/// What Weft keeps under `user.`: programs set no other name of it.
+const OURS: &[u8] = b"user.weft.";
+/// Those that copies of a file may carry along: what an array is, and where an import came from.
+const CARRIED: [&[u8]; 2] = [b"user.weft.array", b"user.weft.import"];
 /// Access control lists.
 const ACL: &[u8] = b"system.posix_acl_";
 
 /// Whether an attribute that is to be set must be there already.
 pub use weft_client::XattrMode as SetMode;
+
+/// How long a file may still count as open after the last program has closed it: the kernel tells a mount later.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Whether the service has access control lists; the kernel asks for them before most permission checks.
 #[derive(Debug, Default)]
@@ -76,6 +85,12 @@ impl FileSystem {
         }
         if name == LAYOUT {
             return self.set_layout(caller, id, &value).await;
+        }
+        if name.starts_with(OURS) && !CARRIED.iter().any(|carried| name.starts_with(carried)) {
+            return Err(FsError::wrong(
+                "Weft has no such attribute to set",
+                Errno::OPNOTSUPP,
+            ));
         }
         let volume = self.on(caller);
         self.call(|| volume.set_xattr_with(Place::of(id), name, value.clone(), mode))
@@ -140,10 +155,12 @@ impl FileSystem {
         let attributes = self
             .call(|| self.volume.known_attributes(Place::of(id)))
             .await?;
-        if attributes.kind != FileKind::Directory as i32 {
+        if attributes.kind == FileKind::Regular as i32 {
+            self.may_be_laid_out(&attributes).await?;
+        } else if attributes.kind != FileKind::Directory as i32 {
             return Err(FsError::wrong(
-                "the layout of a file is fixed when it is made",
-                Errno::NOTDIR,
+                "only files and directories have a layout",
+                Errno::OPNOTSUPP,
             ));
         }
         let changes = Changes {
@@ -151,8 +168,28 @@ impl FileSystem {
             ..Changes::default()
         };
         let volume = self.on(caller);
-        self.call(|| volume.set_attributes(Place::of(id), &changes))
-            .await?;
+        let set = || async {
+            match volume.set_attributes(Place::of(id), &changes).await {
+                Err(error) if error.code() == Code::Busy => Ok(false),
+                done => done.map(|_| true),
+            }
+        };
+        let deadline = Instant::now() + CLOSING;
+        while !self.files.all(id).is_empty() || !self.call(set).await? {
+            if Instant::now() > deadline {
+                return Err(FsError::wrong("the file is open somewhere", Errno::BUSY));
+            }
+            tokio::time::sleep(CLOSING / 50).await;
+        }
+        Ok(())
+    }
+
+    /// A file gets another layout only where nothing would have to move; the service looks at the rest.
+    async fn may_be_laid_out(&self, attributes: &Attributes) -> Result<(), FsError> {
+        let forks = self.call(|| self.volume.forks(attributes)).await?;
+        if forks.iter().any(|fork| fork.length > 0) {
+            return Err(FsError::wrong("the file holds data", Errno::NOTEMPTY));
+        }
         Ok(())
     }
 }
