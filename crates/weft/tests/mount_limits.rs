@@ -1,0 +1,232 @@
+//! Where a volume ends: long names and paths, kinds of calls that it does not have, direct I/O, large holes.
+
+mod mount_support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use mount_support::{Mounted, sh};
+use rustix::fs::{
+    CWD, Mode, OFlags, RenameFlags, SeekFrom, copy_file_range, openat, renameat_with, seek,
+};
+use rustix::io::Errno;
+
+fn open(path: &Path) -> fs::File {
+    fs::File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .unwrap()
+}
+
+#[test]
+fn names_have_255_bytes_and_paths_4096() {
+    let Some(m) = Mounted::new() else { return };
+    // Bytes, not characters, and any but zero and the slash.
+    for name in ["n".repeat(255), "ä".repeat(127)] {
+        fs::write(m.file(&name), b"long").unwrap();
+        assert_eq!(fs::read(m.file(&name)).unwrap(), b"long");
+        fs::rename(m.file(&name), m.file("short")).unwrap();
+        fs::rename(m.file("short"), m.file(&name)).unwrap();
+        assert_eq!(
+            fs::read_dir(&m.path)
+                .unwrap()
+                .next()
+                .unwrap()
+                .unwrap()
+                .file_name(),
+            name.as_str()
+        );
+        fs::remove_file(m.file(&name)).unwrap();
+    }
+    let long = m.file(&"n".repeat(256));
+    let too_long = Some(Errno::NAMETOOLONG.raw_os_error());
+    assert_eq!(fs::write(&long, b"").unwrap_err().raw_os_error(), too_long);
+    assert_eq!(fs::create_dir(&long).unwrap_err().raw_os_error(), too_long);
+    // A path of 4,095 bytes and its zero, and a tree that is deeper than any path.
+    let mut path = m.path.clone();
+    while path.as_os_str().len() + 201 < 4095 {
+        path.push("d".repeat(200));
+        fs::create_dir(&path).unwrap();
+    }
+    path.push("f".repeat(4095 - 1 - path.as_os_str().len()));
+    assert_eq!(path.as_os_str().len(), 4095);
+    fs::write(&path, b"deep").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"deep");
+    let text = "t".repeat(4095);
+    std::os::unix::fs::symlink(&text, m.file("link")).unwrap();
+    assert_eq!(
+        fs::read_link(m.file("link")).unwrap().to_str().unwrap(),
+        text
+    );
+    sh(
+        &m.path,
+        "n=$(printf 'e%.0s' $(seq 200)); for i in $(seq 30); do mkdir $n; cd $n; done; echo deeper > f; cat f; \
+         cd ..; test -d $n",
+    );
+    sh(&m.path, "rm -rf d* e* link; test -z \"$(ls -A)\"");
+}
+
+#[test]
+fn what_a_volume_does_not_have_is_refused_with_the_errno_that_programs_expect() {
+    let Some(m) = Mounted::new() else { return };
+    let unnamed = openat(CWD, &m.path, OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR);
+    assert_eq!(
+        unnamed.unwrap_err(),
+        Errno::OPNOTSUPP,
+        "programs then make a named file and unlink it"
+    );
+    fs::write(m.file("a"), b"a").unwrap();
+    let whiteout = renameat_with(CWD, m.file("a"), CWD, m.file("b"), RenameFlags::WHITEOUT);
+    assert_eq!(whiteout, Err(Errno::INVAL));
+    assert_eq!(fs::read(m.file("a")).unwrap(), b"a");
+    sh(
+        &m.path,
+        "! chattr +i a 2>/dev/null; mkdir d; ! ln d e 2>/dev/null; ! mv d d/d 2>/dev/null",
+    );
+}
+
+#[test]
+fn statfs_tells_sizes_that_make_sense() {
+    let Some(m) = Mounted::new() else { return };
+    let before = rustix::fs::statvfs(&m.path).unwrap();
+    assert_eq!(before.f_namemax, 255);
+    assert!(
+        before.f_frsize == 4096
+            && before.f_bavail <= before.f_bfree
+            && before.f_bfree <= before.f_blocks
+    );
+    assert!(before.f_blocks > 0 && before.f_ffree > 0 && before.f_files > before.f_ffree);
+    let files = |stat: rustix::fs::StatVfs| stat.f_files - stat.f_ffree;
+    let had = files(before);
+    sh(&m.path, "touch a b c; sync -f a");
+    mount_support::wait_until("three files more", || {
+        files(rustix::fs::statvfs(&m.path).unwrap()) == had + 3
+    });
+}
+
+#[test]
+fn direct_reads_and_writes_have_any_size_and_agree_with_cached_ones() {
+    let Some(m) = Mounted::new() else { return };
+    let cached = open(&m.file("f"));
+    let direct = fs::File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(m.file("f"))
+        .unwrap();
+    let mut expected = Vec::new();
+    for (round, (offset, length)) in [
+        (0, 4096),
+        (4096, 1),
+        (4097, 70_001),
+        (3, 5),
+        (100_000, 3_000_000),
+        (1_000_001, 511),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let data = vec![round as u8 + 1; length];
+        let (writer, reader) = if round % 2 == 0 {
+            (&direct, &cached)
+        } else {
+            (&cached, &direct)
+        };
+        writer.write_all_at(&data, offset as u64).unwrap();
+        expected.resize(expected.len().max(offset + length), 0);
+        expected[offset..offset + length].copy_from_slice(&data);
+        let mut seen = vec![9; expected.len() + 10];
+        let count = read_all(reader, &mut seen);
+        assert!(
+            count == expected.len() && seen[..count] == expected,
+            "round {round}"
+        );
+    }
+    assert_eq!(direct.metadata().unwrap().len(), expected.len() as u64);
+}
+
+fn read_all(file: &fs::File, buffer: &mut [u8]) -> usize {
+    let mut count = 0;
+    loop {
+        match file.read_at(&mut buffer[count..], count as u64).unwrap() {
+            0 => return count,
+            more => count += more,
+        }
+    }
+}
+
+#[test]
+fn data_and_holes_of_a_sparse_file_are_where_they_were_made() {
+    let Some(m) = Mounted::new() else { return };
+    let file = open(&m.file("sparse"));
+    let islands: Vec<u64> = [1_u64, 5, 6, 900, 4000].iter().map(|i| i << 20).collect();
+    for at in &islands {
+        file.write_all_at(&[7; 8192], *at).unwrap();
+    }
+    rustix::fs::ftruncate(&file, 10 << 30).unwrap();
+    for synced in [false, true] {
+        if synced {
+            file.sync_all().unwrap();
+        }
+        let mut at = 0;
+        for island in &islands {
+            at = seek(&file, SeekFrom::Data(at)).unwrap();
+            assert_eq!(at, *island);
+            at = seek(&file, SeekFrom::Hole(at)).unwrap();
+            assert_eq!(at, island + 8192);
+        }
+        assert_eq!(seek(&file, SeekFrom::Data(at)), Err(Errno::NXIO));
+        assert_eq!(seek(&file, SeekFrom::Hole(9 << 30)), Ok(9 << 30));
+        assert_eq!(seek(&file, SeekFrom::Hole(10 << 30)), Err(Errno::NXIO));
+    }
+    sh(
+        &m.path,
+        "truncate -s 20M sparse; cp --sparse=always sparse copy; cmp sparse copy",
+    );
+    assert_eq!(
+        seek(&open(&m.file("copy")), SeekFrom::Data(0)),
+        Ok(islands[0])
+    );
+    assert_eq!(fs::metadata(m.file("copy")).unwrap().size(), 20 << 20);
+}
+
+#[test]
+fn ranges_are_copied_between_mounts_and_to_a_local_disk() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let data: Vec<u8> = (0..2_000_000_u32).map(|i| (i * 13 % 251) as u8).collect();
+    let from = open(&m.file("from"));
+    from.write_all_at(&data, 0).unwrap();
+    for target in [other.join("to"), m.beside("local").join("to")] {
+        let to = open(&target);
+        let (mut at, mut there) = (100, 4_000);
+        while at < data.len() as u64 {
+            let moved = copy_file_range(&from, Some(&mut at), &to, Some(&mut there), data.len());
+            // The kernel may leave it to programs; then they read and write.
+            match moved {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(Errno::XDEV) => {
+                    to.write_all_at(&data[at as usize..], there).unwrap();
+                    break;
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
+        drop(to);
+        let copied = fs::read(&target).unwrap();
+        assert!(
+            copied.len() == 4_000 + data.len() - 100 && copied[4_000..] == data[100..],
+            "{}",
+            target.display()
+        );
+    }
+    sh(
+        &m.path,
+        &format!("cp from {0}/again; cmp from {0}/again", other.display()),
+    );
+}
