@@ -89,7 +89,7 @@ impl OpenData {
     }
 
     /// The file's bytes are with its metadata, or were when it was opened: the cells tell nothing of them.
-    pub fn is_inline(&self) -> bool {
+    pub fn may_be_inline(&self) -> bool {
         let inline = !matches!(self.data().state.lock().home, Home::Cells);
         inline || self.file().inline_data().is_some()
     }
@@ -102,7 +102,7 @@ impl OpenData {
     /// Forgets whatever is clean: another mount may have written the file, and what it has written is to be seen.
     pub async fn see_others(&self) -> Result<(), DataError> {
         let data = self.data();
-        if self.is_inline() {
+        if self.may_be_inline() {
             // In the cells nobody's copy of the whole content goes over another's.
             let _turn = data.turn().await;
             data.rest(self.file()).await?;

@@ -74,7 +74,7 @@ impl FileSystem {
         if offset >= size {
             return Err(nothing);
         }
-        if handle.data.is_inline() {
+        if handle.data.may_be_inline() {
             // A small file has no holes.
             return match whence {
                 libc::SEEK_DATA => Ok(offset),
