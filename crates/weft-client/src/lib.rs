@@ -24,6 +24,7 @@
 //!
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
 
+mod advise;
 mod append;
 mod array;
 mod attach;
@@ -67,7 +68,7 @@ pub use fsck::{Fault, Finding, Found, FsckOptions, FsckProgress, FsckReport};
 pub use file::{Closed, File, Fork};
 pub use inline::Store;
 pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
-pub use namespace::{Changes, Listed, Listing, NewMode, Removed, Renamed, Time, XattrMode};
+pub use namespace::{Changes, Listed, Listing, NewDirectory, NewMode, Removed, Renamed, Time, XattrMode};
 pub use operation::{Operation, Outcome, wait_all, wait_any};
 pub use options::ConnectOptions;
 pub use parts::ReadParts;

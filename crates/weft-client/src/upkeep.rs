@@ -1,4 +1,4 @@
-//! The upkeep of servers: their scrubs.
+//! The upkeep of servers: their scrubs and disks.
 
 use weft_layout::ServerId;
 
@@ -6,7 +6,8 @@ use crate::volume::Repeat;
 use crate::{Error, Volume};
 
 pub use weft_proto::upkeep::{
-    ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
+    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest,
+    ScrubState, ScrubStatusReply, ScrubStatusRequest,
 };
 
 impl Volume {
@@ -17,6 +18,12 @@ impl Volume {
         request: ScrubRequest,
     ) -> Result<ScrubStatusReply, Error> {
         self.io("scrub", server, &request, Repeat::Safe).await
+    }
+
+    /// The disks of a server and how they are: one request.
+    pub async fn disks(&self, server: ServerId) -> Result<DisksReply, Error> {
+        self.io("disks", server, &DisksRequest {}, Repeat::Safe)
+            .await
     }
 
     /// How far the scrub of a server is and what it found: one request.

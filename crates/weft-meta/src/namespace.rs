@@ -13,6 +13,7 @@ use weft_proto::meta::{FileKind, ROOT};
 use crate::MetaError;
 use crate::changes::ChangeLog;
 use crate::edit::Edit;
+use crate::leases::Leases;
 use crate::keys::{self, CLEAN_KEY, COUNTERS_KEY, INODES, SERVERS, VOLUME, VOLUME_KEY};
 use crate::open_files::OpenFiles;
 use crate::permission::MODE;
@@ -77,6 +78,7 @@ pub struct Inner {
     pub(crate) oldest_intent: AtomicU64,
     recovering: AtomicBool,
     changes: ChangeLog,
+    leases: Leases,
     /// Files from this id on were made in this life of the service.
     first_id: u64,
     volume: VolumeRecord,
@@ -190,6 +192,7 @@ impl Namespace {
         let inner = Inner {
             kv,
             changes: ChangeLog::default(),
+            leases: Leases::default(),
             open_files: Mutex::default(),
             servers: RwLock::new(servers),
             oldest_intent: AtomicU64::new(0),
@@ -210,6 +213,25 @@ impl Namespace {
             inner: self.inner.clone(),
             origin: client,
         }
+    }
+
+    /// Directories whose names one client knows.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Gives a client that has just made a directory the lease of it, if nobody has made anything in it.
+    pub fn lease(&self, client: u64, directory: u64) -> Result<bool, MetaError> {
+        if !self.leases.grant(client, directory) {
+            return Ok(false);
+        }
+        // Whatever is made from here on ends the lease.
+        let inode = self.read(|reader| keys::inode(reader, directory))?;
+        let empty = inode.is_some_and(|inode| inode.size == 0);
+        if !empty {
+            self.leases.end(directory);
+        }
+        Ok(empty)
     }
 
     /// The last changes.
@@ -323,7 +345,7 @@ impl Namespace {
             changes = edit.finish()?;
             Ok::<T, MetaError>(value)
         })?;
-        self.changes.publish(self.origin, changes);
+        self.changes.publish(self.origin, changes, &self.leases);
         Ok(value)
     }
 }
@@ -397,6 +419,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ClearRange
         | Kind::CopyRange
         | Kind::Disks
+        | Kind::Advise
         | Kind::Scrub
         | Kind::ScrubStatus
         | Kind::ListCells

@@ -92,6 +92,8 @@ calls! {
     DropCheckpoint = 47: checkpoint::DropCheckpointRequest => checkpoint::DropCheckpointReply;
     /// The disks of a server and how they are.
     Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
+    /// Bring what a request touches on one server into its cache, or let it go.
+    Advise = 57: io::AdviseRequest => io::AdviseReply;
     /// Read as a member of a group whose requests become one job.
     CollectiveRead = 48: collective::CollectiveReadRequest => collective::CollectiveReadReply;
     /// Write as a member of a group whose requests become one job.
@@ -118,7 +120,7 @@ calls! {
     /// Set a file's size.
     Truncate = 68: meta::TruncateRequest => meta::StatReply;
     /// Create a directory.
-    MakeDirectory = 69: meta::MakeDirectoryRequest => meta::StatReply;
+    MakeDirectory = 69: meta::MakeDirectoryRequest => meta::MakeDirectoryReply;
     /// Create a symbolic link.
     MakeLink = 70: meta::MakeLinkRequest => meta::StatReply;
     /// Create a fifo, socket or device node.

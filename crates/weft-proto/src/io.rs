@@ -468,6 +468,37 @@ pub struct ClearRangeRequest {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ClearRangeReply {}
 
+/// What a client knows of bytes and a server does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum Advice {
+    /// Advice of a newer peer: nothing is done.
+    Unknown = 0,
+    /// They will be read soon: bring them into the cache.
+    Fetch = 1,
+    /// They will not be touched soon: write what is dirty to its place, and let them go first.
+    Release = 2,
+}
+
+/// Bring what a request touches into the server's cache, or let it go.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct AdviseRequest {
+    /// Which bytes.
+    #[prost(message, required, tag = "1")]
+    pub access: Access,
+    /// What is known of them.
+    #[prost(enumeration = "Advice", tag = "2")]
+    pub advice: i32,
+}
+
+/// What came of advice.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct AdviseReply {
+    /// Bytes that were read from the disks for it.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+
 /// Copy the bytes of one request's pieces to those of another on the same server, both in view order. What is a hole
 /// there is one here; cells grow to the ends of their pieces.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -374,6 +374,21 @@ pub struct MakeDirectoryRequest {
     /// Bits that `mode` loses, unless the directory's default ACL decides.
     #[prost(uint32, tag = "4")]
     pub umask: u32,
+    /// The client wants to know all names in it for as long as others change none: whoever does is answered when this
+    /// client's watch has told it of that.
+    #[prost(bool, tag = "5")]
+    pub lease: bool,
+}
+
+/// A directory was made.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MakeDirectoryReply {
+    /// Its attributes.
+    #[prost(message, required, tag = "1")]
+    pub attributes: Attributes,
+    /// The client has the lease that it wanted.
+    #[prost(bool, tag = "2")]
+    pub leased: bool,
 }
 
 /// Create a symbolic link.

@@ -108,6 +108,9 @@ pub struct ScrubStatusReply {
     /// Why it does not get on; empty: it does.
     #[prost(string, tag = "8")]
     pub trouble: String,
+    /// Milliseconds until it reads on: so long it leaves the disk alone.
+    #[prost(uint64, tag = "9")]
+    pub rests: u64,
 }
 
 /// Ask for the disks of a server.

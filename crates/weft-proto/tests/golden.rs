@@ -23,6 +23,7 @@ use weft_proto::coord::{
 };
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineReply, StoreInlineRequest};
 use weft_proto::io::{
+    Advice, AdviseReply, AdviseRequest,
     Access, CellRun, CellStatusReply, CellStatusRequest, ClearRangeReply, ClearRangeRequest,
     Contiguous, CopyRangeReply, CopyRangeRequest, CreateForkReply, CreateForkRequest, DataRun,
     DataRunsReply, DataRunsRequest, DeleteCellsReply, DeleteCellsRequest, ForkPlace, ForkState,
@@ -33,7 +34,7 @@ use weft_proto::io::{
 use weft_proto::meta::{
     AttachReply, AttachRequest, Attributes, Create, Credentials, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
     GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish, LinkRequest, ListReply,
-    ListRequest, ListXattrReply, ListXattrRequest, MakeDirectoryRequest, MakeLinkRequest,
+    ListRequest, ListXattrReply, ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest,
     MakeNodeRequest, ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest,
     RemoveDirectoryRequest, RemoveXattrRequest, RenameReply, RenameRequest, ReportReply,
     ReportRequest, Server, ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest,
@@ -262,7 +263,7 @@ const UNLINKED: &str = "084d1001";
 
 const SCRUB_STATUS: &str = "080110c0843d18ac0220052802\
              3221084d10051a04646174612004280230033801408080808080204802\
-             5204676f6e65380742026e6f";
+             5204676f6e65380742026e6f48fa01";
 
 fn scrub_status() -> ScrubStatusReply {
     ScrubStatusReply {
@@ -285,6 +286,7 @@ fn scrub_status() -> ScrubStatusReply {
         }],
         more: 7,
         trouble: "no".to_owned(),
+        rests: 250,
     }
 }
 
@@ -314,7 +316,8 @@ fn check(kind: Kind) -> Kind {
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint
-        | Kind::Disks => io(kind),
+        | Kind::Disks
+        | Kind::Advise => io(kind),
         Kind::CollectiveRead
         | Kind::CollectiveWrite
         | Kind::JoinedRead
@@ -679,6 +682,15 @@ fn io(kind: Kind) -> Kind {
             &ClearRangeReply {},
             "",
         ),
+        Kind::Advise => call(
+            &AdviseRequest {
+                access: access(ViewKind::Cell(5)),
+                advice: Advice::Fetch as i32,
+            },
+            "0a29084d120808061080800418041a021805220d0a0b0880808080802010c0843d280232046461746138091001",
+            &AdviseReply { bytes: 300 },
+            "08ac02",
+        ),
         Kind::CopyRange => call(
             &CopyRangeRequest {
                 from: access(ViewKind::Cell(5)),
@@ -893,10 +905,14 @@ fn names(kind: Kind) -> Kind {
                 target,
                 mode: 0o755,
                 umask: 0o22,
+                lease: true,
             },
-            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed032012",
-            &stat(),
-            STAT,
+            "0a0b08e80710641a04041be807120a08011204612f62ff180118ed0320122801",
+            &MakeDirectoryReply {
+                attributes: stat().attributes,
+                leased: true,
+            },
+            &format!("{STAT}1001"),
         ),
         Kind::MakeLink => call(
             &MakeLinkRequest {
@@ -1163,7 +1179,7 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=47).chain(64..=96).chain([100]).collect();
+    let expected: Vec<u8> = (1..=6).chain(32..=47).chain(52..=54).chain(64..=96).chain([100]).chain(112..=116).collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);

@@ -11,12 +11,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use weft_net::Counters;
 use weft_proto::Kind;
-use weft_store::Store;
+use weft_store::{DiskState, Store};
 
 /// A part of a call's way through the server.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,7 @@ impl Process {
     }
 }
 
-fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 21] {
+fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 26] {
     let c = store.counters();
     [
         ("weft_store_reads", "Reads asked of the store", c.reads),
@@ -163,6 +163,31 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 21] {
             "weft_store_cache_misses",
             "Blocks that came from the disk",
             c.cache_misses,
+        ),
+        (
+            "weft_store_prefetched",
+            "Blocks fetched before anybody asked for them",
+            c.prefetched,
+        ),
+        (
+            "weft_store_prefetched_used",
+            "Fetched blocks that were read then",
+            c.prefetched_used,
+        ),
+        (
+            "weft_store_prefetched_unused",
+            "Fetched blocks that went unread",
+            c.prefetched_unused,
+        ),
+        (
+            "weft_store_placed_runs",
+            "Runs on the disks that blocks were put into",
+            c.placed_runs,
+        ),
+        (
+            "weft_store_placed_blocks",
+            "Blocks put into runs on the disks",
+            c.placed_blocks,
         ),
         ("weft_store_disk_reads", "Reads of the disk", c.disk_reads),
         (
@@ -229,6 +254,62 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 21] {
     ]
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DiskLabels {
+    disk: u32,
+    path: String,
+}
+
+/// Each disk by its number: room, failures, and whether it gets new data.
+fn disk_gauges(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    let (used, available) = (Family::default(), Family::default());
+    let (errors, in_use) = (Family::default(), Family::default());
+    for disk in store.disks() {
+        let labels = DiskLabels {
+            disk: u32::from(disk.number),
+            path: disk.path,
+        };
+        let set = |family: &Family<DiskLabels, Gauge>, value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family.get_or_create(&labels).set(value);
+        };
+        set(&used, disk.used);
+        set(&available, disk.available);
+        set(&errors, disk.errors);
+        set(&in_use, u64::from(disk.state == DiskState::InUse));
+    }
+    for (name, help, unit, family) in [
+        (
+            "weft_disk_used",
+            "Held by files, by disk",
+            Some(&Unit::Bytes),
+            used,
+        ),
+        (
+            "weft_disk_available",
+            "Left for files, by disk",
+            Some(&Unit::Bytes),
+            available,
+        ),
+        (
+            "weft_disk_errors",
+            "Operations of the disk that failed",
+            None,
+            errors,
+        ),
+        (
+            "weft_disk_in_use",
+            "1 where the disk is given new data",
+            None,
+            in_use,
+        ),
+    ] {
+        let metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        family.encode(metric)?;
+    }
+    Ok(())
+}
+
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for (name, help, value) in self.counts() {
@@ -260,6 +341,7 @@ impl Collector for Process {
                     encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
                 ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?;
             }
+            disk_gauges(&store.0, &mut encoder)?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::record::{
 };
 use crate::state::{Dead, State};
 use crate::store::{Inner, Signals, Store};
-use crate::write::whole;
+use crate::write::{FULL_SLOTS, whole};
 
 /// How long removed forks may keep blocks that only the index knows.
 const REAP_AFTER: Duration = Duration::from_secs(2);
@@ -313,6 +313,17 @@ impl Inner {
         let wanted = self.signals.apply.swap(false, Relaxed);
         if wanted || self.log.bytes() > self.bounds.log / 2 {
             return self.apply().await;
+        }
+        let full = {
+            let mut state = self.lock();
+            let full = state.full_slots >= FULL_SLOTS;
+            if full {
+                state.full_slots = 0;
+            }
+            full
+        };
+        if full {
+            self.flush_full().await?;
         }
         if self.lock().dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2 {
             return self.flush(self.bounds.dirty / 4).await;

@@ -41,6 +41,14 @@ pub(crate) struct Page {
     pub(crate) used: bool,
     /// The clock knows the page.
     pub(crate) queued: bool,
+    /// Bytes read or written since the slot was last touched as a whole.
+    touched: u32,
+    /// As much was touched as the slot holds: it is in the replace queue.
+    pub(crate) spent: bool,
+    /// The replace queue has an entry for the slot.
+    pub(crate) listed: bool,
+    /// Fetched ahead and not read yet.
+    pub(crate) fetched: u16,
 }
 
 impl Page {
@@ -59,6 +67,10 @@ impl Page {
             oldest: u64::MAX,
             used: true,
             queued: false,
+            touched: 0,
+            spent: false,
+            listed: false,
+            fetched: 0,
         }
     }
 
@@ -75,7 +87,32 @@ impl Page {
             oldest: u64::MAX,
             used: true,
             queued: false,
+            touched: 0,
+            spent: false,
+            listed: false,
+            fetched: 0,
         }
+    }
+
+    /// Bytes of a slot of `held` bytes were read or written; whether the page came to its end by
+    /// that, and goes from the hold queue to the replace queue. Touched again in part, it is held.
+    pub(crate) fn touch(&mut self, bytes: u32, held: u32) -> bool {
+        self.used = true;
+        self.touched += bytes;
+        if self.touched < held {
+            self.spent = false;
+            return false;
+        }
+        // Bytes that are touched twice count twice, as in Vesta.
+        self.touched %= held.max(1);
+        self.spend()
+    }
+
+    /// Makes the page one of those to go first; whether the replace queue lacks it.
+    pub(crate) fn spend(&mut self) -> bool {
+        self.used = false;
+        self.spent = true;
+        !std::mem::replace(&mut self.listed, true)
     }
 
     /// Bytes of memory it holds.
@@ -130,6 +167,7 @@ impl Page {
         let promises = (self.promised() & blocks).count_ones();
         self.clean(blocks);
         self.valid &= !blocks;
+        self.fetched &= !blocks;
         promises
     }
 

@@ -35,6 +35,16 @@ counters! {
     cache_hits,
     /// Blocks that had to come from the disk.
     cache_misses,
+    /// Blocks fetched before anybody asked for them.
+    prefetched,
+    /// Those of them that were read then.
+    prefetched_used,
+    /// Those of them that went unread.
+    prefetched_unused,
+    /// Runs that blocks were put into: pieces of a fork that do not follow the one before.
+    placed_runs,
+    /// Blocks put into them.
+    placed_blocks,
     /// Bytes read from the disk.
     disk_read_bytes,
     /// Bytes written to the disk, direct or flushed.

@@ -253,8 +253,10 @@ impl Inner {
         else {
             return;
         };
+        let bytes = (p.blocks.len() * BLOCK) as u32;
         let Some(old) = chunk.page_mut(slot) else {
             set_page(state, id, p.chunk, slot, p.page);
+            state.touch_page(id, p.chunk, slot, bytes);
             return;
         };
         let dirty = (old.dirty & p.page.valid).count_ones();
@@ -279,5 +281,6 @@ impl Inner {
         if !merge {
             set_page(state, id, p.chunk, slot, p.page);
         }
+        state.touch_page(id, p.chunk, slot, bytes);
     }
 }

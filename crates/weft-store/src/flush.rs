@@ -5,10 +5,11 @@
 //! that still carry its mark; redirtied ones stay dirty, because the frames after the round began
 //! (`as_of`) are not in what it wrote.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range, RangeInclusive};
 
 use crate::alloc::Extent;
 use crate::chunk::{bit, push_block, slot_of};
+use crate::counters::Counters;
 use crate::direct::Operations;
 use crate::error::StoreError;
 use crate::pool::BLOCK;
@@ -35,28 +36,71 @@ struct Round {
     flights: Vec<Flight>,
     operations: Operations,
     next: Option<(ForkId, u64)>,
+    which: Which,
+    runs: u64,
+}
+
+/// The chunks of all forks.
+const EVERY: RangeInclusive<(ForkId, u64)> = (ForkId(0), 0)..=(ForkId(u64::MAX), u64::MAX);
+
+/// Which dirty pages a round takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    /// Those of slots that are dirty as a whole: they will hardly change again.
+    Full,
 }
 
 impl Inner {
     /// Flushes until at most `keep` bytes are dirty; with 0, every page that was dirty at the call.
     pub(crate) async fn flush(&self, keep: u64) -> Result<(), StoreError> {
         let _one = self.flush_lock.lock().await;
-        let mut from = Bound::Unbounded;
         self.mend_promises().await?;
+        self.flush_some(&EVERY, Which::All, keep).await
+    }
+
+    /// Flushes slots that are dirty as a whole.
+    pub(crate) async fn flush_full(&self) -> Result<(), StoreError> {
+        let _one = self.flush_lock.lock().await;
+        self.flush_some(&EVERY, Which::Full, 0).await
+    }
+
+    /// Flushes the chunks that a range of a fork touches.
+    pub(crate) async fn flush_fork(
+        &self,
+        id: ForkId,
+        range: &Range<u64>,
+    ) -> Result<(), StoreError> {
+        let size = self.lock().forks.get(&id).map_or(0, |f| u64::from(f.chunk));
+        if size == 0 || range.is_empty() {
+            return Ok(());
+        }
+        let _one = self.flush_lock.lock().await;
+        let chunks = (id, range.start / size)..=(id, (range.end - 1) / size);
+        self.flush_some(&chunks, Which::All, 0).await
+    }
+
+    async fn flush_some(
+        &self,
+        chunks: &RangeInclusive<(ForkId, u64)>,
+        which: Which,
+        keep: u64,
+    ) -> Result<(), StoreError> {
+        let mut from = Bound::Included(*chunks.start());
         loop {
             if keep > 0 && self.lock().dirty_blocks * BLOCK as u64 <= keep {
                 return Ok(());
             }
-            let Some(mut round) = self.begin_round(from)? else {
+            let Some(mut round) = self.begin_round(from, chunks, which)? else {
                 return Ok(());
             };
             let operations = std::mem::take(&mut round.operations);
             if let Err(failed) = self.write_operations(operations).await {
-                if !failed.again {
-                    return Err(self.fail("flush dirty pages", failed.error.to_string()));
-                }
                 self.abandon_round(round);
-                continue;
+                if failed.again {
+                    continue;
+                }
+                return Err(self.fail("flush dirty pages", failed.error.to_string()));
             }
             let next = round.next;
             let sequence = self.end_round(round);
@@ -69,7 +113,12 @@ impl Inner {
         }
     }
 
-    fn begin_round(&self, from: Bound<(ForkId, u64)>) -> Result<Option<Round>, StoreError> {
+    fn begin_round(
+        &self,
+        from: Bound<(ForkId, u64)>,
+        chunks: &RangeInclusive<(ForkId, u64)>,
+        which: Which,
+    ) -> Result<Option<Round>, StoreError> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
@@ -82,10 +131,14 @@ impl Inner {
             flights: Vec::new(),
             operations: Operations::default(),
             next: None,
+            which,
+            runs: 0,
         };
         let mut at = from;
         while (round.flights.len() as u64) < ROUND_BLOCKS {
-            let Some(&(id, n)) = state.dirty_chunks.range((at, Bound::Unbounded)).next() else {
+            let mut dirty = state.dirty_chunks.range((at, Bound::Unbounded));
+            let next = dirty.next().filter(|next| *next <= chunks.end());
+            let Some(&(id, n)) = next else {
                 round.next = None;
                 break;
             };
@@ -93,6 +146,9 @@ impl Inner {
             round.next = Some((id, n));
             at = Bound::Excluded((id, n));
         }
+        Counters::add(&self.counters.placed_runs, round.runs);
+        let placed = round.flights.len() as u64;
+        Counters::add(&self.counters.placed_blocks, placed);
         Ok((!round.flights.is_empty()).then_some(round))
     }
 
@@ -182,6 +238,12 @@ impl Inner {
     }
 }
 
+/// How many runs extents begin, given where the one before ended.
+pub(crate) fn runs_of(extents: &[Extent], goal: u64) -> u64 {
+    let first = extents.first().map_or(goal, |e| e.start);
+    extents.len() as u64 - u64::from(first == goal)
+}
+
 /// Gives a chunk's dirty blocks places and marks them.
 fn take_off(state: &mut State, id: ForkId, n: u64, round: &mut Round) {
     let Some(fork) = state.forks.get_mut(&id) else {
@@ -195,16 +257,22 @@ fn take_off(state: &mut State, id: ForkId, n: u64, round: &mut Round) {
         .pages
         .iter()
         .flatten()
+        .filter(|p| round.which == Which::All || p.dirty == u16::MAX)
         .map(|p| u64::from(p.dirty.count_ones()))
         .sum();
+    if count == 0 {
+        return;
+    }
     let Some(extents) = state.disk.take_reserved(count, wish) else {
         return;
     };
+    round.runs += runs_of(&extents, wish.goal);
     let mut places = extents
         .iter()
         .flat_map(|e| (e.start..e.start + e.blocks).map(Place));
     for (slot, page) in (0_u32..).zip(&mut chunk.pages) {
-        let Some(page) = page.as_mut().filter(|p| p.dirty != 0) else {
+        let page = page.as_mut().filter(|p| p.dirty != 0);
+        let Some(page) = page.filter(|p| round.which == Which::All || p.dirty == u16::MAX) else {
             continue;
         };
         page.flushing = page.dirty;

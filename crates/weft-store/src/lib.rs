@@ -16,6 +16,7 @@
 //!
 //! Deliberately absent: redundancy between the disks of a store; that is for layouts to give.
 
+mod ahead;
 mod alloc;
 mod apply;
 mod checkpoint;
@@ -28,6 +29,7 @@ mod cut;
 mod direct;
 mod disk;
 mod error;
+mod flight;
 mod flush;
 mod folder;
 mod key;
@@ -35,6 +37,7 @@ mod list;
 mod load;
 mod log;
 mod merge;
+mod note;
 mod pool;
 mod put;
 mod read;
@@ -50,6 +53,7 @@ mod state;
 mod storage;
 mod store;
 mod sync;
+mod trace;
 mod tree;
 mod write;
 

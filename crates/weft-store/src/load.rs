@@ -26,6 +26,17 @@ pub(crate) struct Wanted {
     pub(crate) place: Place,
 }
 
+/// Why blocks are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// A caller waits for them.
+    Wanted,
+    /// A caller waits, and they were evicted before it had them: the cache's bound does not hold.
+    Again,
+    /// Somebody will want them.
+    Ahead,
+}
+
 /// Blocks that lie one after the other on the disk and in one slot each.
 struct Batch {
     place: Place,
@@ -223,9 +234,40 @@ impl Inner {
         wanted: &[Wanted],
         again: bool,
     ) -> Result<(), StoreError> {
+        self.load_as(wanted, if again { Why::Again } else { Why::Wanted })
+            .await
+    }
+
+    /// As [`Inner::load_blocks`], of blocks that nobody has asked for yet.
+    pub(crate) async fn load_ahead(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
+        self.load_as(wanted, Why::Ahead).await
+    }
+
+    /// Reads every one of the blocks, whoever else may be about to: for the restart, which does not
+    /// look again.
+    pub(crate) async fn load_alone(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
+        for batch in batches(wanted) {
+            self.load_batch(batch, Why::Again).await?;
+        }
+        Ok(())
+    }
+
+    async fn load_as(&self, wanted: &[Wanted], why: Why) -> Result<(), StoreError> {
         let mut running = FuturesUnordered::new();
         for batch in batches(wanted) {
-            running.push(self.load_batch(batch, again));
+            let begun = self.flights.begin(batch.place, batch.blocks);
+            running.push(async move {
+                match begun {
+                    Ok(_flight) => self.load_batch(batch, why).await,
+                    // Somebody has them in a moment: the caller looks again.
+                    Err(_) if why == Why::Ahead => Ok(()),
+                    Err(mut under_way) => {
+                        // An error says that the read has ended, which is what is waited for.
+                        let _ = under_way.changed().await;
+                        Ok(())
+                    }
+                }
+            });
         }
         while let Some(done) = running.next().await {
             done?;
@@ -233,9 +275,9 @@ impl Inner {
         Ok(())
     }
 
-    async fn load_batch(&self, batch: Batch, again: bool) -> Result<(), StoreError> {
+    async fn load_batch(&self, batch: Batch, why: Why) -> Result<(), StoreError> {
         let bytes = u64::from(batch.blocks) * BLOCK as u64;
-        if !again {
+        if why != Why::Again {
             self.lock().evict(self.bounds.cache.saturating_sub(bytes));
         }
         let mut buffers = Vec::new();
@@ -261,7 +303,7 @@ impl Inner {
                     .next()
                     .expect("the storage returns the buffers it was given");
                 let blocks = buffer.blocks() as u32;
-                self.install(&part, first, place, buffer)?;
+                self.install(&part, first, place, buffer, why)?;
                 first += blocks;
                 place = place.plus(blocks);
             }
@@ -284,7 +326,7 @@ impl Inner {
                     blocks: 1,
                     parts: vec![part],
                 };
-                let done = Box::pin(self.load_batch(one, true)).await;
+                let done = Box::pin(self.load_batch(one, Why::Again)).await;
                 place = place.plus(1);
                 match done {
                     // A disk that is gone is not asked for the rest.
@@ -341,6 +383,7 @@ impl Inner {
         first: u32,
         place: Place,
         buffer: Buffer,
+        why: Why,
     ) -> Result<(), StoreError> {
         let crcs: Vec<u32> = buffer.chunks_exact(BLOCK).map(checksum).collect();
         let mut state = self.lock();
@@ -380,7 +423,10 @@ impl Inner {
         let slot = slot_of(first);
         match chunk.page_mut(slot) {
             None => {
-                let page = Page::filled(first % 16, Arc::new(buffer), valid);
+                let mut page = Page::filled(first % 16, Arc::new(buffer), valid);
+                if why == Why::Ahead {
+                    page.fetched = valid;
+                }
                 set_page(state, part.id, part.chunk, slot, page);
             }
             Some(page) => {
@@ -390,6 +436,9 @@ impl Inner {
                         page.block_mut(&self.pool, (first + i) % 16)
                             .copy_from_slice(bytes);
                         page.valid |= bit(first + i);
+                        if why == Why::Ahead {
+                            page.fetched |= bit(first + i);
+                        }
                     }
                 }
                 state.cached = state.cached + page.bytes() - before;

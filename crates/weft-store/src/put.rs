@@ -4,6 +4,7 @@ use std::slice;
 
 use weft_layout::{CellOffset, Spaced, copy_spaced};
 
+use crate::ahead::SLOT;
 use crate::chunk::{Page, bit, slot_of};
 use crate::key::Run;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
@@ -40,6 +41,11 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
+    /// Bytes of all its pieces.
+    fn bytes(&self) -> u32 {
+        (self.length * self.count) as u32
+    }
+
     /// Whether it is the whole block.
     pub(crate) fn whole(&self) -> bool {
         self.count == 1 && self.length as u64 == self.place.end - self.place.start
@@ -230,10 +236,14 @@ impl Inner {
             state.dirty_chunks.insert((id, n));
         }
         page.valid |= mask;
+        let was_full = page.dirty == u16::MAX;
         page.dirty |= mask;
+        state.full_slots += u64::from(page.dirty == u16::MAX && !was_full);
         page.redirtied |= page.flushing & mask;
         page.oldest = page.oldest.min(sequence);
-        page.used = true;
+        if page.touch(first.bytes(), SLOT as u32) {
+            state.replace.push_back((id, n, slot as u32));
+        }
         page.block_mut(&self.pool, block % blocks)
     }
 }

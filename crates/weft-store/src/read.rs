@@ -1,13 +1,15 @@
 //! Reading: slices of verified pages, zeros for holes.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_layout::{CellOffset, OFFSET_MAX};
 
+use crate::ahead::SLOT;
 use crate::checkpoint::find_in;
-use crate::chunk::{Chunk, slot_of};
+use crate::chunk::{Chunk, Page, bit, slot_of};
 use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::key::ForkKey;
@@ -127,7 +129,7 @@ impl Inner {
         }
         let mut missing = Missing::default();
         let mut found = Vec::new();
-        let mut hits = 0;
+        let (mut hits, mut foreseen) = (0, 0);
         for range in by_chunk(size, offset, length) {
             let owner = match state.shown(id, range.chunk) {
                 Ok(owner) => owner,
@@ -144,9 +146,12 @@ impl Inner {
                 .chunks
                 .get_mut(&range.chunk)
                 .expect("its entry is not missing");
-            hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing);
+            let (queue, ahead) = (&mut state.replace, &mut foreseen);
+            hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing, queue, ahead);
         }
+        Counters::add(&self.counters.prefetched_used, foreseen);
         if count {
+            self.foresee(state, id, offset..offset + length);
             Counters::add(&self.counters.cache_hits, hits);
             Counters::add(&self.counters.cache_misses, missing.blocks.len() as u64);
         }
@@ -181,6 +186,14 @@ impl Inner {
     }
 }
 
+/// Blocks of a slot that were fetched ahead and are read now for the first time.
+fn take_foreseen(page: &mut Page, first: u32, last: u32) -> u64 {
+    let mask = (first..=last).fold(0, |mask, block| mask | bit(block));
+    let count = (page.fetched & mask).count_ones();
+    page.fetched &= !mask;
+    u64::from(count)
+}
+
 /// Collects what a chunk has of a range; returns how many blocks were cached.
 fn gather_chunk(
     id: ForkId,
@@ -188,6 +201,8 @@ fn gather_chunk(
     chunk: &mut Chunk,
     found: &mut Vec<Found>,
     missing: &mut Missing,
+    replace: &mut VecDeque<(ForkId, u64, u32)>,
+    foreseen: &mut u64,
 ) -> u64 {
     let mut at = range.bytes.start;
     let mut hits = 0;
@@ -208,6 +223,10 @@ fn gather_chunk(
             let page = chunk.page_mut(slot_of(block)).expect("the page is valid");
             page.used = true;
             if missing.is_empty() {
+                *foreseen += take_foreseen(page, block, last);
+                if page.touch(stop - at, SLOT as u32) {
+                    replace.push_back((id, range.chunk, slot_of(block) as u32));
+                }
                 let from = page.at(block % 16) + at as usize % BLOCK;
                 let slice = from..from + (stop - at) as usize;
                 found.push(Found::Cached(Slice::new(Arc::clone(page.buffer()), slice)));

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use crate::config::StoreConfig;
 use crate::counters::Counters;
 use crate::disk::DiskSet;
 use crate::error::StoreError;
+use crate::flight::Flights;
 use crate::load::Wanted;
 use crate::log::{Log, Segment};
 use crate::pool::{BLOCK, Pool};
@@ -67,7 +69,7 @@ impl Store {
         state.last_change = sequence;
         state.several = disks.all().len() > 1;
         state.disk = Allocator::default();
-        disks.count(&mut state.disk, config.reserve_bytes)?;
+        disks.count(&mut state.disk)?;
         let garbage = count_blocks(&*config.index, &mut state)?;
 
         let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
@@ -97,6 +99,8 @@ impl Store {
             grow_lock: tokio::sync::Mutex::new(()),
             merge_lock: tokio::sync::Mutex::new(()),
             signals: Arc::clone(&signals),
+            flights: Flights::default(),
+            fetching: AtomicUsize::new(0),
         });
         inner.restore(overlay).await?;
         inner.sync_now().await?;
@@ -141,7 +145,7 @@ impl Inner {
         }
         wanted.sort_by_key(|w| w.place);
         for some in wanted.chunks(1024) {
-            self.load_blocks(some, true).await?;
+            self.load_alone(some).await?;
         }
         let mut state = self.lock();
         for ((id, n), blocks) in overlay {

@@ -8,6 +8,7 @@ use crate::alloc::Extent;
 use crate::counters::Counters;
 use crate::disk::Disk;
 use crate::error::StoreError;
+use crate::flush::runs_of;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
 use crate::store::Inner;
@@ -58,12 +59,16 @@ impl Inner {
         key: &ForkKey,
         blocks: u64,
     ) -> Result<Vec<Extent>, StoreError> {
+        self.grow_ahead(blocks).await?;
         loop {
             {
                 let mut state = self.lock();
                 let id = state.find(key);
                 let wish = state.wish(id);
                 if let Some(extents) = state.disk.take(blocks, wish) {
+                    let runs = runs_of(&extents, wish.goal);
+                    Counters::add(&self.counters.placed_runs, runs);
+                    Counters::add(&self.counters.placed_blocks, blocks);
                     if let (Some(id), Some(last)) = (id, extents.last()) {
                         let fork = state
                             .forks
@@ -76,6 +81,22 @@ impl Inner {
             }
             self.make_space(blocks).await?;
         }
+    }
+
+    /// Grows before it must: windows are not to be taken from forks as long as disks can grow.
+    async fn grow_ahead(&self, blocks: u64) -> Result<(), StoreError> {
+        if !self.lock().disk.is_tight(blocks) {
+            return Ok(());
+        }
+        let me = self.me();
+        whole(async move {
+            let _growing = me.grow_lock.lock().await;
+            if me.lock().disk.is_tight(blocks) {
+                me.grow(blocks, me.bounds.growth).await?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Makes at least `blocks` available, by growing the disks' files or by freeing what waits.
@@ -140,6 +161,9 @@ impl Inner {
             disk.full.store(room == 0, Relaxed);
             let share = u128::from(by) * u128::from(room) / u128::from(total.max(1));
             let share = (share as u64 + 1).min(room);
+            if share == 0 {
+                self.lock().disk.grow(disk.number, size, 0);
+            }
             grown |= share > 0 && self.grow_disk(disk, size, share, room).await?;
         }
         Ok(grown && self.lock().disk.available() >= blocks)

@@ -10,12 +10,14 @@ use std::ops::Range;
 
 use weft_layout::{CellIndex, FileId};
 
+use crate::ahead::SLOT;
 use crate::alloc::{Allocator, Extent, Wish};
 use crate::chunk::{CHANGED, Chunk, Page};
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, FrameRecord, ItemRecord, Place, new_body};
+use crate::trace::Trace;
 
 /// The clock's mark for a chunk's entry instead of a page.
 pub(crate) const ENTRY: u32 = u32::MAX;
@@ -63,6 +65,8 @@ pub(crate) struct Fork {
     pub(crate) kept: Option<u64>,
     /// How many forks derive from it.
     pub(crate) children: u32,
+    /// The slots read last.
+    pub(crate) trace: Trace,
 }
 
 impl Fork {
@@ -124,9 +128,16 @@ pub(crate) struct State {
     pub(crate) dirty_chunks: BTreeSet<(ForkId, u64)>,
     /// Dirty blocks in memory.
     pub(crate) dirty_blocks: u64,
+    /// Slots that became dirty as a whole since those were last flushed.
+    pub(crate) full_slots: u64,
     /// Bytes of pages and entries in memory.
     pub(crate) cached: u64,
+    /// The hold queue, a clock: every page and entry.
     pub(crate) clock: VecDeque<(ForkId, u64, u32)>,
+    /// The replace queue: pages of slots that were read or written as a whole. They go first.
+    pub(crate) replace: VecDeque<(ForkId, u64, u32)>,
+    /// Blocks that were fetched ahead and went without having been read.
+    pub(crate) fetched_in_vain: u64,
     /// Counts evicted entries, so that a load from the index can tell that it was overtaken.
     pub(crate) evictions: u64,
     pub(crate) flushes: u64,
@@ -218,6 +229,7 @@ impl State {
                 inherit: 0,
                 kept: None,
                 children: 0,
+                trace: Trace::default(),
             });
         let file = self.files.entry(key.file).or_default();
         file.forks.insert((key.cell, key.fork.clone()), id);
@@ -466,8 +478,53 @@ impl State {
         chunk.cost = cost;
     }
 
+    /// Bytes of a slot were written: see [`Page::touch`].
+    pub(crate) fn touch_page(&mut self, id: ForkId, n: u64, slot: usize, bytes: u32) {
+        let chunk = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n));
+        let page = chunk.and_then(|c| c.page_mut(slot));
+        if page.is_some_and(|page| page.touch(bytes, SLOT as u32)) {
+            self.replace.push_back((id, n, slot as u32));
+        }
+    }
+
+    /// Evicts pages of the replace queue until `limit` holds.
+    fn evict_spent(&mut self, limit: u64) {
+        if self.replace.len() as u64 > self.cached / BLOCK as u64 + 1024 {
+            // Entries of pages that went by other ways.
+            let forks = &self.forks;
+            self.replace.retain(|(id, n, slot)| {
+                let chunk = forks.get(id).and_then(|f| f.chunks.get(n));
+                let page = chunk.and_then(|c| c.pages.get(*slot as usize)?.as_ref());
+                page.is_some_and(|p| p.listed)
+            });
+        }
+        let mut patience = self.replace.len();
+        while self.cached > limit && patience > 0 {
+            patience -= 1;
+            let Some((id, n, slot)) = self.replace.pop_front() else {
+                return;
+            };
+            let chunk = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n));
+            let place = chunk.and_then(|c| c.pages.get_mut(slot as usize));
+            match place {
+                Some(Some(page)) if page.spent && page.dirty != 0 => {
+                    self.replace.push_back((id, n, slot));
+                }
+                Some(place @ Some(_)) if place.as_ref().is_some_and(|p| p.spent) => {
+                    let page = place.take().expect("it was just looked at");
+                    self.cached -= page.bytes();
+                    self.fetched_in_vain += u64::from(page.fetched.count_ones());
+                }
+                // It was touched again and is held.
+                Some(Some(page)) => page.listed = false,
+                _ => {}
+            }
+        }
+    }
+
     /// Evicts clean pages, and entries that the index has, until `limit` holds.
     pub(crate) fn evict(&mut self, limit: u64) {
+        self.evict_spent(limit);
         let mut patience = self.clock.len() * 2;
         while self.cached > limit && patience > 0 {
             patience -= 1;
@@ -500,6 +557,7 @@ impl State {
                 }
                 Some(page) => {
                     self.cached -= page.bytes();
+                    self.fetched_in_vain += u64::from(page.fetched.count_ones());
                     *place = None;
                 }
                 None => {}
@@ -558,6 +616,9 @@ pub(crate) fn set_page(state: &mut State, id: ForkId, n: u64, slot: usize, mut p
     match place.replace(page) {
         Some(old) => {
             state.cached -= old.bytes();
+            if let Some(page) = place {
+                page.listed |= old.listed;
+            }
             if !old.queued {
                 state.clock.push_back((id, n, slot as u32));
             }

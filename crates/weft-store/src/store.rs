@@ -1,6 +1,6 @@
 //! The store as callers see it.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -12,6 +12,7 @@ use crate::config::StoreConfig;
 use crate::counters::{CounterSnapshot, Counters};
 use crate::disk::{DiskSet, DiskStatus};
 use crate::error::StoreError;
+use crate::flight::Flights;
 use crate::key::{ForkKey, ForkStatus, Usage};
 use crate::log::Log;
 use crate::pool::{BLOCK, Pool};
@@ -66,6 +67,10 @@ pub(crate) struct Inner {
     pub(crate) grow_lock: tokio::sync::Mutex<()>,
     pub(crate) merge_lock: tokio::sync::Mutex<()>,
     pub(crate) signals: Arc<Signals>,
+    /// Reads of the disks under way.
+    pub(crate) flights: Flights,
+    /// Fetches ahead under way.
+    pub(crate) fetching: AtomicUsize,
 }
 
 impl Drop for Inner {
@@ -197,7 +202,10 @@ impl Store {
 
     /// What the store has done since it was opened.
     pub fn counters(&self) -> CounterSnapshot {
-        self.0.counters.snapshot()
+        CounterSnapshot {
+            prefetched_unused: self.0.lock().fetched_in_vain,
+            ..self.0.counters.snapshot()
+        }
     }
 
     /// Memory that buffers have taken from the system.

@@ -20,6 +20,9 @@ use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, new_body};
 use crate::state::{OpenFrame, State};
 use crate::store::{Inner, Store};
 
+/// Slots dirty as a whole that are worth a flush of their own: 4 MiB.
+pub(crate) const FULL_SLOTS: u64 = 64;
+
 /// A frame's body is closed when it has grown to this.
 const BODY_SOFT: usize = BODY_MAX / 4;
 /// Bytes of one item, where pieces do not have more.
@@ -364,7 +367,8 @@ impl Inner {
         Counters::add(&self.counters.write_bytes, bytes);
         Counters::add(&self.counters.copied_bytes, bytes);
         state.evict(self.bounds.cache);
-        let kick = state.dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2;
+        let full = state.full_slots >= FULL_SLOTS;
+        let kick = full || state.dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2;
         let sequence = state.close_frame(frame);
         if kick || self.log.bytes() > self.bounds.log / 2 {
             self.signals.work.notify_one();

@@ -213,7 +213,7 @@ fn a_crash_while_disks_are_added_leaves_them_to_be_added() {
 /// Pieces at random places on three disks, with deaths, losses of power and disks that break.
 #[test]
 fn crashes_of_a_store_of_several_disks_leave_a_prefix() {
-    let cases = std::env::var("WEFT_CASES").map_or(60, |n| n.parse().unwrap());
+    let cases = std::env::var("WEFT_CASES").map_or(20, |n| n.parse().unwrap());
     let from = std::env::var("WEFT_SEED").map_or(0, |n| n.parse().unwrap());
     for seed in from..from + cases {
         run(lives(seed));

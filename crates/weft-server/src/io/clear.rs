@@ -62,8 +62,22 @@ impl Job {
         (self.key(piece.cell), start..start + piece.length)
     }
 
+    /// The first ranges of any request, put together as far as they continue each other.
+    pub(super) fn first_ranges(&self) -> Result<Vec<(ForkKey, Range<u64>)>, Failure> {
+        let mut joined = Joined::default();
+        let mut ranges: Vec<(ForkKey, Range<u64>)> = Vec::new();
+        for piece in self.pieces()? {
+            ranges.extend(joined.add(piece).map(|p| self.range(&p)));
+            if ranges.len() >= RANGES {
+                return Ok(ranges);
+            }
+        }
+        ranges.extend(joined.rest().map(|p| self.range(&p)));
+        Ok(ranges)
+    }
+
     /// The ranges of a contiguous request in the canonical order or of one cell, without a walk over its pieces.
-    fn worked_out(&self) -> Option<Vec<(ForkKey, Range<u64>)>> {
+    pub(super) fn worked_out(&self) -> Option<Vec<(ForkKey, Range<u64>)>> {
         let &Request::Contiguous { offset, length } = &self.request else {
             return None;
         };

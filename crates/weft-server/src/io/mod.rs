@@ -1,5 +1,6 @@
 //! The I/O server's role: requests become jobs on the store.
 
+mod advise;
 mod cells;
 mod check;
 mod checkpoint;
@@ -67,12 +68,12 @@ impl IoService {
     /// A service over an open store.
     pub fn new(store: Store, clock: Arc<dyn WallClock>, metrics: Arc<Metrics>) -> IoService {
         IoService {
+            scrubber: scrub::Scrubber::new(&store),
             store,
             clock,
             metrics,
             epoch: AtomicU64::new(0),
             clients: Mutex::default(),
-            scrubber: scrub::Scrubber::new(),
             gates: checkpoint::Gates::default(),
             checks: check::Checks::default(),
             collectives: collective::Collectives::default(),
@@ -122,6 +123,7 @@ impl IoService {
             Kind::CreateFork => answer(call, async |r| self.create_fork(r).await).await,
             Kind::RemoveFork => answer(call, async |r| self.remove_fork(r).await).await,
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
+            Kind::Advise => answer(call, async |r| self.advise(r).await).await,
             Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
             Kind::Scrub => answer(call, async |r| Ok(self.scrub(r))).await,
             Kind::ScrubStatus => {

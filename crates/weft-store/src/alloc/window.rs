@@ -63,6 +63,12 @@ impl Windows {
 }
 
 impl Allocator {
+    /// Whether windows could be large if the disks' files grew, and are not.
+    pub(crate) fn is_tight(&self, blocks: u64) -> bool {
+        let free: u64 = self.open_disks().map(|d| d.free.count()).sum();
+        free < blocks + WINDOW_MAX && self.open_disks().any(|d| d.growth > 0)
+    }
+
     /// A fork is gone: others may have what was kept for it.
     pub(crate) fn close_window(&mut self, fork: u64) {
         if let Some(window) = self.windows.of_fork.remove(&fork) {
@@ -88,7 +94,8 @@ impl Allocator {
         let ahead = wish.fork.map_or(0, |_| (wish.held * 4).min(WINDOW_MAX));
         let number = self.next_disk(blocks.max(ahead), goal.map(Place::disk));
         let disk = self.disks.get_mut(&number).expect("it was just chosen");
-        let want = blocks.max(ahead.min(disk.free.count() / 16));
+        let share = (disk.free.count() + disk.growth) / 16;
+        let want = blocks.max(ahead.min(share));
         let goal = goal.filter(|g| g.disk() == number).map(Place::block);
         let picked = disk.free.pick(want, goal);
         let (start, length) = picked.expect("the disk has free blocks");

@@ -12,8 +12,9 @@ use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Env, VolumeKey};
 
+use crate::commands::status;
 use crate::output;
-use crate::volume_config::{self, Config, Marker, NodeName};
+use crate::volume_config::{self, Config, Lock, Marker, NodeName};
 
 /// Prepare the folders of a new volume, as its configuration names them
 #[derive(Args)]
@@ -22,6 +23,7 @@ Examples:
   weft format --config /srv/weft/weft.toml               everything on this machine
   weft format --config weft.toml --node meta             on the metadata service's machine; makes the key
   weft format --config weft.toml --node server-2         on a server's machine, after copying the key there
+  weft format --config weft.toml --new-disks             after adding paths to `disks` of stopped servers
 
 Nothing that holds data of a volume is ever overwritten: remove it yourself if you mean to.")]
 pub(crate) struct Format {
@@ -31,12 +33,19 @@ pub(crate) struct Format {
     /// Only these nodes (`meta`, `server-0`, …); without it, all of them
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     node: Vec<String>,
+    /// Of servers that are formatted already and do not run: take the disks into use that the configuration names and no
+    /// server has used
+    #[arg(long)]
+    new_disks: bool,
 }
 
 impl Format {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let config = Config::read(&self.config)?;
         let nodes = chosen(&config, &self.node)?;
+        if self.new_disks {
+            return new_disks(&config, &nodes);
+        }
         volume(&config, &nodes)?;
         output::line(format!(
             "formatted {}",
@@ -48,6 +57,33 @@ impl Format {
         ))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Labels the disks of servers that have none yet.
+fn new_disks(config: &Config, nodes: &[NodeName]) -> Result<ExitCode> {
+    let id = volume_config::volume_id(&config.key()?);
+    for node in nodes {
+        let NodeName::Server(number) = node else {
+            continue;
+        };
+        let section = config.server(*number)?;
+        if section.disks.is_empty() {
+            continue;
+        }
+        Marker::new(id, *node).check(&node.folder(config)?)?;
+        let _lock =
+            Lock::take(config, *node).context("disks are added while their server does not run")?;
+        for disk in volume_config::label_disks(config, section)? {
+            let path = if disk.path.is_empty() {
+                "its folder"
+            } else {
+                &disk.path
+            };
+            let state = status::words(disk.state);
+            output::line(format!("{node}: disk {} is {path}: {state}", disk.number))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The nodes of these names.
@@ -115,6 +151,12 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
             weft_kv::OrderedKv::sync(kv.as_ref())?;
         }
         Marker::new(id, *node).write(&folder)?;
+        if let NodeName::Server(number) = node {
+            let section = config.server(*number)?;
+            if !section.disks.is_empty() {
+                volume_config::label_disks(config, section)?;
+            }
+        }
     }
     fs::write(
         config.base.join("volume.address"),

@@ -9,9 +9,8 @@ use weft_kv::{FjallKv, FjallOptions};
 use weft_net::{Bounds, Env, Identity};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
-use weft_store::{FolderStorage, StoreConfig};
 
-use crate::volume_config::{self, Config, Lock, Marker, NodeName};
+use crate::volume_config::{self, Config, Lock, Marker, NodeName, store_config};
 
 /// Run one node of a volume in the foreground
 #[derive(Args)]
@@ -156,7 +155,7 @@ impl Serve {
 
 /// A note beside the namespace that it was closed whole. The engine takes damage in its journal for the torn end of a
 /// crash and drops what follows; after a clean stop there is no torn end, and the note tells the two apart.
-mod closing_note {
+pub(super) mod closing_note {
     use std::fs::File;
     use std::path::{Path, PathBuf};
 
@@ -176,7 +175,7 @@ mod closing_note {
     }
 
     /// Refuses a namespace that was closed whole and is not whole any more.
-    pub(super) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
+    pub(in crate::commands) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
         let note = path(namespace);
         if !note.exists() {
             return Ok(());
@@ -194,8 +193,18 @@ mod closing_note {
         sync_folder(&note)
     }
 
+    /// Takes the note away: what is missing is known, and to be missing.
+    pub(in crate::commands) fn forget(namespace: &Path) -> Result<()> {
+        let note = path(namespace);
+        if note.exists() {
+            std::fs::remove_file(&note)?;
+            sync_folder(&note)?;
+        }
+        Ok(())
+    }
+
     /// Leaves the note after a clean stop.
-    pub(super) fn leave(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
+    pub(in crate::commands) fn leave(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
         if Namespace::closed_cleanly(kv)? {
             let note = path(namespace);
             File::create(&note)?.sync_all()?;
@@ -205,27 +214,14 @@ mod closing_note {
     }
 }
 
-fn io_role(
+pub(super) fn io_role(
     config: &Config,
     section: &volume_config::ServerSection,
     folder: &Path,
 ) -> Result<IoRole> {
-    let index = FjallKv::open(folder.join("index"), FjallOptions::default())?;
-    let storage = FolderStorage::open(&folder.join("store"))?;
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .context("cannot read the machine's boot id, which recovery needs")?;
-    let mut store = StoreConfig::new(
-        Arc::new(storage),
-        Arc::new(index),
-        boot_id.trim().to_owned(),
-    );
-    store.cache_bytes = section.cache.0;
-    if let Some(capacity) = section.capacity {
-        store.capacity = capacity.0;
-    }
     Ok(IoRole {
         server: section.id,
-        store,
+        store: store_config(config, section, folder, false)?,
         meta_address: config.meta.address.clone(),
         metrics_address: section.metrics.clone().unwrap_or_default(),
     })

@@ -1,16 +1,24 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use futures_util::future::join_all;
 use serde::Serialize;
-use weft_client::{Server, ServerMapReply, ServerState, Volume};
+use weft_client::{
+    DiskCondition, DiskReport, Server, ServerId, ServerMapReply, ServerState, Volume,
+};
+use weft_store::DiskState;
 
 use crate::Global;
 use crate::connect;
 use crate::output::{self, bytes};
 use crate::volume_config::{Config, NodeName, lock_of};
+
+/// How long a server that is up is waited for to tell of its disks.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Show whether a volume runs, its servers, and how full they are
 #[derive(Args)]
@@ -19,7 +27,7 @@ Examples:
   weft status /tmp/volume
   weft --address host:4700 --key-file volume.key status --json
 
-Exit code 0: everything is up; 1: something is not, or the volume cannot be reached.")]
+Exit code 0: everything is up; 1: something is not (a disk that failed or is missing, too), or the volume cannot be reached.")]
 pub(crate) struct Status {
     /// Folder of the volume; without it, the volume that the global options name
     dir: Option<PathBuf>,
@@ -50,6 +58,58 @@ struct Row {
     used: u64,
     available: u64,
     metrics: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    disks: Vec<DiskRow>,
+}
+
+#[derive(Serialize)]
+struct DiskRow {
+    number: u32,
+    path: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    used: u64,
+    available: u64,
+    errors: u64,
+}
+
+impl DiskRow {
+    fn of(disk: DiskReport) -> DiskRow {
+        let state = match DiskCondition::try_from(disk.condition) {
+            Ok(DiskCondition::InUse) => DiskState::InUse,
+            Ok(DiskCondition::Full) => DiskState::Full,
+            Ok(DiskCondition::Missing) => DiskState::Missing,
+            Ok(DiskCondition::Closed) => DiskState::Closed,
+            Ok(DiskCondition::Failed | DiskCondition::Unknown) | Err(_) => DiskState::Failed,
+        };
+        DiskRow {
+            number: disk.number,
+            path: disk.path,
+            state: words(state),
+            reason: disk.reason,
+            used: disk.used,
+            available: disk.available,
+            errors: disk.errors,
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        [DiskState::Failed, DiskState::Missing]
+            .map(words)
+            .contains(&self.state)
+    }
+}
+
+/// A disk's state in words.
+pub(crate) fn words(state: DiskState) -> &'static str {
+    match state {
+        DiskState::InUse => "in use",
+        DiskState::Full => "full",
+        DiskState::Failed => "failed",
+        DiskState::Missing => "missing",
+        DiskState::Closed => "no new data",
+    }
 }
 
 impl Status {
@@ -64,10 +124,14 @@ impl Status {
         };
         let options = connect::options(&global)?;
         let meta_address = options.address.clone();
-        let map =
-            connect::block_on(async { Ok(Volume::connect(options).await?.server_map().await?) });
-        let map = match map {
-            Ok(map) => map,
+        let map = connect::block_on(async {
+            let volume = Volume::connect(options).await?;
+            let map = volume.server_map().await?;
+            let disks = disks(&volume, &map).await;
+            Ok((map, disks))
+        });
+        let (map, disks) = match map {
+            Ok(found) => found,
             Err(error) => {
                 if let Some(config) = &config
                     && lock_of(config, NodeName::Meta)?.is_none()
@@ -87,7 +151,7 @@ impl Status {
                 return Err(error);
             }
         };
-        let report = report(&map, meta_address, config.as_ref())?;
+        let report = report(&map, disks, meta_address, config.as_ref())?;
         if self.json {
             output::json(&report)?;
         } else {
@@ -109,7 +173,26 @@ fn state(server: &Server) -> &'static str {
     }
 }
 
-fn report(map: &ServerMapReply, meta_address: String, config: Option<&Config>) -> Result<Report> {
+/// The disks of every server that is up, as far as they can be asked.
+async fn disks(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, Vec<DiskRow>> {
+    let up = map.servers.iter().filter(|s| state(s) == "up");
+    let asked = up.map(async |server| {
+        let ask = volume.disks(ServerId(server.id));
+        let reply = tokio::time::timeout(PATIENCE, ask).await.ok()?.ok()?;
+        Some((
+            server.id,
+            reply.disks.into_iter().map(DiskRow::of).collect(),
+        ))
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+fn report(
+    map: &ServerMapReply,
+    mut disks: BTreeMap<u32, Vec<DiskRow>>,
+    meta_address: String,
+    config: Option<&Config>,
+) -> Result<Report> {
     let pid = |node: NodeName| -> Result<Option<i32>> {
         Ok(config
             .map(|c| lock_of(c, node))
@@ -134,6 +217,7 @@ fn report(map: &ServerMapReply, meta_address: String, config: Option<&Config>) -
             used: server.usage.used,
             available: server.usage.available,
             metrics: server.metrics.clone(),
+            disks: disks.remove(&server.id).unwrap_or_default(),
         });
     }
     let meta = Row {
@@ -147,13 +231,15 @@ fn report(map: &ServerMapReply, meta_address: String, config: Option<&Config>) -
         metrics: config
             .and_then(|c| c.meta.metrics.clone())
             .unwrap_or_default(),
+        disks: Vec::new(),
     };
+    let lost = |row: &Row| row.disks.iter().any(DiskRow::is_lost);
     Ok(Report {
         volume: map.volume.clone(),
         epoch: map.epoch,
         files: map.files,
         pending: map.intents,
-        up: servers.iter().all(|s| s.state == "up"),
+        up: servers.iter().all(|s| s.state == "up" && !lost(s)),
         meta,
         servers,
     })
@@ -190,6 +276,49 @@ fn print(report: &Report) -> Result<()> {
             },
         ]);
     }
+    output::line(table)?;
+    print_disks(report)
+}
+
+/// The disks, where a server has several or something is wrong with one.
+fn print_disks(report: &Report) -> Result<()> {
+    let usual = |row: &Row| {
+        row.disks.len() <= 1 && row.disks.iter().all(|d| d.state == words(DiskState::InUse))
+    };
+    if report.servers.iter().all(usual) {
+        return Ok(());
+    }
+    let mut table = output::table(&[
+        "NODE",
+        "DISK",
+        "STATE",
+        "PATH",
+        "USED",
+        "AVAILABLE",
+        "ERRORS",
+        "REASON",
+    ]);
+    for (row, disk) in report
+        .servers
+        .iter()
+        .flat_map(|r| r.disks.iter().map(move |d| (r, d)))
+    {
+        table.add_row(vec![
+            row.node.clone(),
+            disk.number.to_string(),
+            disk.state.to_owned(),
+            if disk.path.is_empty() {
+                "its folder".to_owned()
+            } else {
+                disk.path.clone()
+            },
+            bytes(disk.used),
+            bytes(disk.available),
+            disk.errors.to_string(),
+            disk.reason.clone(),
+        ]);
+    }
+    output::line("")?;
     output::line(table)
 }
 

@@ -21,6 +21,7 @@ Examples:
   weft up /tmp/volume --servers 4        a volume of four servers and a metadata service
   weft up /tmp/volume                    start it again; everything is still there
   weft --volume /tmp/volume ls -l        look around
+  weft up /tmp/volume --servers 2 --disks /dev/sdb,/dev/sdc,/mnt/d,/mnt/e      two disks for each server
   weft up /tmp/volume --mount /mnt       start it and mount it
   weft down /tmp/volume                  stop it
 
@@ -40,6 +41,10 @@ pub(crate) struct Up {
     /// Servers as if behind links of so many bytes per second (`weft bench --link` without namespaces)
     #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse)]
     link: Option<u64>,
+    /// Folders or block devices for the data of a new volume, dealt out to its servers in turn; the volume's folder holds
+    /// no data then
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    disks: Vec<PathBuf>,
     /// How long to wait for the nodes to serve, in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
@@ -120,6 +125,9 @@ impl Up {
                 config.servers.len()
             );
         }
+        if !self.disks.is_empty() {
+            return Err(wrong("--disks"));
+        }
         if self.cache.is_some() {
             return Err(wrong("--cache"));
         }
@@ -135,6 +143,11 @@ impl Up {
         if count == 0 || count > 256 {
             bail!("--servers {count} is outside 1 to 256 (more: `weft format` and `weft serve`)");
         }
+        if !self.disks.is_empty() && self.disks.len() < count as usize {
+            bail!("{} disks are too few for {count} servers", self.disks.len());
+        }
+        let disks = self.disks.iter().map(std::path::absolute);
+        let disks = disks.collect::<std::io::Result<Vec<_>>>()?;
         if self.dir.exists() && fs::read_dir(&self.dir)?.next().is_some() {
             bail!(
                 "{} is not empty and holds no volume (no {FILE}); choose another folder",
@@ -157,6 +170,8 @@ impl Up {
             bind: None,
             folder: format!("server-{id}").into(),
             metrics: Some(metrics[id as usize + 1].clone()),
+            data: self.disks.is_empty(),
+            disks: disks.iter().skip(id as usize).step_by(count as usize).cloned().collect(),
             capacity: self.capacity,
             cache,
             threads: (cores / count as usize).clamp(1, 8),

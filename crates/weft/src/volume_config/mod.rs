@@ -1,5 +1,6 @@
 //! A volume's configuration (`weft.toml`), its key, and the folders it names. Documented in `docs/operating.md`.
 
+mod disks;
 mod folder;
 mod ports;
 mod size;
@@ -10,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
+pub(crate) use disks::{label_disks, store_config};
 pub(crate) use folder::{Lock, Marker, NodeName, lock_of};
 pub(crate) use ports::free_addresses;
 pub(crate) use size::Size;
@@ -71,12 +73,18 @@ pub(crate) struct ServerSection {
     /// Where it is bound, if that is another address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bind: Option<String>,
-    /// Where its store lies.
+    /// Where its store lies: log, index and, unless `data` says no, data.
     pub(crate) folder: PathBuf,
+    /// Whether data lie in the folder, too.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub(crate) data: bool,
+    /// Further disks for data: folders or block devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) disks: Vec<PathBuf>,
     /// Where its metrics are served over HTTP; absent: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metrics: Option<String>,
-    /// The most its store may hold; absent: what its file system has.
+    /// The most its store may hold on each disk; absent: what its file system has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capacity: Option<Size>,
     /// Memory for its cache of data.
@@ -85,6 +93,15 @@ pub(crate) struct ServerSection {
     /// Threads that serve it.
     #[serde(default = "default_threads")]
     pub(crate) threads: usize,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 fn default_key() -> PathBuf {
@@ -156,6 +173,17 @@ impl Config {
             }
             if !folders.insert(&server.folder) {
                 bail!("two nodes share the folder {}", server.folder.display());
+            }
+            if server.disks.len() >= weft_store::DISKS_MAX {
+                bail!("server {}: {} disks are too many", server.id, server.disks.len());
+            }
+            if server.disks.is_empty() && !server.data {
+                bail!("server {}: data = false leaves no place for data: name disks", server.id);
+            }
+            for disk in &server.disks {
+                if !folders.insert(disk) {
+                    bail!("two nodes or disks share {}", disk.display());
+                }
             }
             if server.threads == 0 || server.threads > 256 {
                 bail!(

@@ -1,0 +1,188 @@
+//! What the cache keeps, what it fetches ahead, and how often it goes to the disk.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Machine, key, now, pattern, read, run, write};
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use weft_layout::CellOffset;
+use weft_store::{Store, StoreConfig};
+
+const SLOT: u64 = 65_536;
+const CHUNK: u32 = 262_144;
+
+fn config(machine: &Machine, cache: u64) -> StoreConfig {
+    let mut config = machine.config();
+    config.growth_bytes = 64 << 20;
+    config.cache_bytes = cache;
+    config
+}
+
+/// A store with one file of so many slots, of which nothing is cached.
+async fn cold(machine: &Machine, slots: u64, cache: u64) -> Store {
+    let store = Store::open(config(machine, cache)).await.unwrap();
+    for slot in 0..slots {
+        let data = pattern(slot, SLOT as usize);
+        let piece = write(&key(1, 0), CHUNK, slot * SLOT, data);
+        store.write(vec![piece], now()).await.unwrap();
+    }
+    store.apply().await.unwrap();
+    store.drop_cache();
+    store
+}
+
+async fn check(store: &Store, at: u64, length: u64) {
+    let found = read(store, &key(1, 0), at, length).await.unwrap();
+    let slot = at / SLOT;
+    let from = (at % SLOT) as usize;
+    assert!(found == pattern(slot, SLOT as usize)[from..from + length as usize]);
+    // Lets what was begun beside go on.
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_sweep_that_four_clients_form_together_is_read_in_long_operations() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = cold(&machine, 256, 64 << 20).await;
+        let before = store.counters();
+        for stripe in 0..64 {
+            for client in [2, 0, 3, 1] {
+                check(&store, (stripe * 4 + client) * SLOT, SLOT).await;
+            }
+        }
+        let c = store.counters();
+        let reads = c.disk_reads - before.disk_reads;
+        // 256 without reading ahead.
+        assert!(reads < 60, "{reads} reads of the disk");
+        assert!(c.prefetched_used > 200 * 16, "{c:?}");
+        let bytes = c.disk_read_bytes - before.disk_read_bytes;
+        assert_eq!(bytes, 256 * SLOT, "nothing is read twice");
+    });
+}
+
+#[test]
+fn reads_without_order_bring_nothing_that_nobody_asked_for() {
+    run(async {
+        let machine = Machine::new(2);
+        let store = cold(&machine, 512, 64 << 20).await;
+        let mut rng = SmallRng::seed_from_u64(1);
+        for _ in 0..256 {
+            check(&store, rng.random_range(0..512) * SLOT + 4096, 4096).await;
+        }
+        let c = store.counters();
+        assert!(c.prefetched < 256, "{c:?}");
+    });
+}
+
+#[test]
+fn what_is_read_in_part_outlives_what_was_swept_through() {
+    run(async {
+        let machine = Machine::new(3);
+        let store = cold(&machine, 200, 3 << 20).await;
+        // A few blocks of sixteen slots: a table that is looked into.
+        for slot in 0..16 {
+            check(&store, slot * SLOT + 8192, 4096).await;
+        }
+        for slot in 20..200 {
+            check(&store, slot * SLOT, SLOT).await;
+        }
+        let before = store.counters();
+        for slot in 0..16 {
+            check(&store, slot * SLOT + 8192, 4096).await;
+        }
+        let after = store.counters();
+        assert_eq!(after.cache_misses - before.cache_misses, 0);
+    });
+}
+
+#[test]
+fn two_who_want_the_same_at_once_cost_one_read() {
+    run(async {
+        let machine = Machine::new(4);
+        let store = cold(&machine, 16, 8 << 20).await;
+        let before = store.counters();
+        let readers = (0..8).map(|_| check(&store, 5 * SLOT, SLOT));
+        futures_util::future::join_all(readers).await;
+        let after = store.counters();
+        assert_eq!(after.disk_read_bytes - before.disk_read_bytes, SLOT);
+    });
+}
+
+#[test]
+fn ranges_are_fetched_and_let_go_when_told_to() {
+    run(async {
+        let machine = Machine::new(5);
+        let store = cold(&machine, 32, 8 << 20).await;
+        let at = CellOffset(3 * SLOT);
+        let bytes = store.prefetch(&key(1, 0), None, at, 10 * SLOT).await;
+        assert_eq!(bytes, Ok(10 * SLOT));
+        let again = store.prefetch(&key(1, 0), None, at, 10 * SLOT).await;
+        assert_eq!(again, Ok(0));
+        let before = store.counters();
+        for slot in 3..13 {
+            check(&store, slot * SLOT, SLOT).await;
+        }
+        let after = store.counters();
+        assert_eq!(after.cache_misses, before.cache_misses);
+        assert_eq!(after.prefetched_used - before.prefetched_used, 160);
+        // Dirty pages reach the disk by a release, and not before.
+        let piece = write(&key(1, 0), CHUNK, 0, pattern(9, 5000));
+        store.write(vec![piece], now()).await.unwrap();
+        let before = store.counters().disk_write_bytes;
+        store
+            .release(&key(1, 0), CellOffset(0), SLOT)
+            .await
+            .unwrap();
+        assert_eq!(store.counters().disk_write_bytes - before, 2 * 4096);
+    });
+}
+
+#[test]
+fn slots_written_as_a_whole_go_to_the_disk_before_anybody_asks() {
+    run(async {
+        let machine = Machine::new(6);
+        let mut config = config(&machine, 64 << 20);
+        config.dirty_bytes = 64 << 20;
+        config.log_bytes = 64 << 20;
+        let store = Store::open(config).await.unwrap();
+        for n in 0..2048 {
+            let piece = write(&key(1, 0), CHUNK, n * 4096, pattern(n, 4096));
+            store.write(vec![piece], now()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let c = store.counters();
+        assert!(c.disk_write_bytes >= 4 << 20, "{c:?}");
+        assert!(c.disk_writes < 40, "in long operations: {c:?}");
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is read, in whatever order, through a cache that is too small: the bytes are right,
+    /// the bound holds, and what was fetched was read, went unread, or is still there.
+    #[test]
+    fn any_reads_through_a_small_cache_are_right(
+        reads in prop::collection::vec((0_u64..100, 0_u64..16, 1_u64..17), 1..150),
+    ) {
+        run(async {
+            let machine = Machine::new(7);
+            let store = cold(&machine, 100, 1 << 20).await;
+            for (slot, block, blocks) in reads {
+                let length = blocks.min(16 - block) * 4096;
+                check(&store, slot * SLOT + block * 4096, length).await;
+            }
+            let c = store.counters();
+            assert!(c.prefetched >= c.prefetched_used + c.prefetched_unused, "{c:?}");
+            assert!(store.buffer_bytes() < 16 << 20);
+        });
+    }
+}

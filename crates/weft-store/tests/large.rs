@@ -1,0 +1,93 @@
+//! What only shows at size: contiguity of files that grow side by side, and the time of a restart.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{key, now, write};
+use weft_kv::{FjallKv, FjallOptions};
+use weft_store::{FolderStorage, Store, StoreConfig, StoreError};
+
+fn config(folder: &Path) -> Result<StoreConfig, StoreError> {
+    let index = FjallKv::open(folder.join("index"), FjallOptions::default())?;
+    let storage = FolderStorage::open(&folder.join("store"))?;
+    let mut config = StoreConfig::new(Arc::new(storage), Arc::new(index), "boot".into());
+    config.cache_bytes = 256 << 20;
+    config.growth_bytes = 256 << 20;
+    config.reserve_bytes = 0;
+    Ok(config)
+}
+
+/// Eight files appended to in turn, 64 KiB at a time; the mean run on the disk, in bytes.
+async fn side_by_side(each: u64) -> u64 {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = Store::open(config(folder.path()).unwrap()).await.unwrap();
+    let data = Bytes::from(vec![7; 65_536]);
+    let writers = (0..8_u64).map(|file| {
+        let (store, data) = (store.clone(), data.clone());
+        tokio::spawn(async move {
+            for n in 0..each / 65_536 {
+                let piece = write(&key(file, 0), 262_144, n * 65_536, data.clone());
+                store.write(vec![piece], now()).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    let c = store.counters();
+    c.placed_blocks * 4096 / c.placed_runs
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_grow_side_by_side_stay_contiguous() {
+    let mean = side_by_side(32 << 20).await;
+    assert!(mean >= 4 << 20, "mean run: {mean} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "writes 8 GiB"]
+async fn files_of_a_gibibyte_that_grow_side_by_side_stay_contiguous() {
+    let mean = side_by_side(1 << 30).await;
+    println!("mean run: {mean} bytes");
+    assert!(mean >= 4 << 20, "mean run: {mean} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "writes 4 GiB"]
+async fn a_store_of_a_million_chunks_opens_after_a_kill_in_two_seconds() {
+    let chunks: u64 = std::env::var("WEFT_CHUNKS").map_or(1_000_000, |n| n.parse().unwrap());
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = Store::open(config(folder.path()).unwrap()).await.unwrap();
+    // The smallest chunks, so that there are many of them in few bytes.
+    let data = Bytes::from(vec![7; 1 << 20]);
+    for n in 0..chunks / 256 {
+        let piece = write(&key(n / 64, 0), 4096, (n % 64) << 20, data.clone());
+        store.write(vec![piece], now()).await.unwrap();
+    }
+    store.sync().await.unwrap();
+    let before = store.usage();
+    // Neither closed nor applied: what a kill leaves.
+    drop(store);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let (config, started) = loop {
+        let started = Instant::now();
+        match config(folder.path()) {
+            Ok(config) => break (config, started),
+            Err(_) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let index = started.elapsed();
+    let store = Store::open(config).await.unwrap();
+    let took = started.elapsed();
+    println!("{chunks} chunks: index {index:?}, all {took:?}");
+    assert_eq!(store.usage().used, before.used);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}

@@ -1,0 +1,237 @@
+//! Servers with several disks, and full ones, as their users meet them.
+
+mod files_support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use files_support::{bytes, weft};
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+
+/// A volume that is taken down however the test ends.
+struct Volume(TempDir);
+
+impl Volume {
+    fn up(arguments: &[&str]) -> Volume {
+        let volume = Volume(TempDir::new().unwrap());
+        fs::create_dir(volume.path("mnt")).unwrap();
+        volume.start(arguments);
+        volume
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn start(&self, arguments: &[&str]) {
+        let base = self.0.path().to_str().unwrap();
+        let arguments = arguments.iter().map(|a| a.replace("BASE", base));
+        let up = weft()
+            .arg("up")
+            .arg(self.path("volume"))
+            .args(arguments)
+            .output();
+        good(&up.unwrap());
+    }
+
+    fn down(&self) {
+        good(
+            &weft()
+                .arg("down")
+                .arg(self.path("volume"))
+                .output()
+                .unwrap(),
+        );
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let mut command = weft();
+        command.env("WEFT_VOLUME", self.path("volume"));
+        command.args(line.split_whitespace()).stdin(Stdio::null());
+        command.output().unwrap()
+    }
+
+    fn put(&self, name: &str, data: &[u8]) -> Output {
+        let mut command = weft();
+        command
+            .env("WEFT_VOLUME", self.path("volume"))
+            .args(["put", "--force", name]);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that fails early need not read everything.
+        let _ = child.stdin.take().unwrap().write_all(data);
+        child.wait_with_output().unwrap()
+    }
+
+    /// States of the first server's disks, and what they hold.
+    fn disks(&self) -> (Option<i32>, Vec<(String, u64)>) {
+        let output = self.run("status --json");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let disks = report["servers"][0]["disks"].as_array().unwrap().iter();
+        let disks = disks.map(|d| {
+            let state = d["state"].as_str().unwrap().to_owned();
+            (state, d["used"].as_u64().unwrap())
+        });
+        (output.status.code(), disks.collect())
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = weft().arg("unmount").arg(self.path("mnt")).output();
+        let _ = weft().arg("down").arg(self.path("volume")).output();
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn good(output: &Output) {
+    assert!(output.status.success(), "{}", text(output));
+}
+
+#[test]
+fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
+    let folder = TempDir::new().unwrap();
+    let device = folder.path().join("device");
+    File::create(&device).unwrap().set_len(100_000_000).unwrap();
+    let disks = format!("BASE/a,{},BASE/b", device.display());
+    let volume = Volume::up(&["--servers", "1", "--cache", "64M", "--disks", &disks]);
+    for n in 0..24 {
+        good(&volume.put(&format!("/f{n}"), &bytes(n, MIB)));
+    }
+    let (code, found) = volume.disks();
+    assert_eq!(code, Some(0));
+    let states: Vec<&str> = found.iter().map(|d| d.0.as_str()).collect();
+    assert_eq!(states, ["no new data", "in use", "in use", "in use"]);
+    assert!(
+        found[0].1 == 0 && found[1].1 > 0 && found[3].1 > 0,
+        "{found:?}"
+    );
+
+    // Its path is empty: as if it were not mounted.
+    volume.down();
+    fs::rename(volume.path("a"), volume.path("away")).unwrap();
+    fs::create_dir(volume.path("a")).unwrap();
+    volume.start(&[]);
+    let (code, found) = volume.disks();
+    assert_eq!((code, found[1].0.as_str()), (Some(1), "missing"));
+    let mut lost = 0;
+    for n in 0..24 {
+        let read = volume.run(&format!("cat /f{n}"));
+        if read.status.success() {
+            assert!(read.stdout == bytes(n, MIB));
+        } else {
+            let error = text(&read);
+            assert!(
+                error.contains("disk 1") && error.contains("chunk"),
+                "{error}"
+            );
+            lost += 1;
+        }
+    }
+    assert!(lost > 0 && lost < 24, "{lost} of 24 were lost");
+    good(&volume.put("/new", &bytes(100, MIB)));
+
+    // It is back, and there is one more.
+    volume.down();
+    fs::remove_dir_all(volume.path("a")).unwrap();
+    fs::rename(volume.path("away"), volume.path("a")).unwrap();
+    let config = volume.path("volume/weft.toml");
+    let toml = fs::read_to_string(&config).unwrap();
+    let added = volume.path("c");
+    let toml = toml.replace(
+        "disks = [",
+        &format!("disks = [{:?}, ", added.display().to_string()),
+    );
+    fs::write(&config, toml).unwrap();
+    let mut format = weft();
+    let told = format
+        .args(["format", "--new-disks", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    good(&told);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("disk 4"));
+    volume.start(&[]);
+    let (code, found) = volume.disks();
+    assert_eq!((code, found.len()), (Some(0), 5), "{found:?}");
+    for n in 0..24 {
+        let read = volume.run(&format!("cat /f{n}"));
+        assert!(read.stdout == bytes(n, MIB), "{}", text(&read));
+    }
+}
+
+#[test]
+fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
+    let volume = Volume::up(&["--servers", "2", "--cache", "64M", "--capacity", "32M"]);
+    let data = bytes(7, 5 * MIB);
+    let full = (0..40).find(|n| {
+        let put = volume.put(&format!("/f{n}"), &data);
+        assert!(
+            put.status.success() || text(&put).contains("no space"),
+            "{}",
+            text(&put)
+        );
+        !put.status.success()
+    });
+    let full = full.expect("64 MiB hold no 40 files of 5 MiB");
+    assert!(full >= 8, "{full} files of 5 MiB fitted");
+    good(&volume.run(&format!("rm /f{full}")));
+    good(&volume.run("checkpoint create /f0 before"));
+    // What is there is whole; truncating, deleting and dropping checkpoints work.
+    assert!(volume.run("cat /f0").stdout == data);
+    let more = volume.put("/f0", &bytes(8, 5 * MIB));
+    let more = more.status.success() || text(&more).contains("no space");
+    assert!(more);
+    good(&volume.run("truncate /f1 1000000"));
+    good(&volume.run("checkpoint delete /f0 before"));
+    good(&volume.run("rm /f0 /f2 /f3"));
+    let again = (0..100).find_map(|_| {
+        // Space comes back in the background.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let put = volume.put("/again", &data);
+        put.status.success().then_some(())
+    });
+    again.expect("deleting makes room");
+    assert!(volume.run("cat /again").stdout == data);
+}
+
+#[test]
+fn a_full_volume_says_so_to_programs_of_a_mount() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: this needs root and /dev/fuse");
+        return;
+    }
+    let arguments = ["--servers", "1", "--cache", "64M", "--capacity", "32M"];
+    let volume = Volume::up(&[&arguments[..], &["--mount", "BASE/mnt"]].concat());
+    let fill = |name: &str| -> std::io::Result<()> {
+        let mut file = File::create(volume.path("mnt").join(name))?;
+        for n in 0..64 {
+            file.write_all(&bytes(n, MIB))?;
+        }
+        file.sync_all()
+    };
+    let error = fill("large").unwrap_err();
+    let full = rustix::io::Errno::NOSPC.raw_os_error();
+    assert_eq!(error.raw_os_error(), Some(full), "{error}");
+    fs::remove_file(volume.path("mnt/large")).unwrap();
+    let again = (0..100).find(|n| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let path = volume.path("mnt").join(format!("small{n}"));
+        let written = File::create(path).and_then(|mut f| {
+            f.write_all(&bytes(1, 8 * MIB))?;
+            f.sync_all()
+        });
+        written.is_ok()
+    });
+    assert!(again.is_some(), "deleting makes room");
+}
