@@ -1,0 +1,286 @@
+//! Checkpoints of trees on real servers, against what the tree was; and how long checkpoints take.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::TestVolume;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore, SeedableRng};
+use weft_client::{Access, Error, NewLayout, Transfer, Volume};
+use weft_layout::{FileOffset, Pattern, ViewOffset};
+use weft_proto::Code;
+
+/// A tree: what each path holds.
+type Tree = BTreeMap<String, Vec<u8>>;
+
+async fn content(volume: &Volume, path: &str) -> Result<Vec<u8>, Error> {
+    let file = volume.attach(path, Access::read()).await?;
+    let mut data = vec![0; file.size().await? as usize];
+    file.canonical()?.read_at(ViewOffset(0), &mut data).await?;
+    file.close().await?;
+    Ok(data)
+}
+
+async fn same(volume: &Volume, root: &str, tree: &Tree, what: &str) {
+    let mut names: Vec<String> = Vec::new();
+    for entry in volume.list(root).all().await.unwrap() {
+        names.push(String::from_utf8(entry.name.to_vec()).unwrap());
+    }
+    assert_eq!(names, tree.keys().cloned().collect::<Vec<_>>(), "{what}");
+    for (name, expected) in tree {
+        let found = content(volume, &format!("{root}/{name}")).await.unwrap();
+        assert!(found == *expected, "{what}: {name}");
+    }
+}
+
+async fn write(volume: &Volume, rng: &mut SmallRng, tree: &mut Tree, name: &str) {
+    let (offset, length) = (rng.random_range(0..60_000), rng.random_range(1..90_000));
+    let mut data = vec![0; length];
+    rng.fill_bytes(&mut data);
+    let access = Access::read_write().create(0o644);
+    let file = volume.attach(&format!("/t/{name}"), access).await.unwrap();
+    let view = file.canonical().unwrap();
+    let written = view.write_at(ViewOffset(offset as u64), Bytes::from(data.clone()));
+    written.await.unwrap();
+    file.close().await.unwrap();
+    let bytes = tree.entry(name.to_owned()).or_default();
+    bytes.resize(bytes.len().max(offset + length), 0);
+    bytes[offset..offset + length].copy_from_slice(&data);
+}
+
+fn refused<T>(result: Result<T, Error>, code: Code) {
+    let error = result.err().expect("it is refused");
+    assert_eq!(error.code(), code, "{error}");
+}
+
+/// Random writes, deletes, renames, truncates, checkpoints, rollbacks, drops and restarts of servers.
+async fn model(seed: u64, steps: usize) {
+    let mut servers = TestVolume::start(3).await;
+    let volume = servers.client().await;
+    volume.make_directory("/t", 0o755).await.unwrap();
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let (mut tree, mut kept) = (Tree::new(), BTreeMap::<String, Tree>::new());
+    for step in 0..steps {
+        let name = ["a", "b", "c", "d"][rng.random_range(0..4)];
+        let path = format!("/t/{name}");
+        let there = tree.contains_key(name);
+        let checkpoint = rng.random_range(0..3).to_string();
+        let what = format!("seed {seed}, step {step}");
+        match rng.random_range(0..16) {
+            0..6 => write(&volume, &mut rng, &mut tree, name).await,
+            6 if there => {
+                volume.unlink(&path).await.unwrap();
+                tree.remove(name);
+            }
+            7 if there => {
+                let to = ["a", "b", "c", "d"][rng.random_range(0..4)];
+                volume.rename(&path, &format!("/t/{to}")).await.unwrap();
+                let bytes = tree.remove(name).unwrap();
+                tree.insert(to.to_owned(), bytes);
+            }
+            8 if there => {
+                let size = rng.random_range(0..100_000);
+                volume.truncate(&path, size).await.unwrap();
+                tree.get_mut(name).unwrap().resize(size as usize, 0);
+            }
+            9..12 => {
+                let made = volume.make_checkpoint("/t", &checkpoint).await;
+                if kept.contains_key(&checkpoint) {
+                    refused(made, Code::Exists);
+                } else {
+                    let bytes: usize = tree.values().map(Vec::len).sum();
+                    assert_eq!(made.unwrap().size, bytes as u64, "{what}");
+                    kept.insert(checkpoint, tree.clone());
+                }
+            }
+            12 | 13 => {
+                let rolled = volume.roll_back("/t", &checkpoint).await;
+                if let Some(then) = kept.get(&checkpoint) {
+                    rolled.unwrap();
+                    tree = then.clone();
+                    same(&volume, "/t", &tree, &what).await;
+                } else {
+                    refused(rolled, Code::NotFound);
+                }
+            }
+            14 => {
+                let removed = volume.remove_checkpoint("/t", &checkpoint).await;
+                assert_eq!(
+                    removed.is_ok(),
+                    kept.remove(&checkpoint).is_some(),
+                    "{what}"
+                );
+            }
+            _ => {
+                let server = rng.random_range(0..3);
+                servers.stop_server(server).await;
+                servers.start_server(server).await;
+            }
+        }
+    }
+    same(&volume, "/t", &tree, "at the end").await;
+    for (name, then) in &kept {
+        let root = format!("/t/.weft/checkpoints/{name}");
+        same(
+            &volume,
+            &root,
+            then,
+            &format!("seed {seed}, checkpoint {name}"),
+        )
+        .await;
+    }
+    servers.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trees_on_servers_are_what_they_were() {
+    let cases = std::env::var("WEFT_CASES")
+        .ok()
+        .and_then(|c| c.parse().ok());
+    for seed in 0..cases.unwrap_or(2) {
+        model(seed, 60).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_and_copies_of_what_is_in_a_checkpoint() {
+    let servers = TestVolume::start(2).await;
+    let volume = servers.client().await;
+    volume.make_directory("/t", 0o755).await.unwrap();
+    let access = Access::read_write().create(0o644);
+    let file = volume.attach("/t/f", access.clone()).await.unwrap();
+    let view = file.canonical().unwrap();
+    let at = 20 << 20;
+    view.write_at(ViewOffset(at), vec![7; 10_000].into())
+        .await
+        .unwrap();
+    volume.make_checkpoint("/t", "c").await.unwrap();
+    view.write_at(ViewOffset(0), vec![8; 1 << 20].into())
+        .await
+        .unwrap();
+    file.truncate(5).await.unwrap();
+    let path = "/t/.weft/checkpoints/c/f";
+    let kept = volume.attach(path, Access::read()).await.unwrap();
+    assert_eq!(kept.size().await.unwrap(), at + 10_000);
+    assert!(kept.canonical().unwrap().size().await.unwrap() == at + 10_000);
+    let mut ranges = kept.data_ranges(FileOffset(0), 0);
+    let first = ranges.next().await.unwrap().unwrap();
+    assert_eq!(first.start, at);
+    assert!(kept.forks().await.unwrap().iter().any(|f| f.length > 0));
+    let copy = volume.attach("/copy", access).await.unwrap();
+    let length = at + 10_000;
+    let copied = copy.copy_range(&kept, FileOffset(0), FileOffset(0), length);
+    assert_eq!(copied.await.unwrap(), length);
+    let found = content(&volume, "/copy").await.unwrap();
+    assert!(found[..at as usize].iter().all(|b| *b == 0));
+    assert!(found[at as usize..].iter().all(|b| *b == 7));
+    let wrote = kept
+        .canonical()
+        .unwrap()
+        .write_at(ViewOffset(0), Bytes::from_static(b"no"));
+    refused(wrote.await, Code::Invalid);
+    refused(volume.attach(path, Access::write()).await, Code::ReadOnly);
+    servers.stop().await;
+}
+
+async fn median(mut work: impl AsyncFnMut(usize) -> Duration) -> Duration {
+    let mut times = Vec::new();
+    for i in 0..9 {
+        times.push(work(i).await);
+    }
+    times.sort_unstable();
+    times[4]
+}
+
+/// Sparse chunks of 64 KiB, a byte in each: `WEFT_CHUNKS` of them over a terabyte.
+async fn fill(volume: &Volume, path: &str, chunks: u64, length: u64) {
+    const AT_ONCE: u64 = 4096;
+    let layout = NewLayout {
+        chunk: Some(65_536),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create(0o644).layout(&layout);
+    let file = volume.attach(path, access).await.unwrap();
+    let view = file.canonical().unwrap();
+    let stride = length / chunks;
+    let mut at = 0;
+    while at < chunks {
+        let now = AT_ONCE.min(chunks - at);
+        let pattern = Pattern::bytes(1).every(stride as i64).times(now);
+        let transfer = Transfer::of(pattern).at(ViewOffset(at * stride));
+        let data = Bytes::from(vec![1; now as usize]);
+        view.write_with(&transfer, data).await.unwrap();
+        at += now;
+    }
+    view.write_at(ViewOffset(length - 1), Bytes::from_static(b"e"))
+        .await
+        .unwrap();
+    file.sync().await.unwrap();
+    file.close().await.unwrap();
+}
+
+/// How long 64 MiB take, 1 MiB at a time, and a sync.
+async fn writes(volume: &Volume, path: &str) -> Duration {
+    let access = Access::write().create(0o644);
+    let file = volume.attach(path, access).await.unwrap();
+    let view = file.canonical().unwrap();
+    let data = Bytes::from(vec![3; 1 << 20]);
+    let started = Instant::now();
+    for i in 0..64 {
+        view.write_at(ViewOffset(i << 20), data.clone())
+            .await
+            .unwrap();
+    }
+    file.sync().await.unwrap();
+    file.close().await.unwrap();
+    started.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "fills 100,000 chunks and measures; run alone"]
+async fn a_checkpoint_of_a_terabyte_takes_as_long_as_one_of_a_megabyte() {
+    let chunks = std::env::var("WEFT_CHUNKS")
+        .ok()
+        .and_then(|c| c.parse().ok());
+    let chunks = chunks.unwrap_or(100_000);
+    let servers = TestVolume::start(2).await;
+    let volume = servers.client().await;
+    fill(&volume, "/short", 16, 1 << 20).await;
+    fill(&volume, "/long", chunks, 1 << 40).await;
+    let mut made = Vec::new();
+    for path in ["/short", "/long"] {
+        made.push(
+            median(async |i| {
+                let started = Instant::now();
+                let done = volume.make_checkpoint(path, &i.to_string()).await;
+                done.unwrap();
+                started.elapsed()
+            })
+            .await,
+        );
+    }
+    for _ in 0..2 {
+        writes(&volume, "/w").await;
+    }
+    let before = median(async |_| writes(&volume, "/w").await).await;
+    let after = median(async |i| {
+        volume.make_checkpoint("/w", &i.to_string()).await.unwrap();
+        writes(&volume, "/w").await
+    })
+    .await;
+    let ratio = before.as_secs_f64() / after.as_secs_f64();
+    println!(
+        "checkpoint of 1 MiB {:?}, of 1 TiB with {chunks} chunks {:?}; writes after one {ratio:.2} of before",
+        made[0], made[1]
+    );
+    assert!(
+        made.iter().all(|t| *t < Duration::from_millis(50)),
+        "{made:?}"
+    );
+    assert!(made[1] < made[0] * 2, "{made:?}");
+    assert!(ratio >= 0.8, "{ratio}");
+    servers.stop().await;
+}
