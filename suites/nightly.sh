@@ -9,4 +9,8 @@ night() { printf '\n== %s\n' "$*"; env "$@" || failed=1; }
 
 night cargo test -p weft-store --test large -- --ignored --nocapture --test-threads 1
 night WEFT_CASES=2000 cargo test -p weft-store --test disks --test full
+night WEFT_CASES=5000 cargo test -p weft-meta --test trees
+night WEFT_CASES=100 cargo test -p weft-client --test checkpoints
+night cargo test -p weft-client --test checkpoints -- --ignored --nocapture
+night cargo test -p weft-meta --test trees -- --ignored --nocapture
 exit $failed

@@ -425,6 +425,35 @@ fn a_file_that_is_open_without_a_name_gets_it_back() {
     w.v.check();
 }
 
+#[test]
+#[ignore = "measures; run alone"]
+fn what_a_checkpoint_of_many_files_costs() {
+    let mut w = World::new();
+    w.v = Volume::fjall();
+    w.v.mkdir(0, "t", 0o755).unwrap();
+    let mut made = 0;
+    for files in [1000, 10_000, 100_000] {
+        while made < files {
+            if made % 1000 == 0 {
+                w.v.mkdir(0, &format!("t/{}", made / 1000), 0o755).unwrap();
+            }
+            let path = format!("t/{}/{made}", made / 1000);
+            w.v.create(0, &path, 0o644).unwrap();
+            made += 1;
+        }
+        let mut took = Vec::new();
+        let mut time = |w: &mut World, what: fn(&mut World)| {
+            let started = std::time::Instant::now();
+            what(w);
+            took.push(started.elapsed());
+        };
+        time(&mut w, |w| drop(w.checkpoint("t", "c").unwrap()));
+        time(&mut w, |w| w.roll_back("t", "c").unwrap());
+        time(&mut w, |w| w.remove("t", "c").unwrap());
+        println!("{files} files: made, rolled back, dropped in {took:?}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Mkdir(usize),

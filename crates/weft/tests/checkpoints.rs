@@ -180,15 +180,35 @@ fn each_write_to_one_server_is_wholly_before_or_after_a_checkpoint() {
 
 #[test]
 fn checkpoints_survive_kills_of_servers_and_of_the_service() {
+    survive("/file", "/file", |name| {
+        ["checkpoint", "read", "/file", name]
+            .map(str::to_owned)
+            .to_vec()
+    });
+}
+
+#[test]
+fn checkpoints_of_trees_survive_kills_of_servers_and_of_the_service() {
+    survive("/t/d/file", "/t", |name| {
+        vec![
+            "cat".to_owned(),
+            format!("/t/.weft/checkpoints/{name}/d/file"),
+        ]
+    });
+}
+
+/// Makes checkpoints of `of`, which is or holds `path`, while processes are killed; `read` reads `path` from one.
+fn survive(path: &str, of: &str, read: impl Fn(&str) -> Vec<String>) {
     let volume = Volume::up();
     let dir = volume.path("volume");
     let dir = dir.to_str().unwrap();
+    volume.text("mkdir -p /t/d");
     let mut kept: Vec<(String, Vec<u8>)> = Vec::new();
     for round in 0..6_u64 {
         let state = bytes(round, 2_000_000);
-        volume.feed("put /file", &state);
+        volume.feed(&format!("put {path}"), &state);
         let mut child = volume
-            .command(["checkpoint", "create", "/file", &format!("c{round}")])
+            .command(["checkpoint", "create", of, &format!("c{round}")])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -200,29 +220,29 @@ fn checkpoints_survive_kills_of_servers_and_of_the_service() {
         // What was answered is there; what was not is made when all servers are back, or was never begun.
         let name = format!("c{round}");
         let deadline = Instant::now() + Duration::from_secs(20);
-        let mut there = names(&volume).contains(&name);
+        let mut there = names(&volume, of).contains(&name);
         while done && !there && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(100));
-            there = names(&volume).contains(&name);
+            there = names(&volume, of).contains(&name);
         }
         assert!(there || !done, "{name} was answered and is not there");
         std::thread::sleep(Duration::from_millis(300));
-        if names(&volume).contains(&name) {
+        if names(&volume, of).contains(&name) {
             kept.push((name, state));
         }
         for (name, state) in &kept {
-            let read = volume.run(["checkpoint", "read", "/file", name]);
-            assert!(read == *state, "round {round}: {name} is not what it was");
+            let found = volume.run(read(name));
+            assert!(found == *state, "round {round}: {name} is not what it was");
         }
     }
     assert!(!kept.is_empty(), "no checkpoint was ever made");
     let (name, state) = &kept[0];
-    volume.text(&format!("checkpoint rollback /file {name}"));
-    assert!(volume.run(["cat", "/file"]) == *state);
+    volume.text(&format!("checkpoint rollback {of} {name}"));
+    assert!(volume.run(["cat", path]) == *state);
 }
 
-fn names(volume: &Volume) -> Vec<String> {
-    let list = volume.json("checkpoint list /file --json");
+fn names(volume: &Volume, of: &str) -> Vec<String> {
+    let list = volume.json(&format!("checkpoint list {of} --json"));
     let names = list.as_array().unwrap().iter();
     names
         .map(|c| c["name"].as_str().unwrap().to_owned())
