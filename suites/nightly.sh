@@ -13,4 +13,5 @@ night WEFT_CASES=5000 cargo test -p weft-meta --test trees
 night WEFT_CASES=100 cargo test -p weft-client --test checkpoints
 night cargo test -p weft-client --test checkpoints -- --ignored --nocapture
 night cargo test -p weft-meta --test trees -- --ignored --nocapture
+night WEFT_CASES=5000 cargo test -p weft-client --test collectives
 exit $failed
