@@ -9,6 +9,13 @@ use weft_proto::meta::{
     SetXattrRequest, StatReply, TimeWish, TruncateRequest, UnlinkRequest,
 };
 
+/// Which files a rename was about.
+pub use weft_proto::meta::RenameReply as Renamed;
+/// A directory that was made, and whether it is leased.
+pub use weft_proto::meta::MakeDirectoryReply as NewDirectory;
+/// Which file lost a name, and how many it has left.
+pub use weft_proto::meta::UnlinkReply as Removed;
+
 use crate::volume::Repeat;
 use crate::{Attributes, Error, NewLayout, Place, Volume};
 
@@ -171,15 +178,31 @@ impl Volume {
         path: impl Into<Place>,
         mode: impl Into<NewMode>,
     ) -> Result<Attributes, Error> {
+        let made = self.make_directory_leased(path, mode, false).await?;
+        Ok(made.attributes)
+    }
+
+    /// As [`Volume::make_directory`]; with `lease`, asks for the lease of it: for as long as no other client changes a
+    /// name in it, only what this client makes is there. Who changes one is answered when this client's [`Watch`] has
+    /// told of it and is asked for more.
+    ///
+    /// [`Watch`]: crate::Watch
+    pub async fn make_directory_leased(
+        &self,
+        path: impl Into<Place>,
+        mode: impl Into<NewMode>,
+        lease: bool,
+    ) -> Result<NewDirectory, Error> {
         let (path, mode) = (path.into(), mode.into());
         let request = MakeDirectoryRequest {
             who: (*self.who).clone(),
             target: path.target(false)?,
             mode: mode.bits,
             umask: mode.umask,
+            lease,
         };
-        self.changed(format!("make directory {path}"), &request)
-            .await
+        let what = format!("make directory {path}");
+        self.meta(&what, &request, Repeat::Unsafe).await
     }
 
     /// Creates a symbolic link with this text.
@@ -235,15 +258,14 @@ impl Volume {
     }
 
     /// Removes a name that is no directory. The file goes when its last name and its last attachment have gone.
-    pub async fn unlink(&self, path: impl Into<Place>) -> Result<(), Error> {
+    pub async fn unlink(&self, path: impl Into<Place>) -> Result<Removed, Error> {
         let path = path.into();
         let request = UnlinkRequest {
             who: (*self.who).clone(),
             target: path.target(false)?,
         };
         self.meta(&format!("remove {path}"), &request, Repeat::Unsafe)
-            .await?;
-        Ok(())
+            .await
     }
 
     /// Removes an empty directory.
@@ -263,7 +285,11 @@ impl Volume {
     }
 
     /// Renames; an existing target is replaced.
-    pub async fn rename(&self, from: impl Into<Place>, to: impl Into<Place>) -> Result<(), Error> {
+    pub async fn rename(
+        &self,
+        from: impl Into<Place>,
+        to: impl Into<Place>,
+    ) -> Result<Renamed, Error> {
         self.rename_with(from.into(), to.into(), false, false).await
     }
 
@@ -272,7 +298,7 @@ impl Volume {
         &self,
         from: impl Into<Place>,
         to: impl Into<Place>,
-    ) -> Result<(), Error> {
+    ) -> Result<Renamed, Error> {
         self.rename_with(from.into(), to.into(), true, false).await
     }
 
@@ -281,7 +307,7 @@ impl Volume {
         &self,
         one: impl Into<Place>,
         other: impl Into<Place>,
-    ) -> Result<(), Error> {
+    ) -> Result<Renamed, Error> {
         self.rename_with(one.into(), other.into(), false, true)
             .await
     }
@@ -292,7 +318,7 @@ impl Volume {
         to: Place,
         no_replace: bool,
         exchange: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Renamed, Error> {
         let request = RenameRequest {
             who: (*self.who).clone(),
             source: from.target(false)?,
@@ -301,8 +327,7 @@ impl Volume {
             exchange,
         };
         let what = format!("rename {from} to {to}");
-        self.meta(&what, &request, Repeat::Unsafe).await?;
-        Ok(())
+        self.meta(&what, &request, Repeat::Unsafe).await
     }
 
     /// Changes attributes.

@@ -1,6 +1,7 @@
 //! An open volume: the link to the metadata service and those to the servers.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_net::{
@@ -11,6 +12,7 @@ use weft_proto::coord::SyncNamespaceRequest;
 use weft_proto::meta::{Credentials, ReassertRequest, ServerMapReply, ServerMapRequest};
 use weft_proto::session::Role;
 
+use crate::detach::Detaches;
 use crate::locks::LocksHeld;
 use crate::servers::Servers;
 use crate::{ConnectOptions, Error};
@@ -31,6 +33,10 @@ pub(crate) struct Shared {
     attached: Mutex<BTreeMap<u64, Attached>>,
     /// What is locked: asserted again as well.
     pub(crate) locks: parking_lot::Mutex<LocksHeld>,
+    /// Attachments whose end the service is not told yet.
+    pub(crate) detaches: Detaches,
+    /// The service may believe in attachments that have ended: it must be told what there is.
+    outdated: AtomicBool,
     lazy: bool,
     /// Where operations in the background go on.
     pub(crate) runtime: tokio::runtime::Handle,
@@ -82,6 +88,8 @@ impl Volume {
             counters,
             attached: Mutex::default(),
             locks: parking_lot::Mutex::default(),
+            detaches: Detaches::default(),
+            outdated: AtomicBool::new(false),
             lazy: options.lazy,
             runtime: tokio::runtime::Handle::current(),
             told: tokio::sync::Mutex::new(false),
@@ -155,6 +163,7 @@ impl Volume {
                     tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
                 }
                 self.shared.locks_lost(&reply.lost);
+                self.shared.outdated.store(false, Ordering::Release);
             }
             *told = true;
         }
@@ -213,6 +222,12 @@ impl Shared {
             request.reading.extend((0..counts.reading).map(|_| *file));
             request.writing.extend((0..counts.writing).map(|_| *file));
         }
-        (self.lazy || !attached.is_empty()).then_some(request)
+        let outdated = self.outdated.load(Ordering::Acquire);
+        (self.lazy || outdated || !attached.is_empty()).then_some(request)
+    }
+
+    /// What is attached must be told on the next connection, also if it is nothing.
+    pub(crate) fn must_tell(&self) {
+        self.outdated.store(true, Ordering::Release);
     }
 }

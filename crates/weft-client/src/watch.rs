@@ -15,6 +15,9 @@ pub use weft_proto::coord::ChangedEntry;
 /// Between two tries to reach a service that does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// The service answers within two seconds, also where nothing has happened; one that does not may have forgotten us.
+const SILENCE: Duration = Duration::from_secs(4);
+
 /// What others changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
@@ -52,6 +55,11 @@ impl Volume {
 }
 
 impl Watch {
+    /// Whether what is not told has not changed: false from the loss of the service until it answers again.
+    pub fn is_live(&self) -> bool {
+        !self.lost && self.boot != 0
+    }
+
     /// Waits for changes. Tells [`Changed::Everything`] once when the service cannot be reached, then goes on
     /// trying, and once more when it answers again. One request every two seconds while nothing happens.
     ///
@@ -66,18 +74,15 @@ impl Watch {
                 boot: self.boot,
                 cursor: self.cursor,
             };
-            let reply = self.volume.meta("watch", &request, Repeat::Unsafe).await;
-            let reply = match reply {
-                Ok(reply) => reply,
-                Err(error) => {
-                    let news = !std::mem::replace(&mut self.lost, true);
-                    self.boot = 0;
-                    if news {
-                        tracing::debug!(%error, "watching begins anew");
-                        return Changed::Everything;
-                    }
-                    continue;
+            let asked = self.volume.meta("watch", &request, Repeat::Unsafe);
+            let Ok(Ok(reply)) = tokio::time::timeout(SILENCE, asked).await else {
+                let news = !std::mem::replace(&mut self.lost, true);
+                self.boot = 0;
+                if news {
+                    tracing::debug!("watching begins anew");
+                    return Changed::Everything;
                 }
+                continue;
             };
             self.lost = false;
             self.boot = reply.boot;

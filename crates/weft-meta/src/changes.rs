@@ -13,6 +13,8 @@ use parking_lot::RwLock;
 use weft_proto::coord::ChangedEntry;
 use weft_proto::limits::WATCH_BATCH_MAX;
 
+use crate::leases::Leases;
+
 /// Changes that are kept.
 const KEPT_MAX: usize = 65_536;
 /// Changes that one look takes in.
@@ -62,13 +64,14 @@ struct Ring {
 }
 
 impl ChangeLog {
-    /// Publishes what `origin` changed; 0 is nobody.
-    pub(crate) fn publish(&self, origin: u64, changes: Vec<Change>) {
+    /// Publishes what `origin` changed; 0 is nobody. Leases of it end.
+    pub(crate) fn publish(&self, origin: u64, changes: Vec<Change>, leases: &Leases) {
         if changes.is_empty() {
             return;
         }
         let mut ring = self.0.write();
         ring.published += changes.len() as u64;
+        leases.changed(origin, &changes, ring.published);
         ring.kept.extend(changes.into_iter().map(|c| (origin, c)));
         let surplus = ring.kept.len().saturating_sub(KEPT_MAX);
         ring.kept.drain(..surplus);
@@ -138,9 +141,13 @@ mod tests {
     #[test]
     fn a_watcher_sees_what_others_did_once_and_goes_on_where_it_was() {
         let log = ChangeLog::default();
-        log.publish(1, vec![Change::File(7), Change::Entry(entry(1, "a"))]);
-        log.publish(2, vec![Change::File(8)]);
-        log.publish(1, vec![Change::File(7)]);
+        log.publish(
+            1,
+            vec![Change::File(7), Change::Entry(entry(1, "a"))],
+            &Leases::default(),
+        );
+        log.publish(2, vec![Change::File(8)], &Leases::default());
+        log.publish(1, vec![Change::File(7)], &Leases::default());
         let all = |client, cursor| match log.since(client, cursor) {
             News::Some {
                 cursor,
@@ -162,7 +169,7 @@ mod tests {
         let log = ChangeLog::default();
         let count = KEPT_MAX as u64 + 10;
         for id in 0..count {
-            log.publish(1, vec![Change::File(id)]);
+            log.publish(1, vec![Change::File(id)], &Leases::default());
         }
         assert_eq!(log.since(2, 9), News::Everything { cursor: count });
         assert!(matches!(log.since(2, 10), News::Some { .. }));
@@ -174,7 +181,7 @@ mod tests {
         let name = "n".repeat(250);
         let count = 3000;
         for id in 0..count {
-            log.publish(1, vec![Change::Entry(entry(id, &name))]);
+            log.publish(1, vec![Change::Entry(entry(id, &name))], &Leases::default());
         }
         let (mut cursor, mut seen, mut rounds) = (0, 0, 0);
         while let News::Some {

@@ -34,6 +34,8 @@ on_both_engines! {
     a_clean_close_needs_no_grace
     a_truncate_needs_permission_unless_attached
     a_truncate_clears_set_id_bits
+    attachments_that_end_together_end_as_one_by_one
+    a_lease_is_given_of_an_empty_directory_only
 }
 
 fn open(v: &mut Volume, client: u64, path: &str, write: bool) -> Attributes {
@@ -564,4 +566,40 @@ fn a_truncate_clears_set_id_bits(v: &mut Volume) {
     assert_eq!(v.stat(0, "f").unwrap().mode, 0o6777);
     owed(v.truncate(2, "f", 6));
     assert_eq!(v.stat(0, "f").unwrap().mode, 0o777);
+}
+
+fn attachments_that_end_together_end_as_one_by_one(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    let g = v.create(0, "g", 0o644).unwrap().id;
+    for _ in 0..2 {
+        open(v, 1, "f", false);
+    }
+    assert!(
+        v.attach(1, &attaching(0, "g", false, true))
+            .unwrap()
+            .reply
+            .sole
+    );
+    assert_eq!(size(v, "g"), (0, false));
+    v.unlink(0, "f").unwrap();
+    let ends = |reading: &[u64], writing: &[u64]| DetachRequest {
+        reading: reading.to_vec(),
+        writing: writing.to_vec(),
+    };
+    v.meta.detach(1, &ends(&[f], &[g])).unwrap();
+    assert_eq!(size(v, "g"), (0, true), "its writer changed nothing");
+    assert!(v.meta.is_attached(1, f));
+    // The last one takes the file with it; what is not there is passed over.
+    v.meta.detach(1, &ends(&[f, 1 << 40], &[g])).unwrap();
+    assert!(!v.meta.is_attached(1, f));
+    assert_eq!(v.meta.counts().unwrap().files, 2);
+    let many = vec![g; weft_proto::limits::DETACH_MAX + 1];
+    assert!(v.meta.detach(1, &ends(&many, &[])).is_err());
+}
+
+fn a_lease_is_given_of_an_empty_directory_only(v: &mut Volume) {
+    let d = v.mkdir(0, "d", 0o755).unwrap().id;
+    assert!(v.meta.lease(1, d).unwrap());
+    v.create(0, "d/f", 0o644).unwrap();
+    assert!(!v.meta.lease(1, d).unwrap());
 }

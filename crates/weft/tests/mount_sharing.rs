@@ -240,3 +240,88 @@ fn bytes_are_locked_between_mounts_until_any_descriptor_is_closed() {
     drop(first.stdin.take());
     first.wait().unwrap();
 }
+
+#[test]
+fn what_another_mount_changes_is_seen_though_names_and_attributes_are_believed_for_long() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let (here, there) = (|name: &str| m.file(name), |name: &str| other.join(name));
+    fs::write(here("kept"), "1").unwrap();
+    fs::write(here("moved"), "2").unwrap();
+    fs::create_dir(here("d")).unwrap();
+    let everything = |path: &Path| {
+        let kept = fs::metadata(path.join("kept"));
+        let size = kept.map_or(0, |kept| kept.len());
+        let names = ["moved", "new", "d/new"].map(|name| path.join(name).exists());
+        (size, names)
+    };
+    assert_eq!(everything(&m.path), (1, [true, false, false]));
+    fs::write(there("kept"), "longer").unwrap();
+    fs::rename(there("moved"), there("new")).unwrap();
+    fs::write(there("d/new"), "").unwrap();
+    // Far less than the minute for which the kernel may believe what it was told.
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while everything(&m.path) != (6, [false, true, true]) {
+        assert!(Instant::now() < deadline, "{:?}", everything(&m.path));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fs::remove_file(there("d/new")).unwrap();
+    while here("d/new").exists() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_name_made_elsewhere_in_a_directory_of_this_mount_is_there_at_once() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    for i in 0..10 {
+        let directory = m.file(&format!("d{i}"));
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("own"), "own").unwrap();
+        assert!(!directory.join("made").exists());
+        fs::write(other.join(format!("d{i}/made")), "made").unwrap();
+        assert_eq!(fs::read(directory.join("made")).unwrap(), b"made", "{i}");
+        fs::write(other.join(format!("d{i}/second")), "").unwrap();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
+    }
+}
+
+#[test]
+fn close_to_open_holds_for_files_that_keep_their_size_and_their_time() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let mounts = [m.path.clone(), other];
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    for size in [100, 100_000] {
+        let name = format!("f{size}");
+        fs::write(mounts[0].join(&name), vec![0; size]).unwrap();
+        for turn in 1..40_u8 {
+            let [writer, reader] = [turn, turn + 1].map(|i| mounts[i as usize % 2].join(&name));
+            let file = open(&writer);
+            file.write_all_at(&vec![turn; size], 0).unwrap();
+            file.set_modified(time).unwrap();
+            drop(file);
+            for path in [&reader, &writer, &reader] {
+                let bytes = fs::read(path).unwrap();
+                assert!(bytes == vec![turn; size], "{size}: turn {turn}, byte {}", bytes[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mount_believes_nothing_of_before_when_the_service_was_away() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let names: Vec<_> = (0..20).map(|i| format!("f{i}")).collect();
+    let all = |there| names.iter().all(|name| m.file(name).exists() == there);
+    assert!(all(false));
+    mount_support::kill(m.nodes()[0]);
+    mount_support::weft_ok(&["up", m.volume.to_str().unwrap()]);
+    for name in &names {
+        fs::write(other.join(name), "").unwrap();
+    }
+    mount_support::wait_until("the names are seen", || all(true));
+}

@@ -21,7 +21,7 @@ impl Namespace {
                 reason,
             })
         };
-        self.edit(|edit| {
+        let removed = self.edit(|edit| {
             let slot = match slot(edit.reader(), who, &request.target)? {
                 Ok(slot) => slot,
                 Err(Nameless::Empty) => return Err(not_found(path)),
@@ -45,6 +45,8 @@ impl Namespace {
                 file: node.id,
                 links,
             })
-        })
+        })?;
+        self.leases().end(removed.file);
+        Ok(removed)
     }
 }

@@ -47,7 +47,7 @@ impl Namespace {
                 return Err(not_directory(to_path));
             }
             if old.is_some_and(|old| old.id == source.id) {
-                return Ok(RenameReply {});
+                return Ok(RenameReply::default());
             }
             need(who, &from.directory.inode, WRITE, from_path)?;
             need_removable(who, &from.directory.inode, &source.inode, from_path)?;
@@ -71,7 +71,10 @@ impl Namespace {
                     replace(edit, &from, source, &to, now)?;
                 }
             }
-            Ok(RenameReply {})
+            Ok(RenameReply {
+                file: source.id,
+                other: old.map_or(0, |old| old.id),
+            })
         })
     }
 }

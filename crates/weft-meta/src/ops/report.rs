@@ -4,8 +4,10 @@
 //! write at all. Whenever that is not certain the size stays inexact, and who needs it asks the
 //! servers: inexact is always safe.
 
-use weft_proto::meta::{ReportReply, ReportRequest};
+use weft_proto::limits::DETACH_MAX;
+use weft_proto::meta::{DetachReply, DetachRequest, ReportReply, ReportRequest};
 
+use crate::ops::attributes;
 use crate::path::Node;
 use crate::permission::without_privilege;
 use crate::record::InodeRecord;
@@ -22,7 +24,7 @@ impl Namespace {
         let id = request.file;
         // A reader knows nothing of size and time, and changes nothing when it goes, except where
         // the file waits for it to go.
-        if !request.write && self.detach_reader(client, request)? {
+        if !request.write && self.detach_idle(client, request)? {
             return Ok(ReportReply::default());
         }
         let told_time = request.modified.filter(|_| request.write);
@@ -40,7 +42,10 @@ impl Namespace {
                 let follows = match (told, request.end.filter(|_| in_cells), ended) {
                     (None, Some(end), Some(ended)) if ended.no_writer && !self.recovering() => {
                         if !ended.alone {
-                            return Ok(ReportReply { size_wanted: true });
+                            return Ok(ReportReply {
+                                size_wanted: true,
+                                ..ReportReply::default()
+                            });
                         }
                         Some(end.max(inode.size))
                     }
@@ -72,13 +77,17 @@ impl Namespace {
                 if after != inode {
                     *edit.change(id, &inode) = after.clone();
                 }
-                if ended.is_some_and(|ended| ended.unused) && !self.recovering() {
-                    let node = Node { id, inode: after };
-                    if node.inode.links == 0 {
-                        reap(edit, id)?;
-                    }
+                if ended.is_some_and(|ended| ended.unused) && !self.recovering() && after.links == 0
+                {
+                    reap(edit, id)?;
                 }
-                Ok(ReportReply::default())
+                let tells = exact || (request.write && !in_cells && request.detach);
+                let node = Node { id, inode: after };
+                Ok(ReportReply {
+                    attributes: tells.then(|| attributes(&node)),
+                    alone: ended.is_some_and(|ended| ended.alone),
+                    ..ReportReply::default()
+                })
             },
             |open, reply| {
                 if told_time.is_some() {
@@ -91,19 +100,49 @@ impl Namespace {
         )
     }
 
-    /// Ends a reader's attachment without a transaction; false where the file may have to go.
-    fn detach_reader(&self, client: u64, request: &ReportRequest) -> Result<bool, MetaError> {
-        let id = request.file;
+    /// Ends attachments that have nothing to tell; see [`DetachRequest`].
+    ///
+    /// # Durability
+    /// As of [`Namespace::report`].
+    pub fn detach(&self, client: u64, request: &DetachRequest) -> Result<DetachReply, MetaError> {
+        let (reading, writing) = (&request.reading, &request.writing);
+        if reading.len() + writing.len() > DETACH_MAX {
+            return Err(MetaError::Invalid {
+                path: "a list of files".into(),
+                reason: "one call ends at most 4096 attachments",
+            });
+        }
+        let reading = reading.iter().map(|file| (*file, false));
+        for (file, write) in reading.chain(writing.iter().map(|file| (*file, true))) {
+            let report = ReportRequest {
+                file,
+                write,
+                detach: true,
+                ..ReportRequest::default()
+            };
+            if !self.detach_idle(client, &report)? {
+                self.report(client, &report)?;
+            }
+        }
+        Ok(DetachReply {})
+    }
+
+    /// Ends the attachment of a reader, or of a writer of an inline file of which the service knows all, without a
+    /// transaction; false where the inode may have to change, or the file to go.
+    fn detach_idle(&self, client: u64, request: &ReportRequest) -> Result<bool, MetaError> {
+        let (id, write) = (request.file, request.write);
         let mut open = self.open_files.lock();
         if request.detach {
-            let ended = open.if_detached(client, id, false);
-            if ended.is_some_and(|ended| ended.unused) {
+            let ended = open.if_detached(client, id, write);
+            let unused = ended.is_some_and(|ended| ended.unused);
+            if unused || write {
                 let inode = self.read(|reader| keys::inode(reader, id))?;
-                if inode.is_some_and(|inode| inode.links == 0) {
+                let stays = inode.is_none_or(|i| (i.inline || !write) && (i.links > 0 || !unused));
+                if !stays {
                     return Ok(false);
                 }
             }
-            open.detach(client, id, false);
+            open.detach(client, id, write);
         }
         Ok(true)
     }

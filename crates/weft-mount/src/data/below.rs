@@ -19,6 +19,8 @@ impl FileData {
         self.wait_until(|state| state.flights == 0).await;
         self.to_cells(file).await?;
         let mut state = self.state.lock();
+        // What is about to be done at the servers is not synced.
+        state.unsynced = true;
         if !matches!(state.home, Home::Cells) {
             state.home = Home::Cells;
             state.ends.known = None;

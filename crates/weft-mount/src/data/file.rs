@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use weft_client::File;
+use weft_client::{Attributes, Closed, File};
 use weft_layout::{OFFSET_MAX, ViewOffset};
 
 use super::repeat::patiently;
@@ -112,6 +112,28 @@ impl Drop for Hold<'_> {
     }
 }
 
+/// While it lives, what takes off survives power loss when it lands; not where a sync of everything follows anyway.
+struct Syncing<'a>(&'a FileData, bool);
+
+impl<'a> Syncing<'a> {
+    fn begin(data: &'a FileData) -> Syncing<'a> {
+        let mut state = data.state.lock();
+        let all = state.unsynced || state.flights > 0 || !matches!(state.home, Home::Cells);
+        if !all {
+            state.syncing += 1;
+        }
+        Syncing(data, !all)
+    }
+}
+
+impl Drop for Syncing<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.state.lock().syncing -= 1;
+        }
+    }
+}
+
 /// One open file description. Dropping it without [`OpenData::close`] closes it in the background.
 pub struct OpenData {
     data: Arc<FileData>,
@@ -202,7 +224,9 @@ impl OpenData {
         let end = offset + data.len() as u64;
         let patience = self.data.cache.config.patience;
         patiently(patience, || view.write_at(ViewOffset(offset), data.clone())).await?;
-        self.data.state.lock().grown_to(self.open, end);
+        let mut state = self.data.state.lock();
+        state.unsynced = true;
+        state.grown_to(self.open, end);
         Ok(())
     }
 
@@ -224,23 +248,55 @@ impl OpenData {
     }
 
     /// Everything that any open of this file has written is at the servers when it returns; tells, once, what could not
-    /// be written since this open was last told.
-    pub async fn flush(&self) -> Result<(), DataError> {
+    /// be written since this open was last told. Returns what the service says of a file whose bytes it has, all of
+    /// those written until now, if it was told by this flush.
+    pub async fn flush(&self) -> Result<Option<Attributes>, DataError> {
+        // What is on its way now was asked before this flush.
+        let quiet = {
+            let mut state = self.data.state.lock();
+            state.stored = None;
+            state.flights == 0
+        };
         self.data.flush().await;
-        self.data.state.lock().untold(self.open)
+        let mut state = self.data.state.lock();
+        state.untold(self.open)?;
+        let written = state.written;
+        let stored = state.stored.take().filter(|s| quiet && s.0 == written);
+        Ok(stored.map(|s| s.1))
     }
 
-    /// As [`OpenData::flush`], and survives power loss.
+    /// When the file was last written here, in nanoseconds since the epoch; 0: never.
+    pub fn written(&self) -> i64 {
+        self.data.state.lock().written
+    }
+
+    /// As [`OpenData::flush`], and survives power loss, as does whatever this mount wrote before. What is dirty is sent
+    /// with the wish to survive: no further request, where everything else survives already.
     pub async fn sync(&self) -> Result<(), DataError> {
+        let syncing = Syncing::begin(&self.data);
         self.flush().await?;
+        drop(syncing);
         let cells = matches!(self.data.state.lock().home, Home::Cells);
         if cells {
             // Another attachment may have moved them: then this one does not know what to sync.
             self.data.to_cells(&self.file).await?;
+            // Whatever lands from here on is a later sync's.
+            let unsynced = std::mem::replace(&mut self.data.state.lock().unsynced, false);
+            if !unsynced {
+                return Ok(());
+            }
         }
         // What was acknowledged survived the server's death, so a sync after it covers that, too.
-        patiently(self.data.cache.config.patience, || self.file.sync()).await?;
-        Ok(())
+        let synced = patiently(self.data.cache.config.patience, || self.file.sync()).await;
+        if synced.is_err() {
+            self.data.state.lock().unsynced = true;
+        }
+        Ok(synced?)
+    }
+
+    /// Whether the bytes lie with the metadata, so that a sync of them is one of the namespace.
+    pub fn is_inline(&self) -> bool {
+        !matches!(self.data.state.lock().home, Home::Cells)
     }
 
     /// Sets the size; what was written beyond it is dropped.
@@ -274,9 +330,11 @@ impl OpenData {
     }
 
     /// Flushes, reports size and time, detaches. The open is closed also when it fails. A second call does nothing.
-    pub async fn close(&self) -> Result<(), DataError> {
+    ///
+    /// Tells what the service knows of a file that was written to its cells.
+    pub async fn close(&self) -> Result<Option<Closed>, DataError> {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return Ok(None);
         }
         close(&self.data, &self.file, self.open).await
     }
@@ -296,7 +354,7 @@ impl Drop for OpenData {
     }
 }
 
-async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<(), DataError> {
+async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<Option<Closed>, DataError> {
     data.flush().await;
     let told = {
         let mut state = data.state.lock();
@@ -308,8 +366,7 @@ async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<(), DataE
         }
         told
     };
-    let closed = patiently(data.cache.config.patience, || file.close()).await;
+    let closed = patiently(data.cache.config.patience, || file.let_go()).await;
     told?;
-    closed?;
-    Ok(())
+    Ok(closed?)
 }

@@ -21,7 +21,8 @@ const RUNS: usize = 1024;
 
 /// What takes off.
 enum Flight {
-    Cells(Batch),
+    /// To the cells; true: to survive power loss when it lands.
+    Cells(Batch, bool),
     Inline(Inlined),
 }
 
@@ -95,15 +96,15 @@ impl FileData {
 
     async fn fly(self: Arc<Self>, via: &File, flight: Flight) {
         let (batch, result) = match flight {
-            Flight::Cells(batch) => {
-                let result = self.deliver(via, &batch).await;
+            Flight::Cells(batch, synced) => {
+                let result = self.deliver(via, &batch, synced).await;
                 (batch, result)
             }
             Flight::Inline(Inlined::Store(batch, content, written)) => {
                 let result = match self.store(via, &content, written).await {
                     Ok(true) => Ok(()),
                     // It has moved to the cells meanwhile: what is owed is what changed.
-                    Ok(false) => self.deliver(via, &batch).await,
+                    Ok(false) => self.deliver(via, &batch, false).await,
                     Err(gave_up) => Err(gave_up),
                 };
                 (batch, result)
@@ -132,6 +133,7 @@ impl FileData {
                 Err(gave_up) => {
                     let range = batch.range();
                     state.failing = may_pass(&gave_up.error);
+                    state.unsynced = true;
                     let lost = DataError::Lost {
                         file: self.id,
                         start: range.start,
@@ -164,8 +166,13 @@ impl FileData {
     }
 
     /// Sends a batch, again while servers are away: the same bytes to the same places.
-    async fn deliver(&self, via: &File, batch: &Batch) -> Result<(), GaveUp> {
-        patiently(self.patience(), || send(via, batch)).await
+    async fn deliver(&self, via: &File, batch: &Batch, synced: bool) -> Result<(), GaveUp> {
+        let sent = patiently(self.patience(), || send(via, batch, synced)).await;
+        if !synced {
+            // Now that it has landed: a sync that was under way may have missed it.
+            self.state.lock().unsynced = true;
+        }
+        sent
     }
 }
 
@@ -177,18 +184,31 @@ impl State {
         match self.home {
             Home::Inline(_) => self.take_inline().map(Flight::Inline),
             Home::Moving(_) => None,
-            Home::Cells => self.extents.take(self.due, RUNS).map(Flight::Cells),
+            Home::Cells => {
+                let synced = self.syncing > 0;
+                let batch = self.extents.take(self.due, RUNS)?;
+                self.unsynced |= !synced;
+                Some(Flight::Cells(batch, synced))
+            }
         }
     }
 }
 
 /// Turns a batch of extents into requests: one to each server, however many runs there are.
-async fn send(via: &File, batch: &Batch) -> Result<(), Error> {
+async fn send(via: &File, batch: &Batch, synced: bool) -> Result<(), Error> {
     via.spill().await?;
     let view = via.canonical()?;
-    if let [run] = batch.runs.as_slice() {
-        view.write_parts(ViewOffset(run.offset), &run.parts).await?;
-        return Ok(());
+    match batch.runs.as_slice() {
+        [run] if !synced => {
+            view.write_parts(ViewOffset(run.offset), &run.parts).await?;
+            return Ok(());
+        }
+        [run] if run.parts.len() == 1 => {
+            let data = run.parts[0].clone();
+            view.write_at_synced(ViewOffset(run.offset), data).await?;
+            return Ok(());
+        }
+        _ => {}
     }
     let mut list = Vec::new();
     for run in &batch.runs {
@@ -198,6 +218,10 @@ async fn send(via: &File, batch: &Batch) -> Result<(), Error> {
             at += part.len() as u64;
         }
     }
-    view.write_list(&list).await?;
+    if synced {
+        view.write_list_synced(&list).await?;
+    } else {
+        view.write_list(&list).await?;
+    }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Small files whose bytes lie with their metadata: they are stored whole, or moved to the cells once they grow.
 
 use bytes::Bytes;
-use weft_client::File;
+use weft_client::{File, Store};
 use weft_proto::Code;
 use weft_proto::limits::INLINE_MAX;
 
@@ -69,13 +69,15 @@ impl FileData {
         written: i64,
     ) -> Result<bool, GaveUp> {
         let patience = self.patience();
-        let stored = patiently(patience, || {
-            file.store_inline(content.clone(), written, false)
-        })
-        .await;
+        let how = Store {
+            modified: written,
+            ..Store::default()
+        };
+        let stored = patiently(patience, || file.store_inline_with(content.clone(), &how)).await;
         match stored {
-            Ok(()) => {
+            Ok(attributes) => {
                 let mut state = self.state.lock();
+                state.stored = Some((written, attributes));
                 if matches!(state.home, Home::Inline(_)) {
                     state.home = Home::Inline(content.clone());
                 }

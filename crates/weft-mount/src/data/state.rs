@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weft_client::File;
+use weft_client::{Attributes, File};
 
 use super::DataError;
 use super::extents::Extents;
@@ -31,6 +31,12 @@ pub(super) struct State {
     pub(super) ends: Ends,
     /// When it was last written here: a time that is set by hand after it must win, whenever the bytes are sent.
     pub(super) written: i64,
+    /// Calls of sync under way for which it is enough that what takes off now survives power loss.
+    pub(super) syncing: usize,
+    /// Bytes in the cells may not survive power loss yet.
+    pub(super) unsynced: bool,
+    /// What the service said when all bytes as of this time of writing were stored with the metadata.
+    pub(super) stored: Option<(i64, Attributes)>,
     pub(super) opens: BTreeMap<u64, Open>,
     pub(super) next_open: u64,
     pub(super) failures: u64,
@@ -100,6 +106,10 @@ impl State {
             held: false,
             ends,
             written: 0,
+            syncing: 0,
+            // Whoever had it open before may not have synced it.
+            unsynced: !file.created(),
+            stored: None,
             opens: BTreeMap::new(),
             next_open: 0,
             failures: 0,

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 use weft_client::{Changes, Credentials, FileKind, Place, ServerState, Time};
 
+use super::kept::{is_kept, read_only};
 use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
@@ -58,20 +59,15 @@ impl FileSystem {
         if is_view(id) {
             return self.view_attributes(id).await;
         }
+        let asked = self.news.now();
+        if let Some(answer) = self.known(id) {
+            return Ok(self.told(asked, &answer));
+        }
         let attributes = self
             .call(|| self.volume.known_attributes(Place::of(id)))
             .await?;
-        let attr = self.complete(attributes).await?;
-        Ok(self.told(attr))
-    }
-
-    fn told(&self, attr: Attr) -> Entry {
-        self.nodes.told(&attr);
-        Entry {
-            attr,
-            attr_valid: self.options.attributes_valid,
-            entry_valid: self.options.names_valid,
-        }
+        let answer = self.complete(attributes).await?;
+        Ok(self.told(asked, &answer))
     }
 
     /// Changes attributes; `handle` is the open file by which it is asked, if any.
@@ -83,6 +79,9 @@ impl FileSystem {
         change: &Changed,
     ) -> Result<Entry, FsError> {
         if is_view(id) {
+            if is_kept(id) {
+                return Err(read_only());
+            }
             // A view ends where its file does: programs that empty a file before they write it mean no harm.
             return self.view_attributes(id).await;
         }
@@ -113,14 +112,16 @@ impl FileSystem {
             return self.attributes(id).await;
         }
         let volume = self.on(caller);
+        let asked = self.news.now();
         let attributes = self
             .call(|| volume.set_attributes(Place::of(id), &changes))
             .await?;
         if change.modified.is_some() {
             self.files.time_set(id);
         }
-        let attr = self.complete(attributes).await?;
-        Ok(self.told(attr))
+        let answer = self.complete(attributes).await?;
+        let asked = self.touched_to(asked, &answer, false);
+        Ok(self.told(asked, &answer))
     }
 
     async fn resize(
@@ -141,7 +142,7 @@ impl FileSystem {
                 open.data.truncate(size).await?;
             }
         }
-        self.files.wrote(id);
+        self.resized(id);
         Ok(())
     }
 
@@ -153,11 +154,13 @@ impl FileSystem {
             ..Changes::default()
         };
         let volume = self.volume.on_behalf_of(root());
+        let asked = self.news.now();
         let attributes = self
             .call(|| volume.set_attributes(Place::of(id), &changes))
             .await?;
-        let attr = self.complete(attributes).await?;
-        self.nodes.told(&attr);
+        let answer = self.complete(attributes).await?;
+        self.touched_to(asked, &answer, false);
+        self.nodes.told(&answer.attr);
         self.attributes_changed(id);
         Ok(())
     }

@@ -8,11 +8,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
 use weft_client::{FileKind, Place, Volume};
 
+use super::belief::Answer;
+use super::news::Asked;
 use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
@@ -34,6 +37,8 @@ pub struct Listed {
     pub kind: FileKind,
     /// Whether the size is certain: the kernel must ask where it is not.
     pub exact: bool,
+    /// It has no extended attributes.
+    pub bare: bool,
     /// The number of this entry; a listing goes on behind it.
     pub cookie: u64,
 }
@@ -41,20 +46,29 @@ pub struct Listed {
 /// Entries that follow each other.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    entries: Arc<Vec<Listed>>,
+    leaf: Arc<Leaf>,
     from: usize,
+}
+
+/// A page of the service, or the names that every directory has.
+#[derive(Clone, Debug, Default)]
+struct Leaf {
+    directory: u64,
+    asked: Asked,
+    entries: Vec<Listed>,
 }
 
 impl Page {
     /// The entries, in order.
     pub fn entries(&self) -> &[Listed] {
-        &self.entries[self.from..]
+        &self.leaf.entries[self.from..]
     }
 }
 
 /// A directory that is open.
 pub(super) struct OpenDirectory {
     id: u64,
+    caller: Caller,
     volume: Volume,
     listing: Mutex<Listing>,
 }
@@ -64,7 +78,7 @@ pub(super) struct OpenDirectory {
 struct Listing {
     parent: Option<u64>,
     starts: Vec<Start>,
-    kept: VecDeque<(usize, Arc<Vec<Listed>>)>,
+    kept: VecDeque<(usize, Arc<Leaf>)>,
     /// The last page was seen.
     ended: bool,
 }
@@ -111,6 +125,7 @@ impl FileSystem {
         listing.rewind();
         self.directories.insert(Arc::new(OpenDirectory {
             id,
+            caller,
             volume,
             listing: Mutex::new(listing),
         }))
@@ -124,27 +139,24 @@ impl FileSystem {
             listing.rewind();
         }
         if cookie < 2 {
-            let dots = self.dots(&directory, &mut listing).await?;
+            let leaf = self.dots(&directory, &mut listing).await?;
             let from = cookie as usize;
-            return Ok(Page {
-                entries: dots,
-                from,
-            });
+            return Ok(Page { leaf, from });
         }
         if is_view(directory.id) {
-            return self.view_page(directory.id, cookie);
+            return self.view_page(&directory, cookie).await;
         }
         let mut page = listing.page_behind(cookie);
         loop {
             let start = listing.starts[page].clone();
-            let entries = self.page(&directory, &mut listing, page).await?;
+            let leaf = self.page(&directory, &mut listing, page).await?;
             let from = match start.count {
                 // Names came or went: from the start rather than miss one.
-                Some(count) if count != entries.len() => 0,
+                Some(count) if count != leaf.entries.len() => 0,
                 _ => (cookie + 1).saturating_sub(start.cookie) as usize,
             };
-            if from < entries.len() {
-                return Ok(Page { entries, from });
+            if from < leaf.entries.len() {
+                return Ok(Page { leaf, from });
             }
             page += 1;
             if page == listing.starts.len() {
@@ -153,19 +165,25 @@ impl FileSystem {
         }
     }
 
-    fn view_page(&self, id: u64, cookie: u64) -> Result<Page, FsError> {
-        let names = self.view_names(id)?.into_iter().zip(FIRST..);
+    async fn view_page(&self, directory: &OpenDirectory, cookie: u64) -> Result<Page, FsError> {
+        let (caller, id) = (directory.caller, directory.id);
+        let names = self.view_names(caller, id).await?.into_iter().zip(FIRST..);
         let rest = names.filter(|(_, number)| *number > cookie);
-        let entries = rest.map(|(name, cookie)| Listed {
-            name: Bytes::from_static(name),
+        let entries = rest.map(|((name, kind), cookie)| Listed {
+            name,
             attr: None,
             id,
-            kind: FileKind::Directory,
+            kind,
             exact: true,
+            bare: false,
             cookie,
         });
+        let leaf = Leaf {
+            entries: entries.collect(),
+            ..Leaf::default()
+        };
         Ok(Page {
-            entries: Arc::new(entries.collect()),
+            leaf: Arc::new(leaf),
             from: 0,
         })
     }
@@ -174,7 +192,7 @@ impl FileSystem {
         &self,
         directory: &OpenDirectory,
         listing: &mut Listing,
-    ) -> Result<Arc<Vec<Listed>>, FsError> {
+    ) -> Result<Arc<Leaf>, FsError> {
         let parent = match listing.parent {
             Some(parent) => parent,
             None if is_view(directory.id) => directory.id,
@@ -198,12 +216,13 @@ impl FileSystem {
             id,
             kind: FileKind::Directory,
             exact: true,
+            bare: false,
             cookie,
         };
-        Ok(Arc::new(vec![
-            dot(b".", directory.id, 1),
-            dot(b"..", parent, 2),
-        ]))
+        Ok(Arc::new(Leaf {
+            entries: vec![dot(b".", directory.id, 1), dot(b"..", parent, 2)],
+            ..Leaf::default()
+        }))
     }
 
     /// A page, kept or listed (again).
@@ -212,10 +231,11 @@ impl FileSystem {
         directory: &OpenDirectory,
         listing: &mut Listing,
         page: usize,
-    ) -> Result<Arc<Vec<Listed>>, FsError> {
-        if let Some((_, entries)) = listing.kept.iter().find(|(number, _)| *number == page) {
-            return Ok(entries.clone());
+    ) -> Result<Arc<Leaf>, FsError> {
+        if let Some((_, leaf)) = listing.kept.iter().find(|(number, _)| *number == page) {
+            return Ok(leaf.clone());
         }
+        let asked = self.news.now();
         let start = listing.starts[page].clone();
         // A page that was listed before ends where the next one begins, whatever came in between since.
         let until = listing.starts.get(page + 1).map(|next| next.after.clone());
@@ -243,6 +263,7 @@ impl FileSystem {
                 id: e.attributes.id,
                 kind: FileKind::try_from(e.attributes.kind).unwrap_or(FileKind::Regular),
                 exact: e.attributes.size_exact,
+                bare: !e.attributes.xattrs,
                 attr: Some(Attr::from(&e.attributes)),
                 name: e.name,
                 cookie,
@@ -261,19 +282,31 @@ impl FileSystem {
                 listing.ended = true;
             }
         }
-        let entries = Arc::new(entries);
+        let leaf = Arc::new(Leaf {
+            directory: directory.id,
+            asked,
+            entries,
+        });
         if listing.kept.len() == PAGES_KEPT {
             listing.kept.pop_front();
         }
-        listing.kept.push_back((page, entries.clone()));
-        Ok(entries)
+        listing.kept.push_back((page, leaf.clone()));
+        Ok(leaf)
     }
 
     /// What the kernel is told of an entry that a listing brings along, as if it had looked the name up.
-    pub fn listed(&self, listed: &Listed) -> Option<Entry> {
+    pub fn listed(&self, page: &Page, listed: &Listed) -> Option<Entry> {
         let mut attr = listed.attr?;
         self.files.cover(&mut attr);
-        let mut entry = self.entry(attr);
+        let answer = Answer {
+            attr,
+            exact: listed.exact,
+            bare: listed.bare,
+        };
+        let Leaf {
+            directory, asked, ..
+        } = *page.leaf;
+        let mut entry = self.entry(asked, &answer, (directory, &listed.name));
         if !listed.exact {
             entry.attr_valid = std::time::Duration::ZERO;
         }
@@ -291,11 +324,14 @@ impl FileSystem {
         self.sync_names().await
     }
 
-    /// Makes every change of a name so far survive power loss.
+    /// Makes every change of the namespace that this mount has made so far survive power loss. No request, if it does.
     pub(super) async fn sync_names(&self) -> Result<(), FsError> {
-        if self.options.durable {
+        let changes = self.changes.load(Ordering::Acquire);
+        if self.options.durable || self.synced.load(Ordering::Acquire) >= changes {
             return Ok(());
         }
-        self.call(|| self.volume.sync_namespace()).await
+        self.call(|| self.volume.sync_namespace()).await?;
+        self.synced.fetch_max(changes, Ordering::AcqRel);
+        Ok(())
     }
 }

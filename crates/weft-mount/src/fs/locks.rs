@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weft_client::{HeldLock, LockKind, LockOwner, LockRange, Locked};
 
-use super::open::Handle;
+use super::files::Handle;
 use super::views::{is_view, unsupported};
 use super::{FileSystem, FsError};
 

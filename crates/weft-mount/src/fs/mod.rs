@@ -8,18 +8,25 @@
 //! 2. A call that nobody has carried out, because a service is away, is repeated for [`Options::patience`], counted from
 //!    when the volume was last well; then every call fails at once until it is well again.
 //! 3. What a file's attributes say covers what this mount has written and not yet sent.
-//! 4. A file opened after somebody else closed it shows what was written (close-to-open): [`FileSystem::open`] compares
+//! 4. What the kernel is told for long is true until it is taken back (`belief`).
+//! 5. A file opened after somebody else closed it shows what was written (close-to-open): [`FileSystem::open`] compares
 //!    it with what the kernel was told and with the pages that it has.
 
+mod absent;
 mod attr;
 mod attributes;
+mod belief;
 mod caller;
+mod counts;
 mod directory;
 mod error;
+mod files;
 mod handles;
 mod health;
+mod kept;
 mod locks;
 mod names;
+mod news;
 mod nodes;
 mod open;
 mod space;
@@ -27,27 +34,35 @@ mod views;
 mod watch;
 mod xattr;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use weft_client::{Attributes, Error as VolumeError, FileKind, Volume};
+use tokio::sync::oneshot;
+use weft_client::{Attributes, Error as VolumeError, Volume};
 
 use crate::data::DataCache;
 
 pub use attr::{Attr, Entry};
 pub use attributes::{Changed, Space};
 pub use caller::Caller;
+pub use counts::COUNTS_XATTR;
 pub use directory::{Listed, Page};
 pub use error::FsError;
+pub use names::Found;
 pub use open::{Opened, WriteHow};
 pub use xattr::{PROCESS_XATTR, SetMode};
 
+use absent::Absent;
+use belief::Answer;
 use caller::Callers;
+use counts::Counts;
 use directory::OpenDirectory;
+use files::{Files, Handle};
 use handles::Table;
 use health::Health;
+use news::News;
 use nodes::Nodes;
-use open::{Files, Handle};
 use views::{ViewHandle, ViewNodes};
 
 /// How a volume is to behave under a path.
@@ -57,10 +72,10 @@ pub struct Options {
     pub read_only: bool,
     /// Nothing is cached, here or in the kernel, and a write has reached the servers when it returns.
     pub strict: bool,
-    /// How long the kernel may believe attributes.
-    pub attributes_valid: Duration,
-    /// How long the kernel may believe names.
-    pub names_valid: Duration,
+    /// How long the kernel may believe attributes; `None`: as long as they are true.
+    pub attributes_valid: Option<Duration>,
+    /// How long the kernel may believe names; `None`: as long as they are true.
+    pub names_valid: Option<Duration>,
     /// Names survive power loss when an operation returns; else when they are synced, and within a second.
     pub durable: bool,
     /// How long a call waits for a service that is away.
@@ -72,8 +87,8 @@ impl Default for Options {
         Options {
             read_only: false,
             strict: false,
-            attributes_valid: Duration::from_secs(1),
-            names_valid: Duration::from_secs(1),
+            attributes_valid: None,
+            names_valid: None,
             durable: false,
             patience: Duration::from_secs(8),
         }
@@ -89,6 +104,12 @@ pub trait Holder: Send + Sync {
     fn file_gone(&self, id: u64);
     /// A name in a directory is no longer true.
     fn name_changed(&self, directory: u64, name: &[u8]);
+    /// No name of any directory is certain any more.
+    fn names_changed(&self);
+    /// Hears, soon, when everything has been told that was to be told when it is called.
+    fn all_told(&self) -> oneshot::Receiver<()>;
+    /// Whether [`Holder::names_changed`] does it.
+    fn takes_all_names_back(&self) -> bool;
 }
 
 /// A volume as a file system.
@@ -97,7 +118,12 @@ pub struct FileSystem {
     options: Options,
     cache: Arc<DataCache>,
     callers: Callers,
+    news: News,
     nodes: Nodes,
+    absent: Absent,
+    /// Changes of the namespace that this mount has made, and how many of them survive power loss for certain.
+    changes: AtomicU64,
+    synced: AtomicU64,
     files: Files,
     handles: Table<Handle>,
     directories: Table<OpenDirectory>,
@@ -107,6 +133,7 @@ pub struct FileSystem {
     holder: OnceLock<Arc<dyn Holder>>,
     space: attributes::SpaceCache,
     acl: xattr::AclSupport,
+    counts: Counts,
 }
 
 impl FileSystem {
@@ -116,7 +143,11 @@ impl FileSystem {
             volume,
             cache,
             callers: Callers::default(),
+            news: News::default(),
             nodes: Nodes::default(),
+            absent: Absent::default(),
+            changes: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             files: Files::default(),
             handles: Table::default(),
             directories: Table::default(),
@@ -127,6 +158,7 @@ impl FileSystem {
             holder: OnceLock::new(),
             space: attributes::SpaceCache::default(),
             acl: xattr::AclSupport::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -144,38 +176,13 @@ impl FileSystem {
         &self.options
     }
 
-    /// Files and names that somebody else has changed: what was told about them, and read of them, is dropped.
-    ///
-    /// The one place where such news arrives.
-    pub fn changed<'a>(
-        &self,
-        files: impl IntoIterator<Item = u64>,
-        names: impl IntoIterator<Item = (u64, &'a [u8])>,
-    ) {
-        let Some(holder) = self.holder.get() else {
-            return;
-        };
-        for id in files {
-            self.nodes.settled(id, None);
-            holder.file_changed(id, true);
-        }
-        for (directory, name) in names {
-            holder.name_changed(directory, name);
-        }
-    }
-
-    /// The data of a file was written past the data cache: whatever is cached of it is old.
-    fn forget_data(&self, id: u64) {
-        self.files.invalidate(id);
-        self.changed([id], []);
-    }
-
     /// Ends the file system: what was written goes to the servers, and attachments end.
     pub async fn shutdown(&self) {
         for handle in self.handles.drain() {
             self.close(handle).await;
         }
         self.cache.shut_down().await;
+        self.volume.tell_ended().await;
     }
 
     /// Hears of what others change, and takes back what was told about it. Ends when it is dropped.
@@ -210,35 +217,20 @@ impl FileSystem {
     }
 
     /// Attributes with what this mount has written, and asked of the servers where somebody else may be writing.
-    async fn complete(&self, attributes: Attributes) -> Result<Attr, FsError> {
-        let attributes = if attributes.size_exact {
+    async fn complete(&self, attributes: Attributes) -> Result<Answer, FsError> {
+        let exact = attributes.size_exact;
+        let attributes = if exact {
             attributes
         } else {
             let what = "attributes of an open file";
             self.call(|| self.volume.exact(what, attributes.clone()))
                 .await?
         };
-        let mut attr = Attr::from(&attributes);
-        if attr.kind == FileKind::Regular {
-            self.files.cover(&mut attr);
-        }
-        Ok(attr)
-    }
-
-    /// What the kernel is told of a node that it asked for by name.
-    fn entry(&self, attr: Attr) -> Entry {
-        self.nodes.looked_up(&attr);
-        Entry {
-            attr,
-            attr_valid: self.options.attributes_valid,
-            entry_valid: self.options.names_valid,
-        }
-    }
-
-    /// The attributes of a node are not what the kernel was told.
-    fn attributes_changed(&self, id: u64) {
-        if let Some(holder) = self.holder.get() {
-            holder.file_changed(id, false);
-        }
+        let mut answer = Answer {
+            exact,
+            ..Answer::exact(&attributes)
+        };
+        self.files.cover(&mut answer.attr);
+        Ok(answer)
     }
 }

@@ -1,24 +1,70 @@
 //! Names: look up, make, link, rename, remove.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_client::{Access, FileKind, NewMode, Place};
+use weft_client::{Access, Attributes, FileKind, NewMode, Place};
 
 use super::attr::kind_of_mode;
+use super::belief::Answer;
+use super::news::{Asked, Subject};
 use super::views::{HIDDEN, is_view, refuse};
-use super::{Attr, Caller, Entry, FileSystem, FsError};
+use super::{Caller, Entry, FileSystem, FsError};
+
+/// What a name names.
+#[derive(Clone, Copy, Debug)]
+pub enum Found {
+    /// A node.
+    Node(Entry),
+    /// Nothing, for so long.
+    Nothing(Duration),
+}
 
 impl FileSystem {
     /// What a name in a directory names.
-    pub async fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Entry, FsError> {
+    pub async fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Found, FsError> {
         if is_view(parent) || name == HIDDEN {
-            return self.look_up_view(caller, parent, name).await;
+            let entry = self.look_up_view(caller, parent, name).await?;
+            return Ok(Found::Node(entry));
+        }
+        let asked = self.news.now();
+        let nothing = || Found::Nothing(self.name_valid(asked, parent, name));
+        if self.absent.is_absent(parent, self.news.hash(name)) {
+            return Ok(nothing());
         }
         let volume = self.on(caller);
         let place = Place::under(parent, name);
-        let attributes = self.call(|| volume.known_attributes(&place)).await?;
-        let attr = self.complete(attributes).await?;
-        Ok(self.entry(attr))
+        let attributes = match self.call(|| volume.known_attributes(&place)).await {
+            Err(e) if e.errno() == libc::ENOENT => return Ok(nothing()),
+            attributes => attributes?,
+        };
+        let answer = self.complete(attributes).await?;
+        Ok(Found::Node(self.entry(asked, &answer, (parent, name))))
+    }
+
+    /// Makes a name with what it names. The parent's names may be one more from before it is asked for.
+    async fn make<F>(
+        &self,
+        (parent, name): (u64, &[u8]),
+        make: impl Fn() -> F,
+    ) -> Result<(Asked, Answer), FsError>
+    where
+        F: Future<Output = Result<Attributes, weft_client::Error>>,
+    {
+        self.absent.may_be_there(parent, self.news.hash(name));
+        let asked = self.news.now();
+        let attributes = self.call(make).await;
+        self.touched(parent);
+        Ok((asked, Answer::exact(&attributes?)))
+    }
+
+    /// A name that this mount took away is absent, unless somebody has made it again.
+    fn taken_away(&self, asked: Asked, parent: u64, name: &[u8]) {
+        self.touched(parent);
+        if !self.news.since(asked, self.news.name(parent, name)) {
+            self.absent.taken_away(parent, self.news.hash(name));
+        }
     }
 
     /// The kernel forgets a node that it looked up so often.
@@ -26,7 +72,9 @@ impl FileSystem {
         if is_view(id) {
             self.views.forgotten(id, lookups);
         } else {
-            self.nodes.forgotten(id, lookups);
+            if self.nodes.forgotten(id, lookups) {
+                self.absent.forget(id);
+            }
         }
     }
 
@@ -50,17 +98,21 @@ impl FileSystem {
         let bits = mode & 0o7777;
         let kind =
             kind_of_mode(mode).ok_or(FsError::wrong("no such kind of node", Errno::INVAL))?;
-        let attributes = if kind == FileKind::Regular {
+        let made = if kind == FileKind::Regular {
             let access = Access::default().create_new(bits).umask(umask).inline();
-            let file = self.call(|| volume.attach(&place, access.clone())).await?;
-            let attributes = file.attributes().clone();
-            self.call(|| file.close()).await?;
-            attributes
+            let make = || async {
+                let file = volume.attach(&place, access.clone()).await?;
+                file.let_go().await?;
+                Ok(file.attributes().clone())
+            };
+            self.make((parent, name), make).await
         } else {
-            self.call(|| volume.make_node(&place, kind, NewMode { bits, umask }, device.into()))
-                .await?
+            let mode = NewMode { bits, umask };
+            let make = || volume.make_node(&place, kind, mode, device.into());
+            self.make((parent, name), make).await
         };
-        Ok(self.entry(Attr::from(&attributes)))
+        let (asked, answer) = made?;
+        Ok(self.entry(asked, &answer, (parent, name)))
     }
 
     /// Makes a directory.
@@ -74,10 +126,26 @@ impl FileSystem {
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let bits = mode & 0o7777;
-        let attributes = self
-            .call(|| volume.make_directory(&place, NewMode { bits, umask }))
-            .await?;
-        Ok(self.entry(Attr::from(&attributes)))
+        let mode = NewMode { bits, umask };
+        let lease = self.news.is_live();
+        self.absent.may_be_there(parent, self.news.hash(name));
+        let asked = self.news.now();
+        let made = self
+            .call(|| volume.make_directory_leased(&place, mode, lease))
+            .await;
+        self.touched(parent);
+        let made = made?;
+        let answer = Answer::exact(&made.attributes);
+        let entry = self.entry(asked, &answer, (parent, name));
+        let id = answer.attr.id;
+        if made.leased {
+            self.absent.made(id);
+            if self.news.since(asked, Subject::File(id)) {
+                // Somebody was quick to make something in it.
+                self.absent.forget(id);
+            }
+        }
+        Ok(entry)
     }
 
     /// Makes a symbolic link.
@@ -90,8 +158,9 @@ impl FileSystem {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
-        let attributes = self.call(|| volume.make_link(&place, text)).await?;
-        Ok(self.entry(Attr::from(&attributes)))
+        let make = || volume.make_link(&place, text);
+        let (asked, answer) = self.make((parent, name), make).await?;
+        Ok(self.entry(asked, &answer, (parent, name)))
     }
 
     /// Gives a file a further name.
@@ -104,9 +173,13 @@ impl FileSystem {
         refuse(&[parent, id], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
-        let attributes = self.call(|| volume.link(Place::of(id), &place)).await?;
-        let attr = self.complete(attributes).await?;
-        Ok(self.entry(attr))
+        let asked = self.news.now();
+        self.absent.may_be_there(parent, self.news.hash(name));
+        let attributes = self.call(|| volume.link(Place::of(id), &place)).await;
+        self.touched(parent);
+        let answer = self.complete(attributes?).await?;
+        let asked = self.touched_to(asked, &answer, false);
+        Ok(self.entry(asked, &answer, (parent, name)))
     }
 
     /// Removes a name that is no directory.
@@ -114,7 +187,13 @@ impl FileSystem {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
-        self.call(|| volume.unlink(&place)).await
+        let asked = self.news.now();
+        let removed = self.call(|| volume.unlink(&place)).await;
+        if let Ok(removed) = &removed {
+            self.touched(removed.file);
+            self.taken_away(asked, parent, name);
+        }
+        removed.map(drop)
     }
 
     /// Removes an empty directory.
@@ -127,7 +206,10 @@ impl FileSystem {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
         let place = Place::under(parent, name);
-        self.call(|| volume.remove_directory(&place)).await
+        let asked = self.news.now();
+        self.call(|| volume.remove_directory(&place)).await?;
+        self.taken_away(asked, parent, name);
+        Ok(())
     }
 
     /// Renames; `flags` as of renameat2.
@@ -140,13 +222,24 @@ impl FileSystem {
     ) -> Result<(), FsError> {
         refuse(&[from, to], &[from_name, to_name])?;
         let volume = self.on(caller);
-        let from = Place::under(from, from_name);
-        let to = Place::under(to, to_name);
-        match flags {
-            0 => self.call(|| volume.rename(&from, &to)).await,
-            libc::RENAME_NOREPLACE => self.call(|| volume.rename_new(&from, &to)).await,
-            libc::RENAME_EXCHANGE => self.call(|| volume.exchange(&from, &to)).await,
+        let (old, new) = (Place::under(from, from_name), Place::under(to, to_name));
+        self.absent.may_be_there(to, self.news.hash(to_name));
+        let asked = self.news.now();
+        let renamed = match flags {
+            0 => self.call(|| volume.rename(&old, &new)).await,
+            libc::RENAME_NOREPLACE => self.call(|| volume.rename_new(&old, &new)).await,
+            libc::RENAME_EXCHANGE => self.call(|| volume.exchange(&old, &new)).await,
             _ => Err(FsError::wrong("no such kind of rename", Errno::INVAL)),
+        };
+        let renamed = renamed?;
+        self.touched(to);
+        self.touched(renamed.file);
+        self.touched(renamed.other);
+        if flags & libc::RENAME_EXCHANGE == 0 && renamed.file != 0 {
+            self.taken_away(asked, from, from_name);
+        } else {
+            self.touched(from);
         }
+        Ok(())
     }
 }

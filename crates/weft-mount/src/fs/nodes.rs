@@ -1,21 +1,23 @@
-//! What the kernel knows of each file: how often it looked it up, which attributes it was told, and of which state of
-//! the file the pages in its cache are. Bounded by the kernel's own memory of nodes: an entry goes when it forgets one.
+//! What is known of each file that the kernel knows: how often it looked it up, which attributes it was told, of which
+//! state of the file the pages in its cache are, and the attributes as long as they are certain. Bounded by the kernel's
+//! own memory of nodes: an entry goes when it forgets one.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
 use super::attr::Attr;
+use super::news::{Asked, News, Subject};
 
 const SHARDS: usize = 16;
 
 /// A state of a file's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    pub(super) size: u64,
-    pub(super) modified: i64,
-    pub(super) changed: i64,
-    pub(super) mode: u32,
+struct Stamp {
+    size: u64,
+    modified: i64,
+    changed: i64,
+    mode: u32,
 }
 
 impl From<&Attr> for Stamp {
@@ -29,11 +31,22 @@ impl From<&Attr> for Stamp {
     }
 }
 
-/// A state of a file's data.
+/// A state of a file's data. The time of the last change is of it, because the time of the last write can be set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Content {
-    pub(super) size: u64,
-    pub(super) modified: i64,
+    size: u64,
+    modified: i64,
+    changed: i64,
+}
+
+impl From<&Attr> for Content {
+    fn from(attr: &Attr) -> Content {
+        Content {
+            size: attr.size,
+            modified: attr.modified,
+            changed: attr.changed,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +54,9 @@ struct Node {
     lookups: u64,
     told: Option<Stamp>,
     pages: Option<Content>,
+    known: Option<Attr>,
+    /// It has no extended attributes and no access control list.
+    bare: bool,
 }
 
 /// What an open means for what the kernel has cached.
@@ -59,6 +75,11 @@ pub(super) struct Nodes([Mutex<HashMap<u64, Node>>; SHARDS]);
 impl Nodes {
     fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Node>> {
         &self.0[id as usize % SHARDS]
+    }
+
+    fn with<T: Default>(&self, id: u64, look: impl FnOnce(&mut Node) -> T) -> T {
+        let mut shard = self.shard(id).lock();
+        shard.get_mut(&id).map(look).unwrap_or_default()
     }
 
     /// The kernel is told of a node in answer to a lookup, a create or a listing: it will forget it.
@@ -83,11 +104,66 @@ impl Nodes {
         gone
     }
 
+    /// Whether the kernel knows this node.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.shard(id).lock().contains_key(&id)
+    }
+
     /// The kernel is told attributes of a node that it knows.
     pub(super) fn told(&self, attr: &Attr) {
-        if let Some(node) = self.shard(attr.id).lock().get_mut(&attr.id) {
-            node.told = Some(attr.into());
+        self.with(attr.id, |node| node.told = Some(attr.into()));
+    }
+
+    /// The attributes are these, if nothing has overtaken the answer that tells it; `bare` as of [`Nodes::is_bare`].
+    pub(super) fn learn(&self, news: &News, asked: Asked, attr: &Attr, bare: bool) {
+        self.with(attr.id, |node| {
+            // Under the lock, so that whoever notes a change either is seen here or takes this away again.
+            if !news.since(asked, Subject::File(attr.id)) {
+                node.known = Some(*attr);
+                node.bare = bare;
+            }
+        });
+    }
+
+    /// As [`Nodes::learn`], of extended attributes only.
+    pub(super) fn learn_bare(&self, news: &News, asked: Asked, id: u64, bare: bool) {
+        self.with(id, |node| {
+            if !news.since(asked, Subject::File(id)) {
+                node.bare = bare;
+            }
+        });
+    }
+
+    /// The attributes, where they are certain.
+    pub(super) fn known(&self, id: u64) -> Option<Attr> {
+        self.with(id, |node| node.known)
+    }
+
+    /// Whether it certainly has no extended attributes.
+    pub(super) fn is_bare(&self, id: u64) -> bool {
+        self.with(id, |node| node.bare)
+    }
+
+    /// The attributes are not certain any more; `bare`: nor is it whether there are extended ones.
+    pub(super) fn doubt(&self, id: u64, bare: bool) {
+        self.with(id, |node| {
+            node.known = None;
+            node.bare &= !bare;
+        });
+    }
+
+    /// Nothing is certain of any node, nor what its pages show.
+    pub(super) fn doubt_all(&self) {
+        for shard in &self.0 {
+            for node in shard.lock().values_mut() {
+                (node.known, node.bare, node.pages) = (None, false, None);
+            }
         }
+    }
+
+    /// Whether these are the attributes that the kernel was told last.
+    pub(super) fn was_told(&self, attr: &Attr) -> bool {
+        self.with(attr.id, |node| node.told == Some(attr.into()))
     }
 
     /// The ids of all nodes that the kernel knows.
@@ -100,12 +176,11 @@ impl Nodes {
 
     /// The permission bits that the kernel was told.
     pub(super) fn mode(&self, id: u64) -> Option<u32> {
-        let shard = self.shard(id).lock();
-        shard.get(&id).and_then(|n| n.told).map(|stamp| stamp.mode)
+        self.with(id, |node| node.told.map(|stamp| stamp.mode))
     }
 
     /// A file is opened in this state. Pages read from now on are of this state or a later one; `exact` says that
-    /// nobody is writing it.
+    /// nobody else is writing it.
     pub(super) fn opened(&self, attr: &Attr, exact: bool) -> Verdict {
         let mut shard = self.shard(attr.id).lock();
         let Some(node) = shard.get_mut(&attr.id) else {
@@ -114,10 +189,7 @@ impl Nodes {
                 keep_attributes: false,
             };
         };
-        let now = exact.then_some(Content {
-            size: attr.size,
-            modified: attr.modified,
-        });
+        let now = exact.then_some(Content::from(attr));
         let verdict = Verdict {
             keep_pages: now.is_some() && node.pages == now,
             keep_attributes: exact && node.told == Some(attr.into()),
@@ -128,9 +200,7 @@ impl Nodes {
 
     /// The file has this content for certain, and the pages show it; or it is not known what they show.
     pub(super) fn settled(&self, id: u64, content: Option<Content>) {
-        if let Some(node) = self.shard(id).lock().get_mut(&id) {
-            node.pages = content;
-        }
+        self.with(id, |node| node.pages = content);
     }
 }
 
@@ -184,6 +254,38 @@ mod tests {
         assert!(!nodes.opened(&attr(12, 3), true).keep_attributes);
         nodes.told(&attr(12, 3));
         assert!(nodes.opened(&attr(12, 3), true).keep_attributes);
+    }
+
+    #[test]
+    fn pages_go_when_the_time_of_the_last_write_was_set_back() {
+        let nodes = Nodes::default();
+        let attr = |changed| Attr {
+            changed,
+            ..attr(10, 1)
+        };
+        nodes.looked_up(&attr(1));
+        nodes.opened(&attr(1), true);
+        assert!(nodes.opened(&attr(1), true).keep_pages);
+        assert!(!nodes.opened(&attr(2), true).keep_pages);
+    }
+
+    #[test]
+    fn attributes_are_known_until_there_is_news_of_them() {
+        let (nodes, news) = (Nodes::default(), News::default());
+        news.everything_changed(true);
+        nodes.looked_up(&attr(10, 1));
+        let asked = news.now();
+        nodes.learn(&news, asked, &attr(10, 1), true);
+        assert!(nodes.known(5).is_some() && nodes.is_bare(5));
+        news.changed(Subject::File(5));
+        nodes.doubt(5, false);
+        assert!(nodes.known(5).is_none() && nodes.is_bare(5));
+        nodes.learn(&news, asked, &attr(11, 1), true);
+        assert!(nodes.known(5).is_none(), "the answer was overtaken");
+        nodes.learn(&news, news.now(), &attr(12, 2), false);
+        assert_eq!(nodes.known(5).map(|a| a.size), Some(12));
+        nodes.doubt_all();
+        assert!(nodes.known(5).is_none());
     }
 
     #[test]

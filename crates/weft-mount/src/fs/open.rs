@@ -1,50 +1,20 @@
 //! Open files: attach, read, write, close.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use rustix::io::Errno;
-use weft_client::{Access, File, Place, Volume};
+use weft_client::{Access, Attributes, File, Place};
 
+use super::belief::Answer;
+use super::files::Handle;
+use super::news::Asked;
 use super::views::{is_view, refuse};
-use super::{Attr, Caller, Entry, FileSystem, FsError};
-use crate::data::OpenData;
+use super::{Caller, Entry, FileSystem, FsError};
 
 /// Linux's mark of an open that is going to run the file; not in the C library's headers.
 const FOR_EXECUTION: i32 = 0x20;
-
-/// One open of a file.
-pub(super) struct Handle {
-    pub(super) id: u64,
-    pub(super) file: File,
-    pub(super) data: OpenData,
-    pub(super) write: bool,
-    /// Who has asked for locks by it.
-    pub(super) lockers: Mutex<BTreeSet<u64>>,
-    wrote: AtomicBool,
-}
-
-impl Handle {
-    /// The file was written by it.
-    pub(super) fn note_wrote(&self) {
-        self.wrote.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) async fn truncate(&self, size: u64) -> Result<(), FsError> {
-        if !self.write {
-            return Err(FsError::wrong(
-                "the file is not open for writing",
-                Errno::BADF,
-            ));
-        }
-        self.wrote.store(true, Ordering::Relaxed);
-        Ok(self.data.truncate(size).await?)
-    }
-}
 
 /// A file was opened.
 #[derive(Clone, Copy, Debug)]
@@ -70,94 +40,6 @@ pub struct WriteHow {
     pub append: bool,
     /// The writer must not keep the file's set-id bits.
     pub kill_set_id: bool,
-}
-
-/// Open files by id.
-#[derive(Default)]
-pub(super) struct Files(Mutex<HashMap<u64, OpenFile>>);
-
-#[derive(Default)]
-struct OpenFile {
-    handles: Vec<Arc<Handle>>,
-    /// When this mount last wrote it; the servers may not have heard yet.
-    written: Option<i64>,
-}
-
-impl Files {
-    fn add(&self, handle: &Arc<Handle>) {
-        let mut files = self.0.lock();
-        files
-            .entry(handle.id)
-            .or_default()
-            .handles
-            .push(handle.clone());
-    }
-
-    fn remove(&self, handle: &Arc<Handle>) {
-        let mut files = self.0.lock();
-        if let Some(file) = files.get_mut(&handle.id) {
-            file.handles.retain(|h| !Arc::ptr_eq(h, handle));
-            if file.handles.is_empty() {
-                files.remove(&handle.id);
-            }
-        }
-    }
-
-    pub(super) fn all(&self, id: u64) -> Vec<Arc<Handle>> {
-        let files = self.0.lock();
-        files
-            .get(&id)
-            .map(|f| f.handles.clone())
-            .unwrap_or_default()
-    }
-
-    /// An open of this file that may write.
-    pub(super) fn writer(&self, id: u64) -> Option<Arc<Handle>> {
-        let files = self.0.lock();
-        files.get(&id)?.handles.iter().find(|h| h.write).cloned()
-    }
-
-    /// The data cache's bytes of a file are old.
-    pub(super) fn invalidate(&self, id: u64) {
-        for handle in self.all(id) {
-            handle.data.invalidate();
-        }
-    }
-
-    /// Notes that a file was written now.
-    pub(super) fn wrote(&self, id: u64) {
-        if let Some(file) = self.0.lock().get_mut(&id) {
-            file.written = Some(now());
-        }
-    }
-
-    /// The time of a file's last write was set by hand.
-    pub(super) fn time_set(&self, id: u64) {
-        if let Some(file) = self.0.lock().get_mut(&id) {
-            file.written = None;
-        }
-    }
-
-    /// Adds what this mount has written and not sent.
-    pub(super) fn cover(&self, attr: &mut Attr) {
-        let files = self.0.lock();
-        let Some(file) = files.get(&attr.id) else {
-            return;
-        };
-        if let Some(end) = file.handles.iter().find_map(|h| h.data.known_end()) {
-            attr.size = attr.size.max(end);
-        }
-        if let Some(written) = file.written {
-            attr.modified = attr.modified.max(written);
-            attr.changed = attr.changed.max(written);
-        }
-    }
-}
-
-fn now() -> i64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as i64)
 }
 
 pub(super) fn access(flags: i32) -> Access {
@@ -198,10 +80,11 @@ impl FileSystem {
         }
         let access = access.inline();
         let volume = self.on(caller);
+        let asked = self.news.now();
         let file = self
             .call(|| volume.attach(Place::of(id), access.clone()))
             .await?;
-        let mut opened = self.adopt(file, flags)?;
+        let mut opened = self.adopt(asked, file, flags)?;
         if flags & libc::O_TRUNC != 0 {
             opened.keep_pages = false;
             let handle = self.handles.get(opened.handle)?;
@@ -218,9 +101,8 @@ impl FileSystem {
         if kill_set_id {
             self.drop_set_id(handle.id).await?;
         }
-        handle.data.truncate(0).await?;
-        handle.wrote.store(true, Ordering::Relaxed);
-        self.files.wrote(handle.id);
+        handle.truncate(0).await?;
+        self.resized(handle.id);
         Ok(())
     }
 
@@ -240,17 +122,19 @@ impl FileSystem {
             0 => access(flags).create(bits).umask(umask).no_follow().inline(),
             _ => access(flags).create_new(bits).umask(umask).inline(),
         };
-        let file = self.attach_new(&volume, &place, &access).await?;
+        self.absent.may_be_there(parent, self.news.hash(name));
+        let asked = self.news.now();
+        let file = self.call(|| volume.attach(&place, access.clone())).await?;
         let created = file.created();
-        let attributes = file.attributes().clone();
         // It is this mount that writes it: of what a new file holds the service knows everything.
-        let attr = if created {
-            Attr::from(&attributes)
+        let answer = if created {
+            self.touched(parent);
+            Answer::exact(file.attributes())
         } else {
-            self.complete(attributes).await?
+            self.complete(file.attributes().clone()).await?
         };
-        let entry = self.entry(attr);
-        let opened = self.adopt(file, flags)?;
+        let entry = self.entry(asked, &answer, (parent, name));
+        let opened = self.adopt(asked, file, flags)?;
         if flags & libc::O_TRUNC != 0 && !created {
             let handle = self.handles.get(opened.handle)?;
             self.empty(&handle, false).await?;
@@ -258,35 +142,26 @@ impl FileSystem {
         Ok((entry, opened))
     }
 
-    async fn attach_new(
-        &self,
-        volume: &Volume,
-        place: &Place,
-        access: &Access,
-    ) -> Result<File, FsError> {
-        self.call(|| volume.attach(place, access.clone())).await
-    }
-
     /// Takes an attached file among the open ones.
-    fn adopt(&self, file: File, flags: i32) -> Result<Opened, FsError> {
+    fn adopt(&self, asked: Asked, file: File, flags: i32) -> Result<Opened, FsError> {
         let id = file.id();
         let attributes = file.attributes();
-        // Who attaches for writing ends the certainty of the size, and is told so: nothing that the kernel has is
-        // kept then, and nothing is asked of the servers to know better.
         let exact = attributes.size_exact || file.created();
-        let verdict = self.nodes.opened(&Attr::from(attributes), exact);
-        if !verdict.keep_attributes && !file.created() {
+        let answer = Answer {
+            exact,
+            ..Answer::exact(attributes)
+        };
+        self.learn(asked, &answer);
+        // Who attaches for writing ends the certainty of the size: what the kernel was told is taken back, unless it is
+        // true; but pages are true if nobody else may write.
+        let verdict = self.nodes.opened(&answer.attr, exact || file.sole());
+        let told = exact && verdict.keep_attributes;
+        if !told && !file.created() {
             self.attributes_changed(id);
         }
         let append = flags & libc::O_APPEND != 0;
-        let handle = Arc::new(Handle {
-            id,
-            data: self.cache.open(file.clone())?,
-            file,
-            write: writes(flags),
-            lockers: Mutex::default(),
-            wrote: AtomicBool::new(false),
-        });
+        let data = self.cache.open(file.clone())?;
+        let handle = Arc::new(Handle::new(file, data, writes(flags)));
         self.files.add(&handle);
         let write = handle.write;
         Ok(Opened {
@@ -338,9 +213,26 @@ impl FileSystem {
         } else {
             handle.data.write(offset, data).await?;
         }
-        handle.wrote.store(true, Ordering::Relaxed);
-        self.files.wrote(handle.id);
+        self.written(&handle);
         Ok(())
+    }
+
+    /// An open has put bytes into the data cache.
+    pub(super) fn written(&self, handle: &Handle) {
+        handle.note_wrote();
+        if handle.data.is_inline() {
+            // Its bytes are a change of the namespace, whenever they are stored.
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        self.nodes.settled(handle.id, None);
+        self.files.wrote(handle.id, handle.data.written());
+    }
+
+    /// This mount has changed a file's size, or bytes of it at the servers.
+    pub(super) fn resized(&self, id: u64) {
+        self.touched(id);
+        self.nodes.settled(id, None);
+        self.files.wrote_now(id);
     }
 
     /// A descriptor of the file is closed: what was written goes to the servers, and what failed is told.
@@ -352,12 +244,32 @@ impl FileSystem {
         }
         let handle = self.handles.get(handle)?;
         let flushed = if handle.write {
-            handle.data.flush().await
+            self.settle(&handle).await
         } else {
             Ok(())
         };
         self.unlock_process(handle.id, owner).await;
-        Ok(flushed?)
+        flushed
+    }
+
+    /// Sends what was written; what the service says of the file then is known for certain.
+    async fn settle(&self, handle: &Handle) -> Result<(), FsError> {
+        let wrote = handle.has_written();
+        // What is written from here on may not be among what is stored.
+        handle.note_settled();
+        let asked = self.news.now();
+        match handle.data.flush().await {
+            Ok(Some(attributes)) => {
+                self.touched_to(asked, &Answer::exact(&attributes), true);
+            }
+            result => {
+                if wrote {
+                    handle.note_wrote();
+                }
+                result?;
+            }
+        }
+        Ok(())
     }
 
     /// Everything written survives power loss when it returns.
@@ -366,6 +278,14 @@ impl FileSystem {
             return self.sync_view(handle).await;
         }
         let handle = self.handles.get(handle)?;
+        if handle.data.is_inline() {
+            // One sync of the namespace is enough for bytes and name.
+            self.settle(&handle).await?;
+            // It may have grown out of there.
+            if handle.data.is_inline() {
+                return self.sync_names().await;
+            }
+        }
         let data = async { Ok(handle.data.sync().await?) };
         tokio::try_join!(data, self.sync_names())?;
         Ok(())
@@ -375,7 +295,7 @@ impl FileSystem {
     pub(super) async fn flush_all(&self, id: u64) -> Result<(), FsError> {
         for handle in self.files.all(id) {
             if handle.write {
-                handle.data.flush().await?;
+                self.settle(&handle).await?;
             }
         }
         Ok(())
@@ -393,13 +313,28 @@ impl FileSystem {
 
     pub(super) async fn close(&self, handle: Arc<Handle>) {
         self.unlock_open(&handle).await;
+        let asked = self.news.now();
         let result = handle.data.close().await;
-        if handle.wrote.load(Ordering::Relaxed) {
-            self.nodes.settled(handle.id, None);
+        match &result {
+            Ok(Some(closed)) => self.told_at_close(asked, &closed.attributes, closed.alone),
+            _ if handle.has_written() => {
+                self.touched(handle.id);
+                self.nodes.settled(handle.id, None);
+            }
+            _ => {}
         }
         self.files.remove(&handle);
         if let Err(error) = result {
             tracing::warn!(file = handle.id, %error, "closing a file failed");
+        }
+    }
+
+    /// While a file was open for writing its size and times were not certain: from now on they are.
+    fn told_at_close(&self, asked: Asked, attributes: &Attributes, alone: bool) {
+        let answer = Answer::exact(attributes);
+        self.touched_to(asked, &answer, alone);
+        if !self.nodes.was_told(&answer.attr) {
+            self.attributes_changed(answer.attr.id);
         }
     }
 }

@@ -48,7 +48,7 @@ impl FileSystem {
         if clears {
             handle.data.clear(offset, length).await?;
             handle.note_wrote();
-            self.files.wrote(handle.id);
+            self.resized(handle.id);
         } else if self.space().await?.available < length {
             return Err(FsError::wrong(
                 "the volume has not so much room",
@@ -57,7 +57,7 @@ impl FileSystem {
         }
         if !keeps && handle.data.size().await? < end {
             handle.truncate(end).await?;
-            self.files.wrote(handle.id);
+            self.resized(handle.id);
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl FileSystem {
             .copy_from(&from.data, from_offset, to_offset, length);
         if let Some(copied) = copied.await? {
             to.note_wrote();
-            self.files.wrote(to.id);
+            self.resized(to.id);
             return Ok(copied);
         }
         let mut done = 0;
@@ -134,8 +134,7 @@ impl FileSystem {
             to.data.write(to_offset + done, data).await?;
             done += count;
         }
-        to.note_wrote();
-        self.files.wrote(to.id);
+        self.written(&to);
         Ok(done)
     }
 }

@@ -11,7 +11,7 @@ use weft_proto::Code;
 use weft_proto::meta::ROOT;
 
 use super::views::{is_view, unsupported};
-use super::{Caller, FileSystem, FsError};
+use super::{COUNTS_XATTR, Caller, FileSystem, FsError};
 use crate::layout_text;
 
 /// The layout of a file, or what a directory gives to new files, as text.
@@ -24,6 +24,8 @@ const OURS: &[u8] = b"user.weft.";
 const CARRIED: [&[u8]; 2] = [b"user.weft.array", b"user.weft.import"];
 /// Access control lists.
 const ACL: &[u8] = b"system.posix_acl_";
+/// Attributes of which a file says whether it has any.
+const SPACES: [&[u8]; 3] = [ACL, b"security.", b"user."];
 
 /// Whether an attribute that is to be set must be there already.
 pub use weft_client::XattrMode as SetMode;
@@ -56,6 +58,12 @@ impl FileSystem {
         if name == PROCESS_XATTR.as_bytes() && id == ROOT {
             return Ok(std::process::id().to_string().into());
         }
+        if name == COUNTS_XATTR.as_bytes() && id == ROOT {
+            return Ok(self.counts().into());
+        }
+        if self.lacks(id, name) {
+            return Err(FsError::wrong("there is no such attribute", Errno::NODATA));
+        }
         let acl = name.starts_with(ACL);
         if acl && self.acl.missing.load(Ordering::Relaxed) {
             return Err(no_acl());
@@ -69,6 +77,22 @@ impl FileSystem {
             self.acl.missing.store(true, Ordering::Relaxed);
         }
         value
+    }
+
+    /// Whether a file certainly does not have this attribute: the kernel asks for some before each write.
+    fn lacks(&self, id: u64, name: &[u8]) -> bool {
+        let space = SPACES.iter().any(|space| name.starts_with(space));
+        space && self.news.is_live() && self.nodes.is_bare(id)
+    }
+
+    /// An attribute of a file was changed.
+    fn extended(&self, id: u64, name: &[u8]) {
+        self.touched(id);
+        self.nodes.doubt(id, true);
+        if name.starts_with(ACL) {
+            // The permission bits follow the list.
+            self.attributes_changed(id);
+        }
     }
 
     /// Sets an attribute.
@@ -95,16 +119,16 @@ impl FileSystem {
         let volume = self.on(caller);
         self.call(|| volume.set_xattr_with(Place::of(id), name, value.clone(), mode))
             .await?;
-        if name.starts_with(ACL) {
-            // The permission bits follow the list.
-            self.attributes_changed(id);
-        }
+        self.extended(id, name);
         Ok(())
     }
 
     /// The names of all attributes, each with a zero behind it.
     pub async fn list_xattr(&self, caller: Caller, id: u64) -> Result<Vec<u8>, FsError> {
         if is_view(id) {
+            return Ok(Vec::new());
+        }
+        if self.news.is_live() && self.nodes.is_bare(id) {
             return Ok(Vec::new());
         }
         let volume = self.on(caller);
@@ -129,9 +153,7 @@ impl FileSystem {
         }
         self.call(|| volume.remove_xattr(Place::of(id), name))
             .await?;
-        if name.starts_with(ACL) {
-            self.attributes_changed(id);
-        }
+        self.extended(id, name);
         Ok(())
     }
 

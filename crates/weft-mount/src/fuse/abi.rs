@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// The protocol's major version.
 pub(super) const MAJOR: u32 = 7;
 /// The newest minor version whose messages are laid out as here.
-pub(super) const MINOR: u32 = 41;
+pub(super) const MINOR: u32 = 44;
 /// Older kernels send shorter messages: Linux 5.4 is the oldest that is served.
 pub(super) const MINOR_OLDEST: u32 = 31;
 
@@ -111,6 +111,11 @@ pub(super) const LK_FLOCK: u32 = 1;
 pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
 /// A notification: a name is no longer true.
 pub(super) const NOTIFY_INVAL_ENTRY: i32 = 3;
+
+/// A notification: no name of any directory is true any more.
+pub(super) const NOTIFY_INC_EPOCH: i32 = 8;
+/// The first minor version with [`NOTIFY_INC_EPOCH`].
+pub(super) const MINOR_EPOCH: u32 = 44;
 
 macro_rules! incoming {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(

@@ -47,6 +47,10 @@ impl Buffer {
         &mut self.memory
     }
 
+    pub(super) fn length(&self) -> usize {
+        self.memory.len()
+    }
+
     pub(super) fn get(&self, length: usize) -> &[u8] {
         &self.memory[..length]
     }

@@ -16,7 +16,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::abi::{InHeader, OutHeader, WRITE_HEAD, WriteIn, opcode};
 use super::buffers::{Buffer, Buffers};
 
-/// Data of a write that is shorter is copied, so that a small write does not keep a large buffer.
+/// Data of a write that is shorter, or fills less than half of its buffer, is copied: a write keeps at most twice its
+/// size.
 const HANDED_ON: usize = 512 << 10;
 
 /// A descriptor of the mount. Replies go through the one that the request came from.
@@ -113,7 +114,7 @@ impl Device {
                 body.extend_from_slice(buffer.get(rest));
                 reader.buffer = Some(buffer);
                 Bytes::new()
-            } else if rest < HANDED_ON {
+            } else if rest < HANDED_ON.max(buffer.length() / 2) {
                 let data = Bytes::copy_from_slice(buffer.get(rest));
                 reader.buffer = Some(buffer);
                 data

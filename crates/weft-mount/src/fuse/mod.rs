@@ -14,6 +14,7 @@
 
 mod abi;
 mod attach;
+mod begun;
 mod buffers;
 mod device;
 mod init;

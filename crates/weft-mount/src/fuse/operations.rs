@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::abi::{self, fattr, opcode};
 use super::device::Incoming;
 use super::pack;
-use crate::fs::{Caller, Changed, FileSystem, FsError, SetMode, WriteHow};
+use crate::fs::{Caller, Changed, FileSystem, Found, FsError, SetMode, WriteHow};
 
 /// What goes back to the kernel behind the header.
 #[derive(Debug)]
@@ -66,6 +66,7 @@ fn string(bytes: &[u8]) -> std::result::Result<(&[u8], &[u8]), FsError> {
 /// Carries a request out.
 pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
     let header = &request.header;
+    fs.count_request(header.opcode);
     let id = header.nodeid;
     let caller = Caller {
         uid: header.uid,
@@ -173,14 +174,13 @@ fn written(length: usize) -> Result {
 }
 
 async fn lookup(fs: &FileSystem, caller: Caller, parent: u64, body: &[u8]) -> Result {
-    let found = fs.lookup(caller, parent, string(body)?.0).await;
-    match found {
-        Ok(entry) => Ok(Answer::of(&pack::entry(&entry))),
-        // The kernel may remember that nothing is there.
-        Err(e) if e.errno() == libc::ENOENT && !fs.options().names_valid.is_zero() => {
-            Ok(Answer::of(&pack::no_entry(fs.options().names_valid)))
+    match fs.lookup(caller, parent, string(body)?.0).await? {
+        Found::Node(entry) => Ok(Answer::of(&pack::entry(&entry))),
+        Found::Nothing(valid) if valid.is_zero() => {
+            Err(FsError::wrong("there is no such name", Errno::NOENT))
         }
-        Err(e) => Err(e),
+        // The kernel may remember that nothing is there.
+        Found::Nothing(valid) => Ok(Answer::of(&pack::no_entry(valid))),
     }
 }
 
@@ -246,7 +246,7 @@ async fn list(fs: &FileSystem, request: &Incoming, plus: bool) -> Result {
             }
             cookie = listed.cookie;
             let entry = plus.then(|| {
-                fs.listed(listed)
+                fs.listed(&page, listed)
                     .map_or_else(Default::default, |e| pack::entry(&e))
             });
             names.add(listed, entry.as_ref());

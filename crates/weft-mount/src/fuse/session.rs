@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
 use super::attach::{MountError, MountFlagsWanted, attach};
+use super::begun::Begun;
 use super::buffers::Buffers;
 use super::device::{Device, Incoming, Reader};
 use super::init::{self, Negotiated};
@@ -57,7 +58,7 @@ impl Mount {
         let device = Arc::new(attach(&self.path, &self.flags)?);
         let buffers = init::buffers();
         let negotiated = init::shake_hands(&device, &buffers)?;
-        fs.set_holder(Arc::new(Notices::start(device.clone())?));
+        fs.set_holder(Arc::new(Notices::start(device.clone(), negotiated.minor)?));
         let door = Arc::new(Door {
             fs,
             runtime: runtime.clone(),
@@ -182,30 +183,30 @@ fn interrupt(door: &Door, device: &Device, request: &Incoming) {
 type Outcome = Result<Answer, FsError>;
 type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// Begins a request here. What waits for nobody, such as what is cached, is done at once and spares the way to another
-/// thread; all else goes on as a task.
+/// Begins a request here. What waits for nobody, such as what is cached, is done at once; what waits for a server goes on
+/// where the server's reply arrives.
 fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let unique = request.header.unique;
     let number = request.header.opcode;
     let fs = door.fs.clone();
     let mut task: Task = Box::pin(async move { carry_out(&fs, &request).await });
-    let entered = door.runtime.enter();
-    let mut context = Context::from_waker(std::task::Waker::noop());
-    // The waker that is forgotten here is replaced at the next poll, which follows in any case.
-    if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
+    let _entered = door.runtime.enter();
+    let begun = Begun::new(&door.runtime);
+    let waker = begun.waker();
+    if let Poll::Ready(outcome) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
         return answer(device, unique, number, outcome);
     }
-    drop(entered);
     let interrupted = door.requests.add(unique);
     let (door, device) = (door.clone(), device.clone());
-    door.runtime.clone().spawn(async move {
+    let rest = async move {
         let outcome = finish(task, interrupted, number).await;
         door.requests.remove(unique);
         match outcome {
             Some(outcome) => answer(&device, unique, number, outcome),
             None => device.refuse(unique, libc::EINTR),
         }
-    });
+    };
+    begun.go_on(Box::pin(rest), &waker);
 }
 
 /// The outcome, or `None` if the request was interrupted and did not end soon.

@@ -18,7 +18,7 @@ use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
-    Credentials, DetachRequest, ReassertRequest, ReportRequest, ServerMapRequest, StatReply, StatRequest, Target,
+    Credentials, DetachRequest, MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest, ReportRequest, ServerMapRequest, StatReply, StatRequest, Target,
     TruncateRequest,
 };
 use weft_proto::session::Role;
@@ -174,6 +174,7 @@ impl MetaService {
             for client in self.sessions.ended(grace) {
                 logged("end a session", &self.namespace.session_ended(client));
                 self.locks.client_ended(client);
+                self.lease_holder_ended(client);
             }
             self.tell_watchers();
             if let Err(reason) = self.carry_all().await {
@@ -266,7 +267,14 @@ impl MetaService {
             }
             Kind::Stat => self.answer(call, |r| n.stat(r)).await,
             Kind::SetAttributes => self.answer(call, |r| n.set_attributes(now, r)).await,
-            Kind::MakeDirectory => self.answer(call, |r| n.make_directory(now, r)).await,
+            Kind::MakeDirectory => {
+                let make = |r: &MakeDirectoryRequest| {
+                    let StatReply { attributes } = n.make_directory(now, r)?;
+                    let leased = r.lease && n.lease(client, attributes.id)?;
+                    Ok(MakeDirectoryReply { attributes, leased })
+                };
+                self.answer(call, make).await;
+            }
             Kind::MakeLink => self.answer(call, |r| n.make_link(now, r)).await,
             Kind::MakeNode => self.answer(call, |r| n.make_node(now, r)).await,
             Kind::Link => self.answer(call, |r| n.link(now, r)).await,
@@ -344,6 +352,7 @@ impl MetaService {
     ) {
         let kind = call.kind;
         self.tell_watchers();
+        self.recalled(call.peer.client).await;
         if let Ok((_, stable)) = &result
             && let Err(failure) = self.stable(*stable, call.peer.client, kind).await
         {

@@ -17,6 +17,9 @@ use crate::failure;
 
 /// A watcher is answered after this time also if nothing happened: well within what peers wait for each other.
 const WAIT: Duration = Duration::from_secs(2);
+/// How long somebody who has changed a leased directory waits for its holder: longer than a client that hears nothing of
+/// its watch goes on believing.
+const RECALL: Duration = Duration::from_secs(5);
 /// From a change until watchers look, at least, so that one answer tells several changes.
 const LINGER: Duration = Duration::from_millis(2);
 /// What each waiting watcher adds to that.
@@ -31,6 +34,8 @@ pub(super) struct Watchers {
     /// Changes that watchers were woken for.
     told: AtomicU64,
     waiting: AtomicUsize,
+    /// A holder of leases has heard of a change.
+    heard: Notify,
 }
 
 /// Counts a watcher while it waits.
@@ -49,6 +54,7 @@ impl Watchers {
             changed: Notify::new(),
             told: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            heard: Notify::new(),
         }
     }
 
@@ -74,6 +80,16 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
         let watchers = &self.watchers;
+        let leases = self.namespace.leases();
+        // Who asks for what comes after a change has dealt with it; who begins anew has forgotten everything.
+        let heard = if request.boot == watchers.boot {
+            leases.heard(call.peer.client, request.cursor)
+        } else {
+            leases.client_ended(call.peer.client)
+        };
+        if heard {
+            watchers.heard.notify_waiters();
+        }
         watchers.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&watchers.waiting);
         let mut reply = WatchReply {
@@ -90,6 +106,30 @@ impl MetaService {
             }
         }
         call.reply.done(&reply);
+    }
+
+    /// A client is gone: nobody waits for it.
+    pub(super) fn lease_holder_ended(&self, client: u64) {
+        if self.namespace.leases().client_ended(client) {
+            self.watchers.heard.notify_waiters();
+        }
+    }
+
+    /// Returns when the holders of leases have heard of what this client has changed.
+    pub(super) async fn recalled(&self, client: u64) {
+        let leases = self.namespace.leases();
+        let deadline = Instant::now() + RECALL;
+        while leases.are_recalled_by(client) {
+            let mut heard = std::pin::pin!(self.watchers.heard.notified());
+            heard.as_mut().enable();
+            if leases.are_recalled_by(client) && timeout_at(deadline, heard).await.is_err() {
+                tracing::debug!(
+                    client,
+                    "a holder of a lease does not answer: it has none any more"
+                );
+                leases.give_up(client);
+            }
+        }
     }
 
     /// What others changed after the cursor, as soon as there is something, or nothing when the time is over.

@@ -51,7 +51,7 @@ impl Rm {
         // The usual case in one request.
         if !self.recursive {
             match volume.unlink(path).await {
-                Ok(()) => return Ok(()),
+                Ok(_) => return Ok(()),
                 Err(e) if e.code() == Code::NotFound && self.force => return Ok(()),
                 Err(e) if e.code() == Code::IsDirectory && self.dir => {
                     return Ok(volume.remove_directory(path).await?);
@@ -82,7 +82,7 @@ async fn remove_one(volume: &Volume, when: Visit, path: RemotePath) -> Result<()
     let removed = match when {
         Visit::Enter => return Ok(()),
         Visit::Leave => volume.remove_directory(&path).await,
-        Visit::File => volume.unlink(&path).await,
+        Visit::File => volume.unlink(&path).await.map(drop),
     };
     match removed {
         // Somebody else was quicker.

@@ -245,7 +245,7 @@ impl Tree {
                 let removed = blocking(move || std::fs::remove_file(place)).await;
                 removed.with_context(|| format!("cannot replace {}", self.show(path)))?;
             }
-            Tree::Weft(volume) => volume.unlink(path).await?,
+            Tree::Weft(volume) => volume.unlink(path).await.map(drop)?,
         }
         Ok(true)
     }

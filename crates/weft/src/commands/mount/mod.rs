@@ -40,8 +40,8 @@ Options (-o, with commas between them):
   allow_other                  other users may use it (always so when root mounts)
   strict                       no caches: reads and writes go to the servers, attributes to the service
   durable                      making, renaming and removing names returns when it survives power loss
-  attr_timeout=S               seconds that the kernel may believe attributes (default 1)
-  entry_timeout=S              seconds that the kernel may believe names (default 1)
+  attr_timeout=S               seconds that the kernel may believe attributes (default: while they are true)
+  entry_timeout=S              seconds that the kernel may believe names (default: while they are true)
   fsname=NAME                  what the table of mounts shows (default: the volume's folder or address)
   key_file=FILE                as --key-file
 
@@ -117,12 +117,10 @@ impl Mount {
         std::fs::metadata(&path)
             .with_context(|| format!("{} is mounted but does not answer", path.display()))?;
         unmount_on_signals(&runtime, path)?;
-        let watching = (!self.options.strict).then(|| runtime.spawn(fs.clone().follow_changes()));
+        let watching = runtime.spawn(fs.clone().follow_changes());
         ready()?;
         let ended = running.wait();
-        if let Some(watching) = watching {
-            watching.abort();
-        }
+        watching.abort();
         runtime.block_on(fs.shutdown());
         ended.context("the kernel ended the mount")?;
         tracing::info!("unmounted");

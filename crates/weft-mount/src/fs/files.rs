@@ -1,0 +1,157 @@
+//! Open files by id, and what this mount has written of them that the service does not know yet.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use weft_client::File;
+
+use super::{Attr, FsError};
+use crate::data::OpenData;
+
+/// One open of a file.
+pub(super) struct Handle {
+    pub(super) id: u64,
+    pub(super) file: File,
+    pub(super) data: OpenData,
+    pub(super) write: bool,
+    /// Who has asked for locks by it.
+    pub(super) lockers: Mutex<BTreeSet<u64>>,
+    /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
+    wrote: AtomicBool,
+}
+
+impl Handle {
+    pub(super) fn new(file: File, data: OpenData, write: bool) -> Handle {
+        Handle {
+            id: file.id(),
+            file,
+            data,
+            write,
+            lockers: Mutex::default(),
+            wrote: AtomicBool::new(false),
+        }
+    }
+
+    /// The service knows all that was written by it.
+    pub(super) fn note_settled(&self) {
+        self.wrote.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_written(&self) -> bool {
+        self.wrote.load(Ordering::Relaxed)
+    }
+
+    /// The file was written by it.
+    pub(super) fn note_wrote(&self) {
+        self.wrote.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) async fn truncate(&self, size: u64) -> Result<(), FsError> {
+        if !self.write {
+            return Err(FsError::wrong(
+                "the file is not open for writing",
+                Errno::BADF,
+            ));
+        }
+        self.note_wrote();
+        Ok(self.data.truncate(size).await?)
+    }
+}
+
+/// Open files by id.
+#[derive(Default)]
+pub(super) struct Files(Mutex<HashMap<u64, OpenFile>>);
+
+#[derive(Default)]
+struct OpenFile {
+    handles: Vec<Arc<Handle>>,
+    /// When this mount last wrote it; the servers may not have heard yet.
+    written: Option<i64>,
+}
+
+impl Files {
+    pub(super) fn add(&self, handle: &Arc<Handle>) {
+        let mut files = self.0.lock();
+        files
+            .entry(handle.id)
+            .or_default()
+            .handles
+            .push(handle.clone());
+    }
+
+    pub(super) fn remove(&self, handle: &Arc<Handle>) {
+        let mut files = self.0.lock();
+        if let Some(file) = files.get_mut(&handle.id) {
+            file.handles.retain(|h| !Arc::ptr_eq(h, handle));
+            if file.handles.is_empty() {
+                files.remove(&handle.id);
+            }
+        }
+    }
+
+    pub(super) fn all(&self, id: u64) -> Vec<Arc<Handle>> {
+        let files = self.0.lock();
+        files
+            .get(&id)
+            .map(|f| f.handles.clone())
+            .unwrap_or_default()
+    }
+
+    /// An open of this file that may write.
+    pub(super) fn writer(&self, id: u64) -> Option<Arc<Handle>> {
+        let files = self.0.lock();
+        files.get(&id)?.handles.iter().find(|h| h.write).cloned()
+    }
+
+    /// The data cache's bytes of a file are old.
+    pub(super) fn invalidate(&self, id: u64) {
+        for handle in self.all(id) {
+            handle.data.invalidate();
+        }
+    }
+
+    /// Notes that a file was written at this time.
+    pub(super) fn wrote(&self, id: u64, time: i64) {
+        if let Some(file) = self.0.lock().get_mut(&id) {
+            file.written = Some(time);
+        }
+    }
+
+    /// Notes that a file was written now.
+    pub(super) fn wrote_now(&self, id: u64) {
+        self.wrote(id, now());
+    }
+
+    /// The time of a file's last write was set by hand.
+    pub(super) fn time_set(&self, id: u64) {
+        if let Some(file) = self.0.lock().get_mut(&id) {
+            file.written = None;
+        }
+    }
+
+    /// Adds what this mount has written and not sent.
+    pub(super) fn cover(&self, attr: &mut Attr) {
+        let files = self.0.lock();
+        let Some(file) = files.get(&attr.id) else {
+            return;
+        };
+        let mut writers = file.handles.iter().filter(|h| h.write);
+        if let Some(end) = writers.find_map(|h| h.data.known_end()) {
+            attr.size = attr.size.max(end);
+        }
+        if let Some(written) = file.written {
+            attr.modified = attr.modified.max(written);
+            attr.changed = attr.changed.max(written);
+        }
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as i64)
+}

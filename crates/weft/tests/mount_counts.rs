@@ -1,0 +1,134 @@
+//! What small files cost through a mount, counted: the kernel's requests, and the calls that they make.
+//!
+//! The table is that of `docs/design/0005-mount.md`.
+
+mod mount_support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mount_support::{Mounted, wait_until};
+
+/// Files of each case: so many that ends of attachments are told together.
+const FILES: u64 = 40;
+
+/// Counts by what is counted: `request 14`, `call Attach`.
+fn counts(mount: &Path) -> BTreeMap<String, u64> {
+    let mut text = vec![0; 16 << 10];
+    let length = rustix::fs::getxattr(mount, "user.weft.counts", &mut text[..]).unwrap();
+    let text = std::str::from_utf8(&text[..length]).unwrap();
+    let line = |line: &str| {
+        let (what, count) = line.rsplit_once(' ').unwrap();
+        (what.to_owned(), count.parse().unwrap())
+    };
+    text.lines().map(line).collect()
+}
+
+/// Does something to each file; what it made of requests and of calls, those apart that come by themselves.
+fn cost(
+    mount: &Path,
+    names: &[PathBuf],
+    mut work: impl FnMut(&Path),
+) -> (BTreeMap<String, u64>, u64, u64) {
+    // The kernel releases files after it has told their programs that they are closed.
+    let rest = || std::thread::sleep(Duration::from_millis(100));
+    rest();
+    let before = counts(mount);
+    for name in names {
+        work(name);
+    }
+    rest();
+    let mut after = counts(mount);
+    for (what, count) in before {
+        *after.get_mut(&what).unwrap() -= count;
+    }
+    after.retain(|what, count| *count > 0 && what != "call Watch" && what != "request 22");
+    let sum = |start: &str| -> u64 {
+        let counts = after.iter().filter(|(what, _)| what.starts_with(start));
+        counts.map(|(_, count)| *count).sum()
+    };
+    let (requests, calls) = (
+        sum("request"),
+        sum("call") - after.get("call Detach").unwrap_or(&0),
+    );
+    (after, requests, calls)
+}
+
+#[test]
+fn small_files_cost_as_many_calls_as_they_need() {
+    let Some(m) = Mounted::new() else { return };
+    // From its second question on the watch is live.
+    wait_until("the watch is live", || {
+        counts(&m.path).get("call Watch") > Some(&1)
+    });
+    let folder = m.file("folder");
+    fs::create_dir(&folder).unwrap();
+    let names: Vec<_> = (0..FILES).map(|i| folder.join(format!("f{i}"))).collect();
+    let folders: Vec<_> = (0..FILES).map(|i| folder.join(format!("d{i}"))).collect();
+    let at_most = |what: &str, names: &[PathBuf], requests, calls, work: &mut dyn FnMut(&Path)| {
+        let (all, asked, called) = cost(&m.path, names, work);
+        println!("{what}: {all:?}");
+        assert!(called <= calls * FILES, "{what}: {called} calls: {all:?}");
+        assert!(
+            asked <= requests * FILES,
+            "{what}: {asked} requests: {all:?}"
+        );
+        let told = all.get("call Detach").unwrap_or(&0);
+        assert!(
+            *told < FILES,
+            "ends of attachments are told together: {all:?}"
+        );
+    };
+    at_most("create, close", &names, 4, 1, &mut |name| {
+        File::create_new(name).unwrap();
+    });
+    at_most("stat", &names, 0, 0, &mut |name| {
+        assert_eq!(fs::metadata(name).unwrap().len(), 0);
+    });
+    at_most("unlink", &names, 2, 1, &mut |name| {
+        fs::remove_file(name).unwrap()
+    });
+    at_most("create, write, close", &names, 7, 2, &mut |name| {
+        File::create_new(name)
+            .unwrap()
+            .write_all(&[7; 4096])
+            .unwrap();
+    });
+    at_most("stat of what was written", &names, 1, 0, &mut |name| {
+        assert_eq!(fs::metadata(name).unwrap().len(), 4096);
+    });
+    let read = &mut |name: &Path| {
+        let mut bytes = [0; 8192];
+        assert_eq!(File::open(name).unwrap().read(&mut bytes).unwrap(), 4096);
+    };
+    at_most("open, read, close", &names, 4, 1, read);
+    at_most("mkdir", &folders, 2, 1, &mut |name| {
+        fs::create_dir(name).unwrap()
+    });
+    at_most("rmdir", &folders, 2, 1, &mut |name| {
+        fs::remove_dir(name).unwrap()
+    });
+}
+
+#[test]
+fn a_write_that_is_synced_is_one_request_to_the_server_that_has_it() {
+    let Some(m) = Mounted::new() else { return };
+    let name = m.file("large");
+    let file = File::create_new(&name).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; 1 << 20], 0).unwrap();
+    file.sync_all().unwrap();
+    let at: Vec<_> = (0..FILES).map(|i| PathBuf::from(i.to_string())).collect();
+    let (all, _, calls) = cost(&m.path, &at, |at| {
+        let block: u64 = at.to_str().unwrap().parse().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[2; 4096], block * 8192).unwrap();
+        file.sync_data().unwrap();
+    });
+    // A tick of the flusher may come in between.
+    assert!(calls <= FILES + 3, "{all:?}");
+    drop(file);
+    let bytes = fs::read(&name).unwrap();
+    assert!((0..FILES as usize).all(|i| bytes[i * 8192] == 2 && bytes[i * 8192 + 4096] == 1));
+}
