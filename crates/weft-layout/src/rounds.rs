@@ -129,17 +129,15 @@ impl<I: Iterator<Item = Piece> + Clone> Rounds<I> {
     fn shared_by_bands(mut self, mut sweep: Sweep) -> Shared {
         let mut done = 0;
         while let Some(end) = self.band(self.width) {
-            // A piece behind the bands that were compared: what it meets there is forgotten.
-            if end <= done {
-                return Shared::Unknown;
-            }
-            done = end;
             for (member, cursor) in self.members.iter_mut().enumerate() {
                 let mut taken = Vec::new();
                 cursor.take(end, u64::MAX, &mut taken);
-                sweep
-                    .all
-                    .extend(taken.into_iter().map(|piece| (member, piece)));
+                // Behind the bands that were compared: what it meets there is forgotten.
+                if taken.iter().any(|piece| piece.offset.0 < done) {
+                    return Shared::Unknown;
+                }
+                let taken = taken.into_iter().map(|piece| (member, piece));
+                sweep.all.extend(taken);
                 if sweep.all.len() > BAND_MAX {
                     return Shared::Unknown;
                 }
@@ -147,6 +145,7 @@ impl<I: Iterator<Item = Piece> + Clone> Rounds<I> {
             if let Some(found) = sweep.compare() {
                 return found;
             }
+            done = end;
         }
         Shared::No
     }

@@ -87,6 +87,11 @@ impl GroupArgs {
 pub(crate) fn warn_of(missing: &[u32]) {
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(u32::to_string).collect();
-        eprintln!("weft: went on without members {}", names.join(", "));
+        let plural = if names.len() == 1 {
+            "member"
+        } else {
+            "members"
+        };
+        eprintln!("weft: went on without {plural} {}", names.join(", "));
     }
 }

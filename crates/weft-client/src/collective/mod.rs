@@ -20,6 +20,7 @@
 //!
 //! See `docs/design/0008-collectives.md`.
 
+mod attach;
 mod joined;
 mod read;
 mod write;

@@ -109,11 +109,6 @@ impl Assembly {
         taken
     }
 
-    /// Bytes in memory.
-    pub(super) fn bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.data.len() as u64).sum()
-    }
-
     /// The writes that the filled bytes amount to, in groups that go side by side. What a member left unfilled is not
     /// written.
     pub(super) fn into_writes(

@@ -134,11 +134,7 @@ impl IoService {
                 };
                 self.run(&key, gathered, go_on).await;
             }
-            Arrived::Begun {
-                part,
-                outcome,
-                took_part,
-            } => self.follow(*part, outcome, took_part).await,
+            Arrived::Again(part, outcome) => self.follow(*part, outcome).await,
         }
     }
 
@@ -175,13 +171,8 @@ impl IoService {
         let _ = outcome.send(Some(Arc::new(result)));
     }
 
-    /// Answers a member whose request came again, or too late.
-    async fn follow(
-        &self,
-        part: Part,
-        mut outcome: watch::Receiver<Option<Arc<Outcome>>>,
-        took_part: bool,
-    ) {
+    /// Answers a member whose request came again after its job had begun.
+    async fn follow(&self, part: Part, mut outcome: watch::Receiver<Option<Arc<Outcome>>>) {
         let ended = outcome.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|o| o.clone());
         let Some(ended) = ended else {
@@ -198,13 +189,13 @@ impl IoService {
             return;
         }
         match ended.bytes.get(&member) {
-            Some(bytes) if took_part => part.reply.done(&CollectiveWriteReply {
+            Some(bytes) => part.reply.done(&CollectiveWriteReply {
                 bytes: *bytes,
                 missing: ended.missing.clone(),
             }),
-            _ => {
+            None => {
                 let what = format!(
-                    "collective {} of group `{}` went on without {}; what it was to write is not written here",
+                    "collective {} of group `{}` went on without {}, whose connection was lost; any part of what it was to write is written",
                     part.membership.sequence,
                     part.membership.group,
                     names(&[member]),

@@ -12,7 +12,7 @@ use weft_proto::{Code, Failure, limits};
 use super::{Part, names};
 use crate::failure;
 
-/// Collectives that have ended and are remembered, for members that come again or late.
+/// Collectives that have ended and are remembered, for members that come again.
 const REMEMBERED: usize = 4096;
 /// How long they are remembered.
 const MEMORY: Duration = Duration::from_secs(600);
@@ -46,8 +46,6 @@ struct Begun {
     key: Key,
     when: Instant,
     nonces: BTreeMap<u32, u64>,
-    /// Members that did not come and were not yet told so.
-    missing: Vec<u32>,
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
 }
 
@@ -68,12 +66,8 @@ pub(super) enum Arrived {
     Keep(Key, Arc<Notify>),
     /// Nothing: it is in the gathering.
     Joined,
-    /// The job has begun: with its part before the connection was lost, or without it.
-    Begun {
-        part: Box<Part>,
-        outcome: watch::Receiver<Option<Arc<Outcome>>>,
-        took_part: bool,
-    },
+    /// It came before its connection was lost, and the job has begun.
+    Again(Box<Part>, watch::Receiver<Option<Arc<Outcome>>>),
     /// Refuse it.
     Refused(Box<Part>, Failure),
 }
@@ -104,12 +98,8 @@ impl Table {
         let key = Key::of(&part.membership);
         let member = part.membership.member;
         let mut state = self.state();
-        if let Some((took_part, outcome)) = state.begun(&key, &part.membership) {
-            return Arrived::Begun {
-                part: Box::new(part),
-                outcome,
-                took_part,
-            };
+        if let Some(outcome) = state.begun(&key, &part.membership) {
+            return Arrived::Again(Box::new(part), outcome);
         }
         if let Some(gathering) = state.gathering.get_mut(&key) {
             if let Err(failure) = gathering.admits(&part) {
@@ -165,7 +155,6 @@ impl Table {
             key: key.clone(),
             when: Instant::now(),
             nonces: nonces.collect(),
-            missing: missing.clone(),
             outcome: told,
         });
         Ok(Some(Gathered {
@@ -190,24 +179,16 @@ impl State {
         self.begun.push_back(begun);
     }
 
-    /// The job that this member's request belongs to, if it has begun, and whether its part is in it.
+    /// The job that has this very part.
     fn begun(
-        &mut self,
+        &self,
         key: &Key,
         membership: &Membership,
-    ) -> Option<(bool, watch::Receiver<Option<Arc<Outcome>>>)> {
-        let member = membership.member;
-        for begun in self.begun.iter_mut().rev().filter(|b| b.key == *key) {
-            if begun.nonces.get(&member) == Some(&membership.nonce) {
-                return Some((true, begun.outcome.clone()));
-            }
-            if let Some(at) = begun.missing.iter().position(|m| *m == member) {
-                // Told once: the next of this name is another collective.
-                begun.missing.remove(at);
-                return Some((false, begun.outcome.clone()));
-            }
-        }
-        None
+    ) -> Option<watch::Receiver<Option<Arc<Outcome>>>> {
+        let (member, nonce) = (membership.member, Some(&membership.nonce));
+        let mut all = self.begun.iter().rev();
+        let begun = all.find(|b| b.key == *key && b.nonces.get(&member) == nonce)?;
+        Some(begun.outcome.clone())
     }
 }
 

@@ -133,8 +133,9 @@ impl IoService {
         if together {
             let mut flushing: Option<Flush> = None;
             for round in rounds(first, pieces) {
+                let bytes = round.iter().flatten().map(|p| p.length).sum();
+                let room = self.collectives.room(bytes).await;
                 let mut assembly = Assembly::new(&round);
-                let room = self.collectives.room(assembly.bytes()).await;
                 inlets.fill(&mut assembly, jobs.len()).await;
                 Self::still_all(inlets, number, terms)?;
                 if let Some(flush) = flushing.take() {
@@ -243,12 +244,7 @@ fn disjoint(shared: Shared, number: &[u32], terms: &Terms) -> Result<bool, Failu
 }
 
 /// The writes that the next bytes of a stream amount to, in their order.
-fn deal(
-    job: &Job,
-    cutter: &mut Cutter<Endless>,
-    data: &Bytes,
-    chunk: u32,
-) -> Vec<Write> {
+fn deal(job: &Job, cutter: &mut Cutter<Endless>, data: &Bytes, chunk: u32) -> Vec<Write> {
     let (mut writes, mut at) = (Vec::new(), 0);
     while at < data.len() {
         let Some(stretch) = cutter.next((data.len() - at) as u64) else {

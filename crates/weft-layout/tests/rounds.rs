@@ -1,0 +1,173 @@
+//! Rounds: every piece once and in its member's order, and what members share in one round.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use weft_layout::{CellIndex, CellOffset, Grid, Piece, Rounds, ServerSlot, Shared};
+
+const MIB: u64 = 1 << 20;
+
+fn grid(cells: u32, bsu: u64) -> Grid {
+    Grid::new(cells, bsu, 1).unwrap()
+}
+
+fn rounds(grid: &Grid, members: &[Vec<Piece>]) -> Rounds<std::vec::IntoIter<Piece>> {
+    Rounds::new(
+        grid,
+        ServerSlot(0),
+        members.iter().map(|m| m.clone().into_iter()),
+    )
+}
+
+/// Pieces with numbers that follow one another.
+fn numbered(places: Vec<(u32, u64, u64)>) -> Vec<Piece> {
+    let mut memory = 0;
+    let piece = |(cell, offset, length)| {
+        let piece = Piece {
+            cell: CellIndex(cell),
+            offset: CellOffset(offset),
+            length,
+            memory,
+        };
+        memory += length;
+        piece
+    };
+    places.into_iter().map(piece).collect()
+}
+
+/// The same bytes in the same order, with what meets joined.
+fn joined(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
+    let mut joined: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match joined.last_mut() {
+            Some(last)
+                if last.cell == piece.cell
+                    && last.offset.0 + last.length == piece.offset.0
+                    && last.memory + last.length == piece.memory =>
+            {
+                last.length += piece.length;
+            }
+            _ => joined.push(piece),
+        }
+    }
+    joined
+}
+
+fn wild(cells: u32) -> impl Strategy<Value = Vec<Piece>> {
+    let length = prop_oneof![1..200u64, 1..9 * MIB];
+    vec((0..cells, 0..40 * MIB, length), 0..40).prop_map(numbered)
+}
+
+fn ascending() -> impl Strategy<Value = Vec<Piece>> {
+    vec((0..5 * MIB, prop_oneof![1..200u64, 1..3 * MIB]), 0..40).prop_map(|steps| {
+        let mut at = 0;
+        let place = |(gap, length)| {
+            let place = (0, at + gap, length);
+            at += gap + length;
+            place
+        };
+        numbered(steps.into_iter().map(place).collect())
+    })
+}
+
+proptest! {
+    #[test]
+    fn rounds_have_every_piece_once_in_its_members_order(
+        cells in 1..5u32,
+        bsu in prop_oneof![1..100u64, 1..9 * MIB],
+        seeds in vec(wild(4), 1..5),
+    ) {
+        let members: Vec<Vec<Piece>> = seeds
+            .into_iter()
+            .map(|m| m.into_iter().map(|p| Piece { cell: CellIndex(p.cell.0 % cells), ..p }).collect())
+            .collect();
+        let mut all = vec![Vec::new(); members.len()];
+        for round in rounds(&grid(cells, bsu), &members) {
+            prop_assert!(round.iter().any(|m| !m.is_empty()));
+            let bytes: u64 = round.iter().flatten().map(|p| p.length).sum();
+            prop_assert!(bytes <= 16 * MIB);
+            for (all, mine) in all.iter_mut().zip(round) {
+                all.extend(mine);
+            }
+        }
+        for (got, wanted) in all.into_iter().zip(members) {
+            prop_assert_eq!(joined(got), joined(wanted));
+        }
+    }
+
+    #[test]
+    fn what_ascending_members_share_is_in_one_round(members in vec(ascending(), 2..5)) {
+        let mut round_of: BTreeMap<(usize, u64), usize> = BTreeMap::new();
+        for (n, round) in rounds(&grid(1, 4096), &members).enumerate() {
+            for (member, piece) in round.iter().enumerate().flat_map(|(m, p)| p.iter().map(move |p| (m, p))) {
+                for block in piece.offset.0 / 4096..=(piece.offset.0 + piece.length - 1) / 4096 {
+                    round_of.entry((member, block)).or_insert(n);
+                }
+            }
+        }
+        for ((member, block), n) in &round_of {
+            for other in 0..*member {
+                if let Some(m) = round_of.get(&(other, *block)) {
+                    prop_assert_eq!(n, m, "block {}", block);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shared_bytes_are_those_that_two_pieces_touch(
+        members in vec(vec((0..2u32, 0..60u64, 1..12u64), 0..6).prop_map(numbered), 1..4),
+    ) {
+        let mut touched: BTreeMap<(u32, u64), usize> = BTreeMap::new();
+        for piece in members.iter().flatten() {
+            for at in piece.offset.0..piece.offset.0 + piece.length {
+                *touched.entry((piece.cell.0, at)).or_default() += 1;
+            }
+        }
+        match rounds(&grid(2, 8), &members).shared() {
+            Shared::No => prop_assert!(touched.values().all(|n| *n == 1)),
+            Shared::Byte { first, second, cell, offset } => {
+                let holds = |m: usize| members[m].iter().any(|p| {
+                    p.cell == cell && (p.offset.0..p.offset.0 + p.length).contains(&offset.0)
+                });
+                prop_assert!(touched[&(cell.0, offset.0)] > 1 && holds(first) && holds(second));
+            }
+            Shared::Unknown => prop_assert!(false, "a few pieces can be compared"),
+        }
+    }
+}
+
+/// More pieces than are compared at once: by bands, where they ascend.
+#[test]
+fn many_pieces_are_compared_band_by_band() {
+    let member = |shift: u64, step: u64| {
+        let pieces = (0..200_000u64).map(|i| (0, shift + i * 128, 64));
+        let mut pieces: Vec<_> = pieces.collect();
+        pieces[150_000].1 += step;
+        numbered(pieces)
+    };
+    let grid = grid(1, 4096);
+    assert_eq!(
+        rounds(&grid, &[member(0, 0), member(64, 0)]).shared(),
+        Shared::No
+    );
+    let met = rounds(&grid, &[member(0, 0), member(64, 32)]).shared();
+    assert!(
+        matches!(
+            met,
+            Shared::Byte {
+                first: 0,
+                second: 1,
+                ..
+            }
+        ),
+        "{met:?}"
+    );
+    let mut wild = member(0, 0);
+    wild.swap(10, 190_000);
+    assert_eq!(
+        rounds(&grid, &[wild, member(64, 0)]).shared(),
+        Shared::Unknown
+    );
+}
