@@ -176,7 +176,7 @@ impl<'a> Packer<'a> {
             read,
             range: 0,
             slice: 0,
-            from: 0,
+            from: ranges.first().map_or(0, |range| range.start),
             end: 0,
             parts: Vec::new(),
             small: BytesMut::new(),
@@ -311,6 +311,37 @@ mod tests {
             end: 6400,
         };
         assert_eq!(ranges, [range(0), range(2)]);
+    }
+
+    #[test]
+    fn what_was_read_is_packed_wherever_the_first_range_starts() {
+        let piece = |offset, length| Piece {
+            cell: CellIndex(0),
+            offset: weft_layout::CellOffset(offset),
+            length,
+            memory: 0,
+        };
+        let bytes: Vec<u8> = (0..200).collect();
+        for pieces in [
+            vec![piece(1000, 7), piece(1003, 90)],
+            vec![piece(1150, 50), piece(1010, 100), piece(1000, 1)],
+        ] {
+            let batch = Batch::of(pieces.clone());
+            let ranges = [Range {
+                cell: CellIndex(0),
+                start: 1000,
+                end: 1200,
+            }];
+            let read = [bytes.chunks(64).map(Bytes::copy_from_slice).collect()];
+            let (parts, _) = batch.pack(&ranges, &read);
+            let place =
+                |p: &Piece| (p.offset.0 - 1000) as usize..(p.offset.0 - 1000 + p.length) as usize;
+            let expected: Vec<u8> = pieces
+                .iter()
+                .flat_map(|p| bytes[place(p)].to_vec())
+                .collect();
+            assert_eq!(parts.concat(), expected);
+        }
     }
 
     #[test]
