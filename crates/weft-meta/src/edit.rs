@@ -229,9 +229,10 @@ impl<'t, 'n> Edit<'t, 'n> {
             has_cells = content(self.reader(), node.id)?.spilling;
             self.delete(INLINE, &node.id.to_be_bytes());
         }
-        let held = match has_cells && known.is(FileKind::Regular) {
-            true => keys::held(self.reader(), node.id)?,
-            false => None,
+        let held = if has_cells && known.is(FileKind::Regular) {
+            keys::held(self.reader(), node.id)?
+        } else {
+            None
         };
         self.forget_checkpoints(node.id, held.and(known.layout.as_ref()))?;
         if let Some(mut held) = held {

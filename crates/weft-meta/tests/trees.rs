@@ -233,9 +233,10 @@ impl World {
                     bytes.extend(&reply.value);
                 }
             }
-            let size = match a.size_exact {
-                true => a.size,
-                false => self.sizes.get(&a.id).copied().unwrap_or(0),
+            let size = if a.size_exact {
+                a.size
+            } else {
+                self.sizes.get(&a.id).copied().unwrap_or(0)
             };
             shown.insert(path, (a.kind, a.mode, a.uid, size, a.modified, bytes));
         }

@@ -109,7 +109,7 @@ fn a_tree_is_kept_looked_into_rolled_back_and_deleted() {
         ["d", "link", "small"]
     );
     // Copied on the volume, by the servers.
-    volume.text(&format!("cp {kept}/d/big /copy"));
+    volume.text(&format!("cp weft:{kept}/d/big weft:/copy"));
     assert!(volume.run(["cat", "/copy"]) == big);
     let said = volume.fails(&format!("rm {kept}/small"), 1);
     assert!(said.contains("checkpoint"), "{said}");

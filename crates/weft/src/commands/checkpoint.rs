@@ -104,9 +104,10 @@ async fn list(volume: &Volume, file: &RemotePath, json: bool) -> Result<()> {
         return output::json(&rows.collect::<Vec<_>>());
     }
     let trees = found.iter().any(|c| c.image != 0);
-    let head: &[&str] = match trees {
-        true => &["NAME", "MADE", "SIZE", "NAMES"],
-        false => &["NAME", "MADE", "SIZE"],
+    let head: &[&str] = if trees {
+        &["NAME", "MADE", "SIZE", "NAMES"]
+    } else {
+        &["NAME", "MADE", "SIZE"]
     };
     let mut table = output::table(head);
     for c in found {
