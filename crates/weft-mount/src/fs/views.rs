@@ -1,4 +1,4 @@
-//! Views under a mount: every directory has a hidden directory `.weft`, in which `views/FILE/VIEW` is the file `FILE`
+//! Views (and checkpoints, `kept.rs`) under a mount: every directory has a hidden directory `.weft`, in which `views/FILE/VIEW` is the file `FILE`
 //! through a view: `dd if=.weft/views/FILE/subfile=1,1,1,4,2` reads one subfile.
 //!
 //! Nothing of it is listed beside real files; it is found by name. Nodes are made as they are looked up and go when the
@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use weft_client::{Attributes, FileKind, OpenView, Place};
 use weft_layout::{Layout, Map, View, ViewOffset, view_text};
 
+use super::kept::{self, CHECKPOINTS, KeptFile};
 use super::open::{Opened, access, writes};
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
@@ -33,7 +34,7 @@ pub(super) fn is_view(number: u64) -> bool {
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Node {
+pub(super) enum Node {
     /// `.weft` in a directory.
     Hidden { directory: u64 },
     /// `.weft/views`.
@@ -42,6 +43,12 @@ enum Node {
     File { file: u64 },
     /// `.weft/views/FILE/VIEW`.
     View { file: u64, text: String },
+    /// `.weft/checkpoints`.
+    Checkpoints { directory: u64 },
+    /// `.weft/checkpoints/NAME`, where NAME is of files and not of the tree.
+    FilesAt { directory: u64, name: String },
+    /// `.weft/checkpoints/NAME/FILE`.
+    Kept(KeptFile),
 }
 
 /// The nodes that the kernel knows.
@@ -62,7 +69,7 @@ impl ViewNodes {
             *id
         } else {
             known.last += 1;
-            known.last | MARK
+            known.last | MARK | kept::mark(&node)
         };
         known.ids.insert(node.clone(), id);
         known.nodes.entry(id).or_insert((node, 0)).1 += 1;
@@ -99,6 +106,9 @@ pub(super) struct ViewHandle {
 
 /// Nothing is made, renamed or removed among views.
 pub(super) fn refuse(ids: &[u64], names: &[&[u8]]) -> Result<(), FsError> {
+    if ids.iter().any(|id| kept::is_kept(*id)) {
+        return Err(kept::read_only());
+    }
     if ids.iter().any(|id| is_view(*id)) || names.contains(&HIDDEN) {
         return Err(FsError::wrong(
             "views are not made, renamed or removed",
@@ -148,7 +158,13 @@ impl FileSystem {
         name: &[u8],
     ) -> Result<Entry, FsError> {
         let node = if is_view(parent) {
-            self.child(caller, self.views.get(parent)?, name).await?
+            let parent = self.views.get(parent)?;
+            if let Node::Checkpoints { directory } = parent
+                && let Some(tree) = self.look_up_tree(caller, directory, name).await?
+            {
+                return Ok(tree);
+            }
+            self.child(caller, parent, name).await?
         } else {
             let attributes = self
                 .call(|| self.volume.known_attributes(Place::of(parent)))
@@ -188,7 +204,15 @@ impl FileSystem {
                     .to_owned();
                 Ok(Node::View { file, text })
             }
-            Node::Hidden { .. } | Node::View { .. } => Err(not_found()),
+            Node::Hidden { directory } if name == CHECKPOINTS => {
+                Ok(Node::Checkpoints { directory })
+            }
+            Node::Checkpoints { directory } => self.files_at(caller, directory, name).await,
+            Node::FilesAt {
+                directory,
+                name: checkpoint,
+            } => self.kept_file(caller, (directory, &checkpoint), name).await,
+            Node::Hidden { .. } | Node::View { .. } | Node::Kept(_) => Err(not_found()),
         }
     }
 
@@ -198,6 +222,11 @@ impl FileSystem {
     }
 
     async fn view_attr(&self, id: u64, node: &Node) -> Result<Attr, FsError> {
+        if let Node::Kept(kept) = node {
+            let place = Place::of(kept.file);
+            let attributes = self.call(|| self.volume.known_attributes(&place)).await?;
+            return Ok(kept.attr(id, Attr::from(&attributes)));
+        }
         let Node::View { file, text } = node else {
             return Ok(directory(id));
         };
@@ -208,7 +237,7 @@ impl FileSystem {
         let layout = layout(&attributes)?;
         let (map, _, fork) = parse(text, &layout)?;
         let forks = self.call(|| self.volume.forks(&attributes)).await?;
-        let mut attr = self.complete(attributes).await?;
+        let mut attr = self.complete(attributes).await?.attr;
         let ours = forks
             .iter()
             .filter(|f| f.fork == fork && f.cell < layout.cells());
@@ -219,10 +248,26 @@ impl FileSystem {
         Ok(attr)
     }
 
-    /// The names in a directory of views: what can be enumerated.
-    pub(super) fn view_names(&self, id: u64) -> Result<Vec<&'static [u8]>, FsError> {
+    /// The names in a directory of views or checkpoints, as far as they can be enumerated, and what they name.
+    pub(super) async fn view_names(
+        &self,
+        caller: Caller,
+        id: u64,
+    ) -> Result<Vec<(Bytes, FileKind)>, FsError> {
+        let all = |names: Vec<Bytes>, kind| Ok(names.into_iter().map(|n| (n, kind)).collect());
         match self.views.get(id)? {
-            Node::Hidden { .. } => Ok(vec![VIEWS]),
+            Node::Hidden { .. } => {
+                let names = [CHECKPOINTS, VIEWS].map(Bytes::from_static);
+                all(names.to_vec(), FileKind::Directory)
+            }
+            Node::Checkpoints { directory } => {
+                let names = self.checkpoint_names(caller, directory).await?;
+                all(names, FileKind::Directory)
+            }
+            Node::FilesAt { directory, name } => {
+                let names = self.names_at(caller, directory, &name).await?;
+                all(names, FileKind::Regular)
+            }
             _ => Ok(Vec::new()),
         }
     }
@@ -233,8 +278,12 @@ impl FileSystem {
         id: u64,
         flags: i32,
     ) -> Result<Opened, FsError> {
-        let Node::View { file: id, text } = self.views.get(id)? else {
-            return Err(FsError::wrong("this is a directory", Errno::ISDIR));
+        let node = self.views.get(id)?;
+        let id = match &node {
+            Node::View { file, .. } => *file,
+            Node::Kept(_) if writes(flags) => return Err(kept::read_only()),
+            Node::Kept(kept) => kept.file,
+            _ => return Err(FsError::wrong("this is a directory", Errno::ISDIR)),
         };
         self.flush_all(id).await?;
         let volume = self.on(caller);
@@ -242,8 +291,16 @@ impl FileSystem {
         let file = self
             .call(|| volume.attach(Place::of(id), access.clone()))
             .await?;
-        let (_, view, fork) = parse(&text, file.layout())?;
-        let view = file.view_of_fork(view, &fork)?;
+        let view = if let Node::View { text, .. } = &node {
+            let (_, view, fork) = parse(text, file.layout())?;
+            file.view_of_fork(view, &fork)?
+        } else {
+            file.canonical()?
+        };
+        let view = match &node {
+            Node::Kept(kept) => view.of_checkpoint_number(kept.number),
+            _ => view,
+        };
         let size = self.call(|| view.size()).await?;
         let handle = self.view_handles.insert(Arc::new(ViewHandle {
             file: id,
