@@ -14,6 +14,21 @@ pub enum KvError {
         /// What the engine said.
         reason: String,
     },
+    /// The journal lacks commits that were on stable storage; nothing was changed.
+    #[error(
+        "the journal {path} is damaged at byte {at}: commits {first} to {last}, which were on stable storage, cannot be read. \
+         Nothing was changed. Restore the folder from a copy; or let `weft fsck --offline DIR --repair` go on without them"
+    )]
+    Lost {
+        /// The journal.
+        path: String,
+        /// Where what can be read of it ends.
+        at: u64,
+        /// The first commit that is missing.
+        first: u64,
+        /// The last that must be there.
+        last: u64,
+    },
     /// The engine failed while reading or writing.
     #[error("the key-value engine failed to {doing}: {reason}")]
     Engine {

@@ -13,10 +13,13 @@
 //! 2. After a failed commit or sync everything is refused until the engine is opened again: what
 //!    the disk holds is unknown, and only recovery can find out.
 //!
+//! 3. An engine whose journal lacks what was on stable storage is not opened (`loss.rs`).
+//!
 //! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
 
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use parking_lot::Mutex;
@@ -24,6 +27,7 @@ use parking_lot::Mutex;
 use crate::KvError;
 use crate::group::Group;
 use crate::journal::Journals;
+use crate::loss::{self, NUMBER_KEY, Watermark};
 use crate::overlay::{Layered, Overlay, is_empty_range};
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
@@ -39,6 +43,8 @@ pub struct FjallOptions {
     /// Bytes of writes held in memory before they go to a table; the journal is kept until then.
     /// What counts is the value when the engine was created.
     pub memtable: u64,
+    /// Go on without commits that were on stable storage and cannot be read any more.
+    pub accept_loss: bool,
 }
 
 impl Default for FjallOptions {
@@ -46,6 +52,7 @@ impl Default for FjallOptions {
         FjallOptions {
             cache: 64 << 20,
             memtable: 64 << 20,
+            accept_loss: false,
         }
     }
 }
@@ -58,6 +65,9 @@ pub struct FjallKv {
     writer: Mutex<()>,
     group: Group,
     journals: Journals,
+    watermark: Watermark,
+    /// The number of the last commit.
+    committed: AtomicU64,
 }
 
 impl std::fmt::Debug for FjallKv {
@@ -73,27 +83,59 @@ impl FjallKv {
     ///
     /// # Errors
     /// [`KvError::Open`] when the folder is in use by another process, of another format, damaged,
-    /// or cannot be written.
+    /// or cannot be written. [`KvError::Lost`] when its journal lacks what was on stable storage.
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<FjallKv, KvError> {
         let path = path.as_ref().to_path_buf();
         let failed = |error: fjall::Error| KvError::Open {
             path: path.display().to_string(),
             reason: open_reason(&error),
         };
+        match journals(&path) {
+            Ok(torn) => loss::trim(&torn).map_err(|error| engine_io(&path, &error))?,
+            Err(KvError::Lost { .. }) if options.accept_loss => {}
+            Err(error) => return Err(error),
+        }
         let database = Database::builder(&path).cache_size(options.cache).open();
         let database = database.map_err(failed)?;
         let keyspace = database.keyspace(KEYSPACE, || {
             KeyspaceCreateOptions::default().max_memtable_size(options.memtable)
         });
         let keyspace = keyspace.map_err(failed)?;
+        let number = keyspace.get(NUMBER_KEY).map_err(failed)?;
+        let number = number.and_then(|n| Some(u64::from_le_bytes((*n).try_into().ok()?)));
+        let number = number.unwrap_or(0);
+        let unread = |error: std::io::Error| engine_io(&path, &error);
+        let synced = loss::synced(&path).map_err(unread)?;
+        if number < synced && !options.accept_loss {
+            return Err(KvError::Lost {
+                path: path.display().to_string(),
+                at: 0,
+                first: number + 1,
+                last: synced,
+            });
+        }
+        let watermark = Watermark::open(&path).map_err(unread)?;
+        if number < synced {
+            watermark.set(number).map_err(unread)?;
+        }
         Ok(FjallKv {
             journals: Journals::new(&path),
+            watermark,
+            committed: AtomicU64::new(number),
             path,
             database,
             keyspace,
             writer: Mutex::new(()),
             group: Group::default(),
         })
+    }
+
+    /// Whether the journals in a folder have what they must; nothing is changed.
+    ///
+    /// # Errors
+    /// [`KvError::Lost`] where they have not.
+    pub fn check(path: impl AsRef<Path>) -> Result<(), KvError> {
+        journals(path.as_ref()).map(drop)
     }
 
     /// The folder that holds the engine's files.
@@ -127,10 +169,15 @@ impl FjallKv {
                 None => batch.remove(&self.keyspace, key),
             }
         }
+        // Under the writer lock, so that numbers go on in the order of the journal.
+        let number = self.committed.load(Ordering::Acquire) + 1;
+        batch.insert(&self.keyspace, NUMBER_KEY, number.to_le_bytes());
         batch.commit().map_err(|error| {
             self.group.poison(format!("a commit failed: {error}"));
             engine("commit", &error)
-        })
+        })?;
+        self.committed.store(number, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -161,8 +208,14 @@ impl OrderedKv for FjallKv {
     }
 
     fn sync(&self) -> Result<(), KvError> {
-        self.group
-            .join(|| self.journals.sync().map_err(|error| error.to_string()))
+        self.group.join(|| {
+            let number = self.committed.load(Ordering::Acquire);
+            let synced = self
+                .journals
+                .sync()
+                .and_then(|()| self.watermark.set(number));
+            synced.map_err(|error| error.to_string())
+        })
     }
 }
 
@@ -230,6 +283,24 @@ fn full_key(space: Space, key: &[u8]) -> Vec<u8> {
 fn engine(doing: &'static str, error: &fjall::Error) -> KvError {
     KvError::Engine {
         doing,
+        reason: error.to_string(),
+    }
+}
+
+/// Torn ends of journals; an error where they lack what was on stable storage.
+fn journals(path: &Path) -> Result<loss::Torn, KvError> {
+    let found = loss::find(path).map_err(|error| engine_io(path, &error))?;
+    found.map_err(|loss| KvError::Lost {
+        path: loss.path.display().to_string(),
+        at: loss.at,
+        first: loss.first,
+        last: loss.last,
+    })
+}
+
+fn engine_io(path: &Path, error: &std::io::Error) -> KvError {
+    KvError::Open {
+        path: path.display().to_string(),
         reason: error.to_string(),
     }
 }

@@ -14,6 +14,7 @@ mod error;
 mod fjall;
 mod group;
 mod journal;
+mod loss;
 mod mem;
 mod overlay;
 mod traits;

@@ -25,6 +25,18 @@ const ENTRIES_MAX: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubPosition(Vec<u8>);
 
+impl ScrubPosition {
+    /// As bytes, to be kept.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// From bytes that were kept. Any bytes are a place: those of no chunk the one behind it.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
 /// What is wrong with blocks of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {

@@ -69,8 +69,23 @@ pub(crate) struct Global {
     key: Option<std::path::PathBuf>,
 }
 
+/// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.
+fn misused(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
+    // A reader that went away wants no help.
+    let _ = error.print();
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if args.iter().any(|arg| arg == "fsck") => ExitCode::from(16),
+        code => ExitCode::from(code as u8),
+    }
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(commands::as_mount_helper(std::env::args_os()));
+    let args = commands::as_mount_helper(std::env::args_os());
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return misused(&args, &error),
+    };
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {

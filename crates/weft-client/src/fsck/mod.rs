@@ -158,7 +158,8 @@ impl Fsck<'_> {
         let mut repaired = false;
         let mut findings = joined.findings;
         findings.extend(namespace.findings);
-        findings.sort_by_key(|finding| repair::rank(finding.fault));
+        // The newest first: no id that is given out on the way is one of those that are still lost.
+        findings.sort_by_key(|f| (repair::rank(f.fault), std::cmp::Reverse(f.file)));
         for finding in findings {
             let done = match self.options.repair {
                 true => self.repair(&finding).await?,

@@ -182,6 +182,9 @@ impl Edit<'_, '_> {
         known: &str,
         now: i64,
     ) -> Result<String, MetaError> {
+        // First of all: what is made beside it must not get its id.
+        let counters = self.counters()?;
+        counters.next_id = counters.next_id.max(id + 1);
         let names = self.names(id)?;
         let directory = inode.is_directory();
         if directory {
@@ -211,8 +214,6 @@ impl Edit<'_, '_> {
         if self.reader().get(ORPHANS, &id.to_be_bytes())?.is_some() {
             self.delete(ORPHANS, &id.to_be_bytes());
         }
-        let counters = self.counters()?;
-        counters.next_id = counters.next_id.max(id + 1);
         self.create(id, inode)?;
         self.put_known(id, KNOWN, known.as_bytes())?;
         Ok(format!("made anew, {shown}"))

@@ -1,8 +1,8 @@
 //! The scrub of a server: a pass over its store in the background, told to start and stop.
 //!
 //! It reads a mebibyte, then leaves the disk to others: at least for as long as its rate asks, and where calls were served
-//! meanwhile, for several times as long as the reading took. A pass that was stopped keeps its place and its findings
-//! while the process lives.
+//! meanwhile, for several times as long as the reading took. A pass keeps its place and its findings in the store's index, about
+//! every second: one that a restart ends counts as stopped, and goes on where it was.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weft_proto::limits;
+use weft_proto::prost::Message;
 use weft_proto::upkeep::{ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply};
 use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store};
 
@@ -24,6 +25,10 @@ const RATE: u64 = 256 << 20;
 const YIELD: u32 = 4;
 /// After a part that failed as a whole.
 const RETRY: Duration = Duration::from_secs(1);
+/// Between two notes of how far it is.
+const NOTE: Duration = Duration::from_secs(1);
+/// Under which name they are kept.
+const NOTE_NAME: &str = "scrub";
 /// Bytes of a reason that are told.
 const REASON_MAX: usize = 200;
 
@@ -43,6 +48,36 @@ struct Pass {
     begun: bool,
     at: ScrubPosition,
     told: ScrubStatusReply,
+    noted: Instant,
+    rests_until: Instant,
+}
+
+/// A pass as the store keeps it: length of the place 1, place, rate 8, what is told of it (protobuf).
+struct PassRecord {
+    at: Vec<u8>,
+    rate: u64,
+    told: ScrubStatusReply,
+}
+
+impl PassRecord {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.at.len() as u8];
+        out.extend_from_slice(&self.at);
+        out.extend_from_slice(&self.rate.to_le_bytes());
+        out.extend_from_slice(&self.told.encode_to_vec());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<PassRecord> {
+        let (length, rest) = bytes.split_first()?;
+        let (at, rest) = rest.split_at_checked(usize::from(*length))?;
+        let (rate, told) = rest.split_at_checked(8)?;
+        Some(PassRecord {
+            at: at.to_vec(),
+            rate: u64::from_le_bytes(rate.try_into().ok()?),
+            told: ScrubStatusReply::decode(told).ok()?,
+        })
+    }
 }
 
 impl Drop for Scrubber {
@@ -55,16 +90,36 @@ impl Drop for Scrubber {
 }
 
 impl Scrubber {
-    pub(super) fn new() -> Arc<Scrubber> {
+    /// With the pass that the store remembers, if there was one.
+    pub(super) fn new(store: &Store) -> Arc<Scrubber> {
+        let mut pass = Pass {
+            state: ScrubState::Never,
+            rate: RATE,
+            turn: 0,
+            begun: false,
+            at: ScrubPosition::default(),
+            told: ScrubStatusReply::default(),
+            noted: Instant::now(),
+            rests_until: Instant::now(),
+        };
+        let note = store.note(NOTE_NAME).inspect_err(|error| {
+            tracing::warn!(%error, "how far the scrub was cannot be read");
+        });
+        let record = note
+            .ok()
+            .flatten()
+            .and_then(|note| PassRecord::decode(&note));
+        if let Some(record) = record {
+            pass.state = match record.told.state() {
+                ScrubState::Done => ScrubState::Done,
+                _ => ScrubState::Stopped,
+            };
+            pass.rate = record.rate.max(1);
+            pass.at = ScrubPosition::from_bytes(record.at);
+            pass.told = record.told;
+        }
         Arc::new(Scrubber {
-            pass: Mutex::new(Pass {
-                state: ScrubState::Never,
-                rate: RATE,
-                turn: 0,
-                begun: false,
-                at: ScrubPosition::default(),
-                told: ScrubStatusReply::default(),
-            }),
+            pass: Mutex::new(pass),
             wake: Arc::default(),
             task: Mutex::new(None),
         })
@@ -76,8 +131,13 @@ impl Scrubber {
 
     fn status(&self) -> ScrubStatusReply {
         let pass = self.pass();
+        let rests = match pass.state {
+            ScrubState::Running => pass.rests_until.saturating_duration_since(Instant::now()),
+            _ => Duration::ZERO,
+        };
         ScrubStatusReply {
             state: pass.state as i32,
+            rests: rests.as_millis() as u64,
             ..pass.told.clone()
         }
     }
@@ -93,6 +153,7 @@ impl Scrubber {
                 (false, ScrubState::Running) => {
                     pass.state = ScrubState::Stopped;
                     pass.turn += 1;
+                    pass.note(store);
                 }
                 (false, _) => {}
                 (true, ScrubState::Stopped | ScrubState::Running) if !request.anew => {
@@ -121,6 +182,23 @@ impl Pass {
             total,
             ..ScrubStatusReply::default()
         };
+    }
+
+    /// Has the store remember the pass.
+    fn note(&mut self, store: &Store) {
+        self.noted = Instant::now();
+        let record = PassRecord {
+            at: self.at.as_bytes().to_vec(),
+            rate: self.rate,
+            told: ScrubStatusReply {
+                state: self.state as i32,
+                ..self.told.clone()
+            },
+        };
+        // Without it the next life of the server only begins again.
+        if let Err(error) = store.set_note(NOTE_NAME, &record.encode()) {
+            tracing::warn!(%error, "how far the scrub is cannot be kept");
+        }
     }
 
     fn take(&mut self, part: Scrubbed) {
@@ -218,9 +296,14 @@ impl Scrubber {
         let rated = Duration::from_secs_f64(done.bytes as f64 / pass.rate as f64);
         pass.begun = true;
         pass.take(done);
+        if pass.state == ScrubState::Done || pass.noted.elapsed() >= NOTE {
+            pass.note(store);
+        }
         let beside = served(store) != others;
         let left = if beside { took * YIELD } else { Duration::ZERO };
-        Some(rated.saturating_sub(took).max(left))
+        let rest = rated.saturating_sub(took).max(left);
+        pass.rests_until = Instant::now() + rest;
+        Some(rest)
     }
 }
 

@@ -321,6 +321,21 @@ impl StoreRecord {
     }
 }
 
+/// Bytes that the store's owner keeps under a name.
+pub(crate) struct NoteRecord;
+
+impl NoteRecord {
+    pub(crate) fn key(name: &str) -> Vec<u8> {
+        [b"note.", name.as_bytes()].concat()
+    }
+    pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
+        seal([&[VERSION], bytes].concat())
+    }
+    pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        Ok(open("a note", key, value)?.0.to_vec())
+    }
+}
+
 /// The file `running`: the boot under which the store was opened.
 pub(crate) struct RunningRecord;
 

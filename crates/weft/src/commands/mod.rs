@@ -14,6 +14,7 @@ mod explain;
 mod export;
 mod fork;
 mod format;
+mod fsck;
 mod grid;
 mod import;
 mod ln;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Export(export::Export),
     Fork(fork::Fork),
     Format(format::Format),
+    Fsck(fsck::Fsck),
     Grid(grid::Grid),
     Import(import::Import),
     Ln(ln::Ln),
@@ -107,6 +109,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Export(command) => command.run(&cli.global),
         Command::Fork(command) => command.run(&cli.global),
         Command::Format(command) => command.run(),
+        Command::Fsck(command) => Ok(command.run(cli.global)),
         Command::Grid(command) => command.run(&cli.global),
         Command::Import(command) => command.run(&cli.global),
         Command::Ln(command) => command.run(&cli.global),

@@ -113,6 +113,11 @@ impl Scrub {
             far.insert(server, (status.bytes, status.total.max(status.bytes)));
             bar.set_length(far.values().map(|f| f.1).sum());
             bar.set_position(far.values().map(|f| f.0).sum());
+            // At a low rate nothing else shows that it goes on.
+            bar.set_message(match status.rests {
+                ..2000 => "scrub".to_owned(),
+                rests => format!("scrub (server {server} reads on in {} s)", rests / 1000),
+            });
         };
         let all = join_all(servers.iter().map(|server| {
             let (volume, problems, stopped, show) = (&volume, &problems, stopped.clone(), &show);

@@ -1,0 +1,259 @@
+mod offline;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use weft_client::{FsckOptions, FsckProgress, FsckReport, Volume};
+
+use crate::output::{self, bytes};
+use crate::{Global, connect, name, progress};
+
+/// Files whose names are looked for.
+const NAMED_MAX: usize = 10_000;
+
+/// Check a volume for disagreements between names, cells, chunks and blocks, and repair them
+///
+/// Without --repair nothing is changed. Both ways it runs while the volume is used. What cannot be placed goes to
+/// /lost+found; nothing that is valid is thrown away.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft fsck /tmp/volume                      look, while the volume is in use
+  weft fsck /tmp/volume --repair             repair as well
+  weft fsck /tmp/volume --data --json        read every block, too
+  weft fsck --offline /tmp/volume --repair   a stopped volume, also one whose stores refuse to open
+
+Exit code: 0: nothing is wrong; 1: all that was wrong is repaired; 4: something that is wrong is left; 8: the check could not be
+made, or not wholly; 16: wrong usage.")]
+pub(crate) struct Fsck {
+    /// Folder of the volume; without it, the volume that the global options name
+    #[arg(conflicts_with = "offline")]
+    dir: Option<PathBuf>,
+    /// Check the stores of a stopped volume in this folder
+    #[arg(long, value_name = "DIR")]
+    offline: Option<PathBuf>,
+    /// Repair what can be repaired
+    #[arg(long)]
+    repair: bool,
+    /// Read every block and compare it with its checksum, as `weft scrub` does
+    #[arg(long)]
+    data: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report {
+    inodes: u64,
+    files: u64,
+    cells: u64,
+    chunks: u64,
+    bytes: u64,
+    repaired: u64,
+    left: u64,
+    findings_not_kept: u64,
+    not_checked: Vec<NotChecked>,
+    findings: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct NotChecked {
+    server: u32,
+    reason: String,
+}
+
+/// A finding.
+#[derive(Serialize)]
+struct Row {
+    fault: &'static str,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<u64>,
+    paths: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cell: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fork: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocks: Option<Blocks>,
+    /// What was done about it; absent: it is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<String>,
+}
+
+/// Bad blocks of a chunk.
+#[derive(Serialize)]
+struct Blocks {
+    first: u32,
+    count: u32,
+    disk: u32,
+    disk_block: u64,
+}
+
+impl Fsck {
+    pub(crate) fn run(self, mut global: Global) -> ExitCode {
+        if let Some(dir) = &self.dir {
+            global.volume = Some(dir.clone());
+            global.address = None;
+        }
+        match connect::block_on(self.fsck(&global)) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => {
+                eprintln!("weft: {}", output::error(&error));
+                ExitCode::from(8)
+            }
+        }
+    }
+
+    async fn fsck(&self, global: &Global) -> Result<u8> {
+        let report = match &self.offline {
+            None => {
+                let volume = connect::volume(global).await?;
+                self.check(&volume, Vec::new()).await?
+            }
+            Some(dir) => {
+                let mut offline = offline::Offline::open(dir, self.repair).await?;
+                let obstacles = std::mem::take(&mut offline.obstacles);
+                let result = self.check(&offline.volume, obstacles).await;
+                offline.close().await?;
+                result?
+            }
+        };
+        if self.json {
+            output::json(&report)?;
+        } else {
+            print(&report, self.repair)?;
+        }
+        let mut code = 0;
+        if report.repaired > 0 {
+            code = 1;
+        }
+        if report.left > 0 || report.findings_not_kept > 0 {
+            code = 4;
+        }
+        if !report.not_checked.is_empty() {
+            code |= 8;
+        }
+        Ok(code)
+    }
+
+    /// Checks a volume that can be connected to; `before`: what was found on the way there.
+    async fn check(&self, volume: &Volume, before: Vec<Row>) -> Result<Report> {
+        let bar = progress::of_bytes("fsck", 0);
+        let show = |now: FsckProgress| {
+            // An inode counts as much as the bytes that are read for it.
+            let weigh = |(inodes, bytes): (u64, u64)| inodes * 512 + bytes;
+            bar.set_length(weigh((now.inodes.1, now.bytes.1)));
+            bar.set_position(weigh((now.inodes.0, now.bytes.0)));
+            bar.set_message(format!(
+                "fsck: {} files, {} repairs",
+                now.files, now.repairs
+            ));
+        };
+        let options = FsckOptions {
+            repair: self.repair,
+            data: self.data,
+        };
+        let found = volume.fsck(options, &show).await;
+        bar.finish_and_clear();
+        let mut report = report_of(found?);
+        report.findings.splice(0..0, before);
+        name_files(volume, &mut report.findings).await?;
+        let repaired = report
+            .findings
+            .iter()
+            .filter(|row| row.repaired.is_some())
+            .count();
+        report.repaired = repaired as u64;
+        report.left = (report.findings.len() - repaired) as u64;
+        Ok(report)
+    }
+}
+
+fn report_of(found: FsckReport) -> Report {
+    let unreachable = found.unreachable.into_iter();
+    Report {
+        inodes: found.inodes,
+        files: found.files,
+        cells: found.cells,
+        chunks: found.chunks,
+        bytes: found.bytes,
+        repaired: 0,
+        left: 0,
+        findings_not_kept: found.not_kept,
+        not_checked: unreachable
+            .map(|(server, reason)| NotChecked {
+                server: server.0,
+                reason,
+            })
+            .collect(),
+        findings: found.found.into_iter().map(words::row).collect(),
+    }
+}
+
+/// Looks for the names of the files that findings are about: they do not know theirs.
+async fn name_files(volume: &Volume, rows: &mut [Row]) -> Result<()> {
+    let wanted: BTreeSet<u64> = rows.iter().filter_map(|row| row.file).collect();
+    let wanted: Vec<u64> = wanted.into_iter().take(NAMED_MAX).collect();
+    let mut found: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+    for some in wanted.chunks(1000) {
+        for (file, path) in volume.names_of(some).await? {
+            found.entry(file).or_default().insert(name::escape(&path));
+        }
+    }
+    for row in rows {
+        let paths = row.file.and_then(|file| found.get(&file));
+        row.paths = paths.into_iter().flatten().cloned().collect();
+    }
+    Ok(())
+}
+
+fn print(report: &Report, repair: bool) -> Result<()> {
+    for row in &report.findings {
+        let mut text = words::place(row);
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&row.what);
+        match &row.repaired {
+            Some(done) => text.push_str(&format!(" -- repaired: {done}")),
+            None if repair => text.push_str(" -- left as it is"),
+            None => {}
+        }
+        output::line(text)?;
+    }
+    if report.findings_not_kept > 0 {
+        output::line(format!("and {} findings more", report.findings_not_kept))?;
+    }
+    for server in &report.not_checked {
+        output::line(format!(
+            "server {} was not checked: {}",
+            server.server, server.reason
+        ))?;
+    }
+    output::line(format!(
+        "{} inodes, {} files in {} cells, {} in {} chunks: {}",
+        report.inodes,
+        report.files,
+        report.cells,
+        bytes(report.bytes),
+        report.chunks,
+        match (report.repaired, report.left) {
+            (0, 0) => "nothing is wrong".to_owned(),
+            (repaired, 0) => format!("{repaired} repaired"),
+            (0, left) if !repair => format!("{left} wrong; --repair repairs what can be"),
+            (repaired, left) => format!("{repaired} repaired, {left} left"),
+        }
+    ))
+}

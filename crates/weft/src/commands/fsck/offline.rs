@@ -1,0 +1,247 @@
+//! A stopped volume, started inside this process where nobody else reaches it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
+use weft_kv::{FjallKv, FjallOptions, KvError};
+use weft_meta::Namespace;
+use weft_net::{Bounds, Env, Identity, VolumeKey};
+use weft_proto::meta::HeartbeatRequest;
+use weft_proto::session::Role;
+use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
+
+use super::{Row, words};
+use crate::commands::serve::{closing_note, io_role};
+use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection};
+
+/// Where the nodes listen.
+const HERE: &str = "127.0.0.1:0";
+/// How long the servers may take to say that they are there.
+const UP: Duration = Duration::from_secs(30);
+
+/// A stopped volume that this process runs for itself.
+pub(super) struct Offline {
+    pub(super) volume: Volume,
+    /// What kept stores from opening.
+    pub(super) obstacles: Vec<Row>,
+    config: Config,
+    servers: Vec<Node>,
+    meta: Node,
+    namespace: (PathBuf, Arc<FjallKv>),
+    _locks: Vec<Lock>,
+}
+
+impl Offline {
+    /// Takes the locks of all nodes and starts them under a key of their own. A store that refuses to open is looked
+    /// through, and with `repair` made to open.
+    pub(super) async fn open(dir: &Path, repair: bool) -> Result<Offline> {
+        let config = Config::read(dir)?;
+        let id = volume_config::volume_id(&config.key()?);
+        let mut locks = Vec::new();
+        let mut lock = |node: NodeName| -> Result<PathBuf> {
+            let folder = node.folder(&config)?;
+            Marker::new(id, node).check(&folder)?;
+            let lock = Lock::take(&config, node);
+            locks.push(lock.context("only a stopped volume is checked with --offline")?);
+            Ok(folder)
+        };
+        let meta_folder = lock(NodeName::Meta)?.join("namespace");
+        let mut sections = Vec::new();
+        for section in &config.servers {
+            sections.push((section.clone(), lock(NodeName::Server(section.id))?));
+        }
+        let env = Env::system();
+        let mut key = [0; 32];
+        env.entropy.fill(&mut key);
+        let key = VolumeKey(key);
+        let identity = Identity {
+            key: key.clone(),
+            volume: id,
+            role: Role::Unspecified,
+            client: 0,
+        };
+        let options = FjallOptions {
+            cache: config.meta.cache.0,
+            ..FjallOptions::default()
+        };
+        let mut obstacles = Vec::new();
+        obstacles.extend(journal(&meta_folder, None, repair)?);
+        if !obstacles.is_empty() {
+            closing_note::forget(&meta_folder)?;
+        }
+        for (section, folder) in &sections {
+            obstacles.extend(journal(&folder.join("index"), Some(section.id), repair)?);
+        }
+        let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
+        closing_note::check(&meta_folder, kv.as_ref())?;
+        let meta = MetaRole {
+            kv: kv.clone(),
+            blocking: Blocking::Threads,
+        };
+        let meta = Node::start(env.clone(), node(&identity, Some(meta), None)).await?;
+        let mut servers = Vec::new();
+        for (section, folder) in &sections {
+            let start = || server(&config, section, folder, &identity, meta.address());
+            match Node::start(env.clone(), start()?).await {
+                Ok(node) => servers.push(node),
+                Err(NodeError::Store(why)) => {
+                    let found = rescue(&config, section, folder, repair).await?;
+                    obstacles.extend(found);
+                    match Node::start(env.clone(), start()?).await {
+                        Ok(node) => servers.push(node),
+                        Err(again) => {
+                            for row in &obstacles {
+                                eprintln!("weft: {}: {}", words::place(row), row.what);
+                            }
+                            let hint = if repair { "" } else { "; --repair may help" };
+                            bail!(
+                                "server {} cannot be opened: {again} (at first: {why}){hint}",
+                                section.id
+                            );
+                        }
+                    }
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        let mut options = ConnectOptions::new(meta.address(), key);
+        options.volume = id;
+        let volume = Volume::connect(options).await?;
+        wait_for(&volume, servers.len()).await?;
+        Ok(Offline {
+            volume,
+            obstacles,
+            config,
+            servers,
+            meta,
+            namespace: (meta_folder, kv),
+            _locks: locks,
+        })
+    }
+
+    /// Stops the nodes and has the namespace know the servers' own addresses again.
+    pub(super) async fn close(self) -> Result<()> {
+        drop(self.volume);
+        for node in self.servers {
+            node.stop().await.map_err(anyhow::Error::msg)?;
+        }
+        self.meta.stop().await.map_err(anyhow::Error::msg)?;
+        let (folder, kv) = self.namespace;
+        let namespace = Namespace::open(kv.clone())?;
+        for section in &self.config.servers {
+            let request = HeartbeatRequest {
+                id: section.id,
+                address: section.address.clone(),
+                metrics: section.metrics.clone().unwrap_or_default(),
+                ..HeartbeatRequest::default()
+            };
+            namespace.heartbeat(0, &request)?;
+        }
+        namespace.close()?;
+        closing_note::leave(&folder, kv.as_ref())
+    }
+}
+
+fn node(
+    identity: &Identity,
+    meta: Option<MetaRole>,
+    io: Option<weft_server::IoRole>,
+) -> NodeConfig {
+    NodeConfig {
+        identity: identity.clone(),
+        address: HERE.to_owned(),
+        public_address: None,
+        io,
+        meta,
+        bounds: Bounds::default(),
+    }
+}
+
+fn server(
+    config: &Config,
+    section: &ServerSection,
+    folder: &Path,
+    identity: &Identity,
+    meta: &str,
+) -> Result<NodeConfig> {
+    let mut role = io_role(config, section, folder)?;
+    role.meta_address = meta.to_owned();
+    role.metrics_address.clear();
+    Ok(node(identity, None, Some(role)))
+}
+
+/// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it.
+fn journal(folder: &Path, server: Option<u32>, repair: bool) -> Result<Option<Row>> {
+    let lost = match FjallKv::check(folder) {
+        Ok(()) => return Ok(None),
+        Err(lost @ KvError::Lost { .. }) if repair => lost.to_string(),
+        Err(other) => return Err(other.into()),
+    };
+    drop(FjallKv::open(
+        folder,
+        FjallOptions {
+            accept_loss: true,
+            ..FjallOptions::default()
+        },
+    )?);
+    let finding = Finding {
+        fault: Fault::IndexRecord as i32,
+        server,
+        text: lost,
+        ..Finding::default()
+    };
+    let done = Some("went on without them".to_owned());
+    Ok(Some(words::row(Found { finding, done })))
+}
+
+/// Finds, and perhaps repairs, what keeps a store from opening.
+async fn rescue(
+    config: &Config,
+    section: &ServerSection,
+    folder: &Path,
+    repair: bool,
+) -> Result<Vec<Row>> {
+    let role = io_role(config, section, folder)?;
+    let found = weft_store::rescue(&role.store, repair).await?;
+    let rows = found.into_iter().map(|obstacle| {
+        let mut finding = match obstacle.finding {
+            Some(finding) => weft_server::finding_on_the_wire(finding, obstacle.repaired),
+            None => Finding {
+                fault: Fault::IndexRecord as i32,
+                ..Finding::default()
+            },
+        };
+        finding.server = Some(section.id);
+        finding.text = obstacle.reason;
+        let done = "marked as lost: reading it fails until it is written anew";
+        words::row(Found {
+            finding,
+            done: obstacle.repaired.then(|| done.to_owned()),
+        })
+    });
+    Ok(rows.collect())
+}
+
+async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let map = volume.server_map().await?;
+        let up = map
+            .servers
+            .iter()
+            .filter(|s| s.state == ServerState::Up as i32);
+        if up.count() >= servers {
+            return Ok(());
+        }
+        if started.elapsed() > UP {
+            bail!(
+                "the servers that were started do not say so within {} s",
+                UP.as_secs()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

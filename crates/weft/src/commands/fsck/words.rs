@@ -1,0 +1,171 @@
+//! Findings in words.
+
+use weft_client::{Fault, Finding, Found};
+
+use super::{Blocks, Row};
+use crate::name;
+
+/// A short name of a fault, for programs.
+fn name_of(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Unknown => "unknown",
+        Fault::Record => "unreadable record",
+        Fault::NoInode => "no inode",
+        Fault::EntryKind => "wrong kind",
+        Fault::SecondName => "second name",
+        Fault::NoDirectory => "no directory",
+        Fault::NoName => "no name",
+        Fault::Links => "wrong links",
+        Fault::Entries => "wrong number of entries",
+        Fault::Parent => "wrong parent",
+        Fault::Circle => "circle",
+        Fault::Orphan => "no orphan",
+        Fault::XattrBytes => "wrong bytes of attributes",
+        Fault::InlineBytes => "inline bytes beside cells",
+        Fault::InlineSize => "wrong inline size",
+        Fault::DeleteOwed => "delete owed",
+        Fault::TruncateLost => "truncate not owed",
+        Fault::Counter => "wrong counter",
+        Fault::NoLayout => "no layout",
+        Fault::LostCells => "lost cells",
+        Fault::Misplaced => "misplaced cell",
+        Fault::InlineCells => "cells beside inline bytes",
+        Fault::ChunkSize => "wrong chunk size",
+        Fault::Short => "bytes lost",
+        Fault::Long => "wrong size",
+        Fault::CheckpointMissing => "checkpoint missing",
+        Fault::CheckpointUnknown => "checkpoint unknown",
+        Fault::Entry => "damaged entry",
+        Fault::Beyond => "block beyond the disk",
+        Fault::Free => "block in use is free",
+        Fault::Twice => "block in two chunks",
+        Fault::Inherited => "inherited block missing",
+        Fault::Tree => "wrong tree of forks",
+        Fault::Checksum => "wrong checksum",
+        Fault::Unreadable => "unreadable block",
+        Fault::IndexRecord => "damaged index",
+    }
+}
+
+fn sentence(fault: Fault, finding: &Finding) -> String {
+    let (expected, found) = (finding.expected, finding.found);
+    let entry = name::escape(&finding.name);
+    let parent = finding.parent;
+    match fault {
+        Fault::Record => "a record of the namespace cannot be read".to_owned(),
+        Fault::NoInode if parent != 0 => {
+            format!("{entry:?} in directory {parent} names an inode that is not there")
+        }
+        Fault::NoInode => "the inode is not there".to_owned(),
+        Fault::EntryKind => {
+            format!(
+                "{entry:?} in directory {parent} is of kind {found}, its inode of kind {expected}"
+            )
+        }
+        Fault::SecondName => format!("the directory has {found} names"),
+        Fault::NoDirectory => "entries lie in it, and it is no directory".to_owned(),
+        Fault::NoName => "it has no name".to_owned(),
+        Fault::Links => format!("it counts {found} links; there are {expected}"),
+        Fault::Entries => format!("the directory counts {found} entries; there are {expected}"),
+        Fault::Parent => format!("its parent is {expected}, not {found}"),
+        Fault::Circle => "the directory lies in itself".to_owned(),
+        Fault::Orphan => "it counts as deleted though open, and is not".to_owned(),
+        Fault::XattrBytes => {
+            format!("it counts {found} bytes of extended attributes; there are {expected}")
+        }
+        Fault::InlineBytes => {
+            format!("{found} bytes lie with the metadata of a file that has cells")
+        }
+        Fault::InlineSize => format!("{expected} bytes lie with the metadata; its size is {found}"),
+        Fault::DeleteOwed => {
+            format!("the servers are to delete it (intent {expected}), though it is there")
+        }
+        Fault::TruncateLost => format!("it waits for a truncate (intent {found}) that nobody owes"),
+        Fault::Counter => {
+            format!("the namespace's counter {entry:?} is {found}; it should be {expected}")
+        }
+        Fault::NoLayout => "it has no layout that makes sense".to_owned(),
+        Fault::LostCells => "there are cells of it, but no inode".to_owned(),
+        Fault::Misplaced => "the cell is not where its file's layout has it".to_owned(),
+        Fault::InlineCells => "the cell holds bytes that do not belong to the file".to_owned(),
+        Fault::ChunkSize => "the cell has another chunk size than its file".to_owned(),
+        Fault::Short => format!(
+            "its size is {found}, but the servers have only {expected} bytes: the rest is lost"
+        ),
+        Fault::Long => format!("its size is {found}, but the servers have {expected} bytes"),
+        Fault::CheckpointMissing => {
+            format!("checkpoint {expected} is listed, but the server lacks it")
+        }
+        Fault::CheckpointUnknown => {
+            format!("its servers have checkpoint {expected}, which is not listed")
+        }
+        Fault::Entry => "what says where the chunk lies cannot be read".to_owned(),
+        Fault::Beyond => "the chunk lies beyond the disk's end".to_owned(),
+        Fault::Free => "the chunk's blocks count as free".to_owned(),
+        Fault::Twice => "another chunk has the same blocks".to_owned(),
+        Fault::Inherited => "the chunk shares blocks that nobody has".to_owned(),
+        Fault::Tree => {
+            "the forks of the file do not derive from one another as they say".to_owned()
+        }
+        Fault::Checksum => "the blocks are not what was written".to_owned(),
+        Fault::Unreadable => "the disk does not give the blocks".to_owned(),
+        Fault::IndexRecord => "records of an index cannot be read".to_owned(),
+        Fault::Unknown => "something that this program does not know".to_owned(),
+    }
+}
+
+/// A finding as it is printed.
+pub(super) fn row(found: Found) -> Row {
+    let finding = found.finding;
+    let fault = Fault::try_from(finding.fault).unwrap_or(Fault::Unknown);
+    let mut what = sentence(fault, &finding);
+    if !finding.text.is_empty() {
+        what = format!("{what}: {}", finding.text);
+    }
+    let blocks = (finding.chunk.is_some() && finding.blocks > 0).then_some(Blocks {
+        first: finding.first,
+        count: finding.blocks,
+        disk: finding.disk,
+        disk_block: finding.block,
+    });
+    Row {
+        fault: name_of(fault),
+        what,
+        file: Some(finding.file).filter(|file| *file != 0),
+        paths: Vec::new(),
+        server: finding.server,
+        cell: finding.place.as_ref().map(|place| place.cell),
+        fork: finding.place.map(|place| place.fork),
+        chunk: finding.chunk,
+        blocks,
+        repaired: found.done,
+    }
+}
+
+/// What a finding is about: names, file, cell, chunk, disk.
+pub(super) fn place(row: &Row) -> String {
+    let mut parts = Vec::new();
+    match (row.paths.is_empty(), row.file) {
+        (false, Some(file)) => parts.push(format!("{} (file {file})", row.paths.join(", "))),
+        (true, Some(file)) => parts.push(format!("file {file}")),
+        _ => {}
+    }
+    if let (Some(cell), Some(fork)) = (row.cell, &row.fork) {
+        parts.push(format!("cell {cell} fork {fork}"));
+    }
+    if let Some(chunk) = row.chunk {
+        parts.push(format!("chunk {chunk}"));
+    }
+    if let Some(blocks) = &row.blocks {
+        let (last, count) = (blocks.first + blocks.count - 1, blocks.count);
+        parts.push(match count {
+            1 => format!("block {}", blocks.first),
+            _ => format!("blocks {}-{last}", blocks.first),
+        });
+        parts.push(format!("disk {} block {}", blocks.disk, blocks.disk_block));
+    }
+    if let Some(server) = row.server {
+        parts.push(format!("server {server}"));
+    }
+    parts.join(", ")
+}
