@@ -37,8 +37,6 @@ pub(crate) struct Disk {
     reserve: u64,
     /// Written since the last sync began.
     pub(crate) written: AtomicBool,
-    /// It had no room when it was last asked for some.
-    pub(crate) full: AtomicBool,
     errors: AtomicU64,
     failed: Mutex<Option<String>>,
 }
@@ -283,7 +281,6 @@ impl Disk {
             reserve,
             capacity: capacity / BLOCK as u64 * BLOCK as u64,
             written: AtomicBool::new(true),
-            full: AtomicBool::new(false),
             errors: AtomicU64::new(0),
             failed: Mutex::default(),
         }

@@ -6,6 +6,7 @@
 //! boot; bring the log's bytes back into dirty pages; sync twice, so that a durable `Synced` record
 //! covers everything before a freed block is used again.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::AtomicUsize;
@@ -325,6 +326,7 @@ async fn replay(
         state,
         index,
         overlay: Overlay::new(),
+        bare: HashMap::new(),
     };
     let mut end = parsed.frames.len();
     for (i, frame) in parsed.frames.iter().enumerate() {
@@ -400,6 +402,7 @@ fn count_blocks(index: &dyn OrderedKv, state: &mut State) -> Result<Vec<Vec<u8>>
     for fork in state.forks.values_mut() {
         fork.blocks = 0;
         fork.unplaced = 0;
+        fork.indexed_end = 0;
     }
     let twice = |e: Extent| StoreError::Corrupt {
         what: "the map of the disks",
@@ -411,6 +414,7 @@ fn count_blocks(index: &dyn OrderedKv, state: &mut State) -> Result<Vec<Vec<u8>>
         ),
     };
     let mut garbage = Vec::new();
+    let mut taken: Vec<Extent> = Vec::new();
     visit(index, CHUNKS, |key, value| {
         let (id, n) = ChunkRecord::decode_key(key)?;
         state.next_fork = state.next_fork.max(id.0 + 1);
@@ -422,7 +426,7 @@ fn count_blocks(index: &dyn OrderedKv, state: &mut State) -> Result<Vec<Vec<u8>>
         if fork.chunks.contains_key(&n) {
             return Ok(());
         }
-        let runs = ChunkRecord::decode(key, value)?.runs;
+        let runs = ChunkRecord::decode_runs(key, value)?;
         for run in runs.into_iter().filter(|r| !r.inherited) {
             let extent = Extent {
                 start: run.place.0,
@@ -430,9 +434,7 @@ fn count_blocks(index: &dyn OrderedKv, state: &mut State) -> Result<Vec<Vec<u8>>
             };
             fork.blocks += extent.blocks;
             fork.goal = extent.start + extent.blocks;
-            if !state.disk.claim(extent) {
-                return Err(twice(extent));
-            }
+            push(&mut taken, extent);
         }
         Ok(())
     })?;
@@ -440,13 +442,20 @@ fn count_blocks(index: &dyn OrderedKv, state: &mut State) -> Result<Vec<Vec<u8>>
         for chunk in fork.chunks.values() {
             for place in chunk.places() {
                 fork.blocks += 1;
-                if !state.disk.claim(extent(place)) {
-                    return Err(twice(extent(place)));
-                }
+                push(&mut taken, extent(place));
             }
         }
     }
+    state.disk.claim_all(taken).map_err(twice)?;
     Ok(garbage)
+}
+
+/// Adds blocks to those that are taken, as a part of the last extent where they follow it.
+fn push(taken: &mut Vec<Extent>, extent: Extent) {
+    match taken.last_mut() {
+        Some(last) if last.start + last.blocks == extent.start => last.blocks += extent.blocks,
+        _ => taken.push(extent),
+    }
 }
 
 async fn remove_garbage(inner: &Inner, keys: Vec<Vec<u8>>) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! Reading a log back: which frames stand, and what they make of the state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, ControlFlow, Range};
 
 use bytes::Bytes;
@@ -171,6 +171,8 @@ pub(crate) struct Replay<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) index: &'a dyn OrderedKv,
     pub(crate) overlay: Overlay,
+    /// Forks of which the index has no chunk, and others.
+    pub(crate) bare: HashMap<ForkId, bool>,
 }
 
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
@@ -490,6 +492,17 @@ impl Replay<'_> {
         if fork.chunks.contains_key(&n) {
             return Ok(());
         }
+        // Asked once for each fork: most of what is replayed is of forks that the index lacks.
+        let bare = match self.bare.get(&id) {
+            Some(bare) => *bare,
+            None => !has_chunks(self.index, id)?,
+        };
+        self.bare.insert(id, bare);
+        if bare {
+            fork.chunks.insert(n, Chunk::absent(fork.inherits(n)));
+            self.state.count_entry(id, n);
+            return Ok(());
+        }
         let key = ChunkRecord::key(id, n);
         let chunk = match self.index.snapshot()?.get(CHUNKS, &key)? {
             Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
@@ -510,6 +523,22 @@ pub(crate) fn each(runs: &RunsRecord) -> impl Iterator<Item = (u32, Place, u32)>
     blocks
         .zip(&runs.crcs)
         .map(|((block, place), crc)| (block, place, *crc))
+}
+
+/// Whether the index has any chunk of a fork.
+fn has_chunks(index: &dyn OrderedKv, id: ForkId) -> Result<bool, StoreError> {
+    let (low, high) = (ChunkRecord::key(id, 0), ChunkRecord::key(id, u64::MAX));
+    let mut any = false;
+    index.snapshot()?.scan(
+        CHUNKS,
+        Bound::Included(&low),
+        Bound::Included(&high),
+        &mut |_, _| {
+            any = true;
+            ControlFlow::Break(())
+        },
+    )?;
+    Ok(any)
 }
 
 /// Those of some of a fork's chunks that are in the index.

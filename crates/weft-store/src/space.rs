@@ -158,7 +158,6 @@ impl Inner {
         let by = (step / unit).max(missing).min(total);
         let mut grown = false;
         for (disk, size, room) in rooms {
-            disk.full.store(room == 0, Relaxed);
             let share = u128::from(by) * u128::from(room) / u128::from(total.max(1));
             let share = (share as u64 + 1).min(room);
             if share == 0 {
@@ -194,7 +193,6 @@ impl Inner {
                 let full = io::ErrorKind::StorageFull;
                 if e.kind() == full || e.kind() == io::ErrorKind::QuotaExceeded {
                     self.lock().disk.grow(disk.number, size, 0);
-                    disk.full.store(true, Relaxed);
                     return Ok(false);
                 }
                 let last = self.lock().disk.open() == [disk.number];

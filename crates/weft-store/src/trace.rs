@@ -30,6 +30,9 @@ impl Trace {
     /// Takes note of slots read; the slots to fetch now.
     pub(crate) fn read(&mut self, slots: Range<u64>) -> Option<Range<u64>> {
         let last = slots.end.checked_sub(1)?;
+        if slots.start == last && self.recent.back() == Some(&last) {
+            return None;
+        }
         for slot in slots.start.max(slots.end.saturating_sub(TRACE as u64))..slots.end {
             if !self.recent.iter().rev().any(|s| *s == slot) {
                 if self.recent.len() == TRACE {

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Extent;
+use crate::record::Place;
+
 /// How many free extents one search looks at before it takes the best of them.
 const LOOK: usize = 32;
 
@@ -73,6 +76,26 @@ impl FreeBlocks {
         }
         self.cut(from, length, start, blocks);
         true
+    }
+
+    /// Takes all of these, which ascend, of a disk of which nothing was taken yet; the one that
+    /// meets another or the disk's end.
+    pub(super) fn claim_all(&mut self, taken: &[Extent]) -> Result<(), Extent> {
+        let mut at = 0;
+        let mut free = Vec::new();
+        for extent in taken {
+            let start = Place(extent.start).block();
+            if start < at || start + extent.blocks > self.size {
+                return Err(*extent);
+            }
+            free.push((at, start - at));
+            at = start + extent.blocks;
+        }
+        free.push((at, self.size - at));
+        free.retain(|(_, blocks)| *blocks > 0);
+        self.count = free.iter().map(|(_, blocks)| blocks).sum();
+        self.extents = free.into_iter().collect();
+        Ok(())
     }
 
     fn cut(&mut self, from: u64, length: u64, start: u64, blocks: u64) {

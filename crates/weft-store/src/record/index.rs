@@ -4,7 +4,9 @@ use bytes::BufMut;
 use weft_kv::Space;
 use weft_layout::{CellIndex, FileId};
 
-use super::{Fields, ForkId, RunsRecord, VERSION, checksum, chunk_is_legal, end_is_legal, name};
+use super::{
+    Fields, ForkId, RunRecord, RunsRecord, VERSION, checksum, chunk_is_legal, end_is_legal, name,
+};
 use crate::error::StoreError;
 use crate::key::ForkKey;
 
@@ -270,6 +272,15 @@ impl ChunkRecord {
         out.push(VERSION);
         runs.encode(&mut out);
         seal(out)
+    }
+    /// Only the runs: what a restart needs of a million entries.
+    pub(crate) fn decode_runs(key: &[u8], value: &[u8]) -> Result<Vec<RunRecord>, StoreError> {
+        let what = "a chunk's record";
+        let mut fields = open(what, key, value)?;
+        let found = RunsRecord::decode_runs(&mut fields);
+        let (runs, crcs) = found.ok_or_else(|| corrupt(what, key))?;
+        let whole = fields.0.len() == crcs;
+        whole.then_some(runs).ok_or_else(|| corrupt(what, key))
     }
     pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<RunsRecord, StoreError> {
         let what = "a chunk's record";

@@ -127,6 +127,17 @@ impl RunsRecord {
     }
 
     fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let (runs, bytes) = Self::decode_runs(fields)?;
+        let crcs = fields.take(bytes)?;
+        let crcs = crcs
+            .chunks_exact(4)
+            .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+            .collect();
+        Some(Self { runs, crcs })
+    }
+
+    /// The runs, and how many bytes of checksums follow.
+    fn decode_runs(fields: &mut Fields<'_>) -> Option<(Vec<RunRecord>, usize)> {
         let count = fields.u32()? as usize;
         if count > fields.0.len() / 16 {
             return None;
@@ -149,12 +160,7 @@ impl RunsRecord {
             blocks += run.blocks as usize;
             runs.push(run);
         }
-        let crcs = fields.take(blocks * 4)?;
-        let crcs = crcs
-            .chunks_exact(4)
-            .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
-            .collect();
-        Some(Self { runs, crcs })
+        Some((runs, blocks * 4))
     }
 }
 
