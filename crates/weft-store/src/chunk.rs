@@ -22,6 +22,10 @@ pub(crate) fn slot_of(block: u32) -> usize {
 }
 
 /// Cached blocks of one slot. Masks have one bit per block of the slot.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what two queues know of a page; any combination can be"
+)]
 #[derive(Debug)]
 pub(crate) struct Page {
     /// First block of the slot that the buffer covers.

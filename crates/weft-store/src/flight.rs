@@ -10,7 +10,9 @@ use crate::record::Place;
 
 /// Places being read: first, one behind the last, and what ends with the read.
 #[derive(Clone, Default)]
-pub(crate) struct Flights(Arc<Mutex<BTreeMap<u64, (u64, watch::Receiver<()>)>>>);
+pub(crate) struct Flights(Arc<Mutex<Reads>>);
+
+type Reads = BTreeMap<u64, (u64, watch::Receiver<()>)>;
 
 /// A read under way; it ends when this is dropped, however that comes about.
 pub(crate) struct Flight {

@@ -290,6 +290,7 @@ impl SimStorage {
     }
 
     /// Another disk of the same machine.
+    #[must_use]
     pub fn disk(&self, name: &str) -> Self {
         Self(Arc::clone(&self.0), name.to_owned())
     }

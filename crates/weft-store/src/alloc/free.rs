@@ -115,7 +115,7 @@ impl FreeBlocks {
     pub(super) fn pick(&mut self, want: u64, goal: Option<u64>) -> Option<(u64, u64)> {
         let at_goal = goal.and_then(|goal| {
             let (&from, &length) = self.extents.range(..=goal).next_back()?;
-            (goal < from + length).then(|| (from, length, goal))
+            (goal < from + length).then_some((from, length, goal))
         });
         let (from, length, start) = at_goal.or_else(|| self.search(want))?;
         let blocks = want.min(from + length - start);

@@ -171,7 +171,12 @@ impl Up {
             folder: format!("server-{id}").into(),
             metrics: Some(metrics[id as usize + 1].clone()),
             data: self.disks.is_empty(),
-            disks: disks.iter().skip(id as usize).step_by(count as usize).cloned().collect(),
+            disks: disks
+                .iter()
+                .skip(id as usize)
+                .step_by(count as usize)
+                .cloned()
+                .collect(),
             capacity: self.capacity,
             cache,
             threads: (cores / count as usize).clamp(1, 8),
