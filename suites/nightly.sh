@@ -14,4 +14,6 @@ night WEFT_CASES=100 cargo test -p weft-client --test checkpoints
 night cargo test -p weft-client --test checkpoints -- --ignored --nocapture
 night cargo test -p weft-meta --test trees -- --ignored --nocapture
 night WEFT_CASES=5000 cargo test -p weft-client --test collectives
+night WEFT_CASES=1000000 cargo test -p weft-layout --test requests
+night WEFT_CASES=50000 cargo test -p weft-client --test requests
 exit $failed
