@@ -296,8 +296,9 @@ async fn holds(store: &Store, state: &State, before: &[State]) -> bool {
         let mut last = None;
         for earlier in before {
             let now = earlier.get(slot).copied();
-            if now != last && now.is_some() {
-                let mark = now.unwrap();
+            if now != last
+                && let Some(mark) = now
+            {
                 let length = if mark % 2 == 1 { 700 } else { 60_000 };
                 expected[..length].copy_from_slice(&pattern(mark / 2, length));
             }
