@@ -60,10 +60,10 @@ impl Exchange {
     ) -> Result<Exchange, SuiteError> {
         let several = partners.parts.len();
         let whole: u64 = partners.parts.iter().map(Part::bytes).sum();
-        let share = whole.div_ceil(several as u64);
+        let portion = whole.div_ceil(several as u64);
         let bounds = |of: usize| {
-            let from = (of as u64 * share).min(whole);
-            from..(from + share).min(whole)
+            let from = (of as u64 * portion).min(whole);
+            from..(from + portion).min(whole)
         };
         let own = bounds(partners.me);
         let mut exchange = Exchange {
@@ -77,8 +77,8 @@ impl Exchange {
         for (partner, part) in partners.parts.iter().enumerate() {
             for (at, memory, length) in runs_of(&Calls::new(part, shape)?, shape)? {
                 for holder in 0..several {
-                    let share = bounds(holder);
-                    let (first, end) = (at.max(share.start), (at + length).min(share.end));
+                    let held = bounds(holder);
+                    let (first, end) = (at.max(held.start), (at + length).min(held.end));
                     if first >= end {
                         continue;
                     }
@@ -88,7 +88,7 @@ impl Exchange {
                         exchange.theirs[holder].push(Cut { at, length });
                     }
                     if holder == partners.me {
-                        let at = (first - share.start) as usize;
+                        let at = (first - held.start) as usize;
                         exchange.mine[partner].push(Cut { at, length });
                     }
                 }

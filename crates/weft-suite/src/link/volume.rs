@@ -17,7 +17,7 @@ use crate::volume::{folder_in, run};
 
 const PORT: u16 = 4700;
 /// For all nodes to serve, and for all to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const STEP: Duration = Duration::from_millis(20);
 
 /// A running volume; dropped, its nodes are ended, then its namespaces and its folder removed.

@@ -76,12 +76,9 @@ impl Scale {
 
 fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Drawn<B> {
     let scale = Scale::of(panel);
-    // Sizes and numbers double from point to point, so the axis is their logarithm.
-    let xs = panel
-        .lines
-        .iter()
-        .flat_map(|l| &l.1)
-        .map(|p| p.0.max(1.0).log2());
+    let axis = panel.axis;
+    let xs = panel.lines.iter().flat_map(|l| &l.1);
+    let xs = xs.map(|p| along(axis, p.0));
     let first = xs.clone().fold(f64::INFINITY, f64::min) - 0.25;
     let last = xs.fold(f64::NEG_INFINITY, f64::max) + 0.25;
     let mut chart = ChartBuilder::on(area)
@@ -90,7 +87,6 @@ fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Draw
         .x_label_area_size(42)
         .y_label_area_size(64)
         .build_cartesian_2d(first..last, scale.from..scale.to)?;
-    let axis = panel.axis;
     chart
         .configure_mesh()
         .x_desc(match axis {
@@ -100,7 +96,7 @@ fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Draw
         })
         .y_desc("MiB/s")
         .x_labels(16)
-        .x_label_formatter(&|x| power(axis, *x))
+        .x_label_formatter(&|x| label(axis, *x))
         .y_label_formatter(&|y| scale.label(*y))
         .label_style((FONT, 12))
         .axis_desc_style((FONT, 14))
@@ -110,7 +106,7 @@ fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Draw
         let colour = Palette99::pick(i).to_rgba();
         let places: Vec<(f64, f64)> = points
             .iter()
-            .map(|(x, y)| (x.max(1.0).log2(), scale.place(*y)))
+            .map(|(x, y)| (along(axis, *x), scale.place(*y)))
             .collect();
         chart
             .draw_series(LineSeries::new(places.clone(), colour.stroke_width(2)))?
@@ -130,14 +126,21 @@ fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Draw
         .draw()
 }
 
-/// The label of a whole power of two; nothing between.
-fn power(axis: Axis, exponent: f64) -> String {
-    if (exponent - exponent.round()).abs() > 0.01 {
+/// The place of a value: sizes double from point to point, so theirs is the logarithm.
+fn along(axis: Axis, value: f64) -> f64 {
+    match axis {
+        Axis::Record => value.max(1.0).log2(),
+        Axis::Servers | Axis::Clients => value,
+    }
+}
+
+/// The label of a place: whole numbers and whole powers of two; nothing between.
+fn label(axis: Axis, place: f64) -> String {
+    if (place - place.round()).abs() > 0.01 {
         return String::new();
     }
-    let value = 2_f64.powf(exponent.round());
     match axis {
-        Axis::Record => size(value),
-        Axis::Servers | Axis::Clients => format!("{value:.0}"),
+        Axis::Record => size(2_f64.powf(place.round())),
+        Axis::Servers | Axis::Clients => format!("{place:.0}"),
     }
 }

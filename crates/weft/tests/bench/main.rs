@@ -2,13 +2,16 @@
 //! and that nothing stays behind.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[path = "../apps_common/mod.rs"]
 mod apps_common;
-use apps_common::{TestVolume, random, text};
+mod places;
+
+use apps_common::text;
 
 const FIELDS: [&str; 11] = [
     "case",
@@ -65,9 +68,13 @@ fn assert_empty(folder: &Path) {
 
 /// One point or a few of a case, on a volume of its own.
 fn smallest(case: &str, more: &[&str]) -> Vec<Value> {
+    scaled("0.004", case, more)
+}
+
+fn scaled(scale: &str, case: &str, more: &[&str]) -> Vec<Value> {
     let folder = folder();
     let own = ["--folder", folder.path().to_str().unwrap()];
-    let small = ["--scale", "0.004", "--runs", "1", "--json"];
+    let small = ["--scale", scale, "--runs", "1", "--json"];
     let rows = rows(&[&["bench", case][..], &own, &small, more].concat());
     assert_empty(folder.path());
     rows
@@ -83,7 +90,9 @@ fn find<'a>(rows: &'a [Value], is: &[(&str, &str)]) -> &'a Value {
 #[test]
 fn one_strided_call_of_a_client_is_one_message_for_each_server() {
     let (servers, clients) = (3, 2);
-    let rows = smallest(
+    // Of 1.3 MiB each client's share lies on all servers, whatever the pattern.
+    let rows = scaled(
+        "0.02",
         "galley",
         &["--servers", "3", "--clients", "2", "--record", "64,4K"],
     );
@@ -184,6 +193,13 @@ fn scaling_transfers_and_tiles() {
     let tile = smallest("tile", &[]);
     let strided = find(&tile, &[("interface", "strided"), ("op", "read")]);
     assert_eq!(strided["clients"], 9);
+    // Each member tells each server.
+    let collective = find(&tile, &[("interface", "collective"), ("op", "write")]);
+    assert_eq!(collective["messages"], 9 * 4);
+    let array = smallest("array", &[]);
+    let collective = find(&array, &[("interface", "collective"), ("op", "read")]);
+    assert_eq!(collective["messages"], 8 * 4);
+    find(&array, &[("pattern", "exchange"), ("op", "write")]);
 }
 
 #[test]
@@ -195,153 +211,4 @@ fn the_sort_is_that_of_the_binary() {
         (&"write".into(), &2.into())
     );
     assert!(rows[0]["messages"].as_u64().unwrap() > 0);
-}
-
-#[test]
-fn rows_become_pictures() {
-    let folder = folder();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let row = |servers: u32, op: &str| {
-        format!(
-            r#"{{"case":"vesta-scale","pattern":"in-proportion","op":"{op}","interface":"traditional",
-            "record":1048576,"servers":{servers},"clients":{servers},"bytes":1048576,"seconds":1.0,
-            "mib_per_s":{servers}.5,"messages":null}}"#
-        )
-    };
-    let all: Vec<String> = [1, 2, 4]
-        .iter()
-        .flat_map(|n| [row(*n, "read"), row(*n, "write")])
-        .collect();
-    std::fs::write(path("rows.json"), format!("[{}]", all.join(","))).unwrap();
-    for name in ["rows.svg", "rows.png"] {
-        let out = weft(&["bench", "plot", &path("rows.json"), "-o", &path(name)]);
-        assert!(out.status.success(), "{}", text(&out.stderr));
-    }
-    let svg = std::fs::read_to_string(path("rows.svg")).unwrap();
-    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-    assert!(
-        svg.contains("vesta-scale: read") && svg.contains("polyline"),
-        "{svg}"
-    );
-    let png = std::fs::read(path("rows.png")).unwrap();
-    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
-    // Width and height of the header: two panels side by side.
-    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
-    assert_eq!((number(16), number(20)), (1120, 400));
-    let refused = weft(&["bench", "plot", &path("rows.json"), "-o", &path("rows.gif")]);
-    assert!(!refused.status.success() && text(&refused.stderr).contains(".png"));
-}
-
-#[test]
-fn a_mounted_path_stands_in_the_same_table() {
-    let folder = folder();
-    let path = folder.path().to_str().unwrap();
-    let rows = rows(&[
-        "bench",
-        "galley",
-        "--path",
-        path,
-        "--scale",
-        "0.004",
-        "--runs",
-        "1",
-        "--json",
-        "--record",
-        "4K",
-        "--pattern",
-        "interleaved",
-    ]);
-    assert_eq!(rows.len(), 2);
-    for row in &rows {
-        assert_eq!(
-            (&row["interface"], &row["messages"]),
-            (&"posix".into(), &Value::Null)
-        );
-        assert_eq!(row["servers"], 0);
-    }
-    assert_empty(folder.path());
-    let refused = weft(&["bench", "galley", "--path", path, "--interface", "strided"]);
-    assert!(!refused.status.success());
-}
-
-#[test]
-fn a_standing_volume_is_left_as_it_was() {
-    let volume = TestVolume::start(2);
-    volume.put("/mine", &[], &random(1, 5000));
-    let before = volume.names("/");
-    let rows = volume.json(&[
-        "bench", "galley", "--scale", "0.004", "--runs", "1", "--json", "--record", "4K", "--op",
-        "read",
-    ]);
-    let servers: Vec<u64> = rows
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|r| r["servers"].as_u64().unwrap())
-        .collect();
-    assert!(servers.contains(&1) && servers.contains(&2) && !servers.contains(&4));
-    assert_eq!(volume.names("/"), before);
-    let refused = volume.fails(&["bench", "galley", "--servers", "4"]);
-    assert!(refused.contains("2 servers"), "{refused}");
-}
-
-#[test]
-fn interrupted_it_takes_everything_with_it() {
-    let folder = folder();
-    let child = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .args([
-            "bench",
-            "galley",
-            "--runs",
-            "1000",
-            "--folder",
-            folder.path().to_str().unwrap(),
-        ])
-        .env_remove("WEFT_VOLUME")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let began = std::time::Instant::now();
-    // Two folders: the volume, and files on the local disk; then it measures.
-    while std::fs::read_dir(folder.path()).unwrap().count() < 2 {
-        assert!(began.elapsed().as_secs() < 60, "it does not start");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert!(!out.status.success());
-    assert!(
-        text(&out.stderr).contains("interrupted"),
-        "{}",
-        text(&out.stderr)
-    );
-    assert_empty(folder.path());
-}
-
-#[test]
-fn links_limit_what_servers_move() {
-    let rate = 8.0;
-    let rows = smallest(
-        "vesta-scale",
-        &[
-            "--pattern",
-            "in-proportion",
-            "--servers",
-            "1,2",
-            "--record",
-            "256K",
-            "--link",
-            "8MiB",
-            "--scale",
-            "0.1",
-        ],
-    );
-    for row in &rows {
-        let most = rate * row["servers"].as_f64().unwrap();
-        // The burst of the token bucket passes besides.
-        assert!(row["mib_per_s"].as_f64().unwrap() < most * 1.15, "{row}");
-    }
 }

@@ -1,0 +1,156 @@
+//! Where benchmarks run, and what becomes of their rows.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::apps_common::{TestVolume, random, text};
+use crate::{assert_empty, folder, rows, scaled, weft};
+
+#[test]
+fn rows_become_pictures() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let row = |servers: u32, op: &str| {
+        format!(
+            r#"{{"case":"vesta-scale","pattern":"in-proportion","op":"{op}","interface":"traditional",
+            "record":1048576,"servers":{servers},"clients":{servers},"bytes":1048576,"seconds":1.0,
+            "mib_per_s":{servers}.5,"messages":null}}"#
+        )
+    };
+    let all: Vec<String> = [1, 2, 4]
+        .iter()
+        .flat_map(|n| [row(*n, "read"), row(*n, "write")])
+        .collect();
+    std::fs::write(path("rows.json"), format!("[{}]", all.join(","))).unwrap();
+    for name in ["rows.svg", "rows.png"] {
+        let out = weft(&["bench", "plot", &path("rows.json"), "-o", &path(name)]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+    }
+    let svg = std::fs::read_to_string(path("rows.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    assert!(
+        svg.contains("vesta-scale: read") && svg.contains("polyline"),
+        "{svg}"
+    );
+    let png = std::fs::read(path("rows.png")).unwrap();
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+    // Width and height of the header: two panels side by side.
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    assert_eq!((number(16), number(20)), (1120, 400));
+    let refused = weft(&["bench", "plot", &path("rows.json"), "-o", &path("rows.gif")]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains(".png"));
+}
+
+#[test]
+fn a_mounted_path_stands_in_the_same_table() {
+    let folder = folder();
+    let path = folder.path().to_str().unwrap();
+    let rows = rows(&[
+        "bench",
+        "galley",
+        "--path",
+        path,
+        "--scale",
+        "0.004",
+        "--runs",
+        "1",
+        "--json",
+        "--record",
+        "4K",
+        "--pattern",
+        "interleaved",
+    ]);
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!(
+            (&row["interface"], &row["messages"]),
+            (&"posix".into(), &Value::Null)
+        );
+        assert_eq!(row["servers"], 0);
+    }
+    assert_empty(folder.path());
+    let refused = weft(&["bench", "galley", "--path", path, "--interface", "strided"]);
+    assert!(!refused.status.success());
+}
+
+#[test]
+fn a_standing_volume_is_left_as_it_was() {
+    let volume = TestVolume::start(2);
+    volume.put("/mine", &[], &random(1, 5000));
+    let before = volume.names("/");
+    let rows = volume.json(&[
+        "bench", "galley", "--scale", "0.004", "--runs", "1", "--json", "--record", "4K", "--op",
+        "read",
+    ]);
+    let servers: Vec<u64> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["servers"].as_u64().unwrap())
+        .collect();
+    assert!(servers.contains(&1) && servers.contains(&2) && !servers.contains(&4));
+    assert_eq!(volume.names("/"), before);
+    let refused = volume.fails(&["bench", "galley", "--servers", "4"]);
+    assert!(refused.contains("2 servers"), "{refused}");
+}
+
+#[test]
+fn interrupted_it_takes_everything_with_it() {
+    let folder = folder();
+    let child = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args([
+            "bench",
+            "galley",
+            "--runs",
+            "1000",
+            "--folder",
+            folder.path().to_str().unwrap(),
+        ])
+        .env_remove("WEFT_VOLUME")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    // Two folders: the volume, and files on the local disk; then it measures.
+    while std::fs::read_dir(folder.path()).unwrap().count() < 2 {
+        assert!(began.elapsed().as_secs() < 60, "it does not start");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert!(!out.status.success());
+    assert!(
+        text(&out.stderr).contains("interrupted"),
+        "{}",
+        text(&out.stderr)
+    );
+    assert_empty(folder.path());
+}
+
+#[test]
+fn links_limit_what_servers_move() {
+    let rate = 8.0;
+    let rows = scaled(
+        "0.1",
+        "vesta-scale",
+        &[
+            "--pattern",
+            "in-proportion",
+            "--servers",
+            "1,2",
+            "--record",
+            "256K",
+            "--link",
+            "8MiB",
+        ],
+    );
+    for row in &rows {
+        let most = rate * row["servers"].as_f64().unwrap();
+        // The burst of the token bucket passes besides.
+        assert!(row["mib_per_s"].as_f64().unwrap() < most * 1.15, "{row}");
+    }
+}
