@@ -45,9 +45,6 @@ pub(crate) struct Up {
     /// no data then
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     disks: Vec<PathBuf>,
-    /// Servers as if behind links of so many bytes per second (`weft bench --link` without namespaces)
-    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse)]
-    link: Option<u64>,
     /// How long to wait for the nodes to serve, in seconds
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
