@@ -127,6 +127,8 @@ fn a_tree_is_kept_looked_into_rolled_back_and_deleted() {
     assert!(volume.run(["cat", "/t/small"]) == small);
     volume.fails("cat /t/new", 1);
     assert!(volume.fails("rm -r /t", 1).contains("checkpoint"));
+    // What was in it is gone, and comes back.
+    volume.text("checkpoint rollback /t monday");
     volume.text("checkpoint delete /t monday");
     assert!(volume.run(["cat", "/t/d/big"]) == big);
     volume.text("rm -r /t");
