@@ -47,7 +47,7 @@ fn rows(args: &[&str]) -> Vec<Value> {
         assert!(FIELDS.iter().all(|f| row.get(f).is_some()), "{row}");
         assert!(matches!(row["op"].as_str(), Some("read" | "write")));
         assert!(row["bytes"].as_u64().unwrap() > 0, "{row}");
-        let rate = row["bytes"].as_f64().unwrap() / 1048576.0 / row["seconds"].as_f64().unwrap();
+        let rate = row["bytes"].as_f64().unwrap() / 1_048_576.0 / row["seconds"].as_f64().unwrap();
         assert!(
             (rate / row["mib_per_s"].as_f64().unwrap() - 1.0).abs() < 1e-6,
             "{row}"
