@@ -1,18 +1,18 @@
 //! The requests of a whole group from one process, which has the memory of all members: one message to each server.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::try_join_all;
 use weft_layout::{CellIndex, Clipped, Piece, Request, Rounds, ServerSlot, Shared};
 use weft_net::CallError;
 use weft_proto::collective::{JoinedReadReply, JoinedReadRequest, JoinedWriteRequest};
 use weft_proto::io::Access;
 
+use super::stream::{Deal, Frames, in_order};
 use super::{Overlaps, slots};
-use crate::read::{Memory as _, lengths};
-use crate::span::Target;
+use crate::read::lengths;
 use crate::transfer::Writing;
 use crate::volume::Repeat;
-use crate::write::{Durability, FRAME_BYTES};
+use crate::write::Durability;
 use crate::{Error, OpenView, Transfer};
 
 /// What one member reads.
@@ -257,10 +257,7 @@ impl<'a> Joined<'a> {
         };
         let sent = async {
             let connection = a.volume.server_connection(server).await?;
-            let mut frames = Frames {
-                pieces: stream,
-                rest: None,
-            };
+            let mut frames = Frames::new(stream);
             let mut left = request.bytes;
             let first = frames.next(writings, &mut left);
             let mut outgoing = connection.send(&request, vec![first], left == 0).await?;
@@ -274,96 +271,5 @@ impl<'a> Joined<'a> {
             .await
             .map_err(|e| self.failed("write", server, e))?
             .bytes)
-    }
-}
-
-/// The pieces of all members in the order in which their bytes travel.
-fn in_order<I>(rounds: Rounds<I>) -> impl Iterator<Item = (usize, Piece)> + Send
-where
-    I: Iterator<Item = Piece> + Clone + Send,
-{
-    rounds.flat_map(|round| {
-        let members = round.into_iter().enumerate();
-        members.flat_map(|(member, pieces)| pieces.into_iter().map(move |piece| (member, piece)))
-    })
-}
-
-/// Deals one server's stream into the members' memory.
-struct Deal {
-    pieces: Box<dyn Iterator<Item = (usize, Piece)> + Send>,
-    rest: Option<(usize, Piece)>,
-    moved: u64,
-}
-
-impl Deal {
-    fn new(pieces: impl Iterator<Item = (usize, Piece)> + Send + 'static) -> Deal {
-        Deal {
-            pieces: Box::new(pieces),
-            rest: None,
-            moved: 0,
-        }
-    }
-
-    fn take(&mut self, bytes: &Bytes, targets: &mut [Target<'_>]) -> Result<(), String> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let next = self.rest.take().or_else(|| self.pieces.next());
-            let Some((member, piece)) = next else {
-                return Err("the server sent more bytes than the requests' pieces hold".to_owned());
-            };
-            let taken = (piece.length as usize).min(bytes.len() - done);
-            (&mut targets[member]).put(piece.memory as usize, bytes, done..done + taken);
-            self.moved += taken as u64;
-            done += taken;
-            self.rest = after(piece, taken as u64).map(|piece| (member, piece));
-        }
-        Ok(())
-    }
-
-    fn finish(mut self, expected: u64) -> Result<u64, String> {
-        let done = self.rest.is_none() && self.pieces.next().is_none();
-        if done && self.moved == expected {
-            return Ok(self.moved);
-        }
-        Err(format!(
-            "the server sent {} of {expected} bytes",
-            self.moved
-        ))
-    }
-}
-
-/// What is left of a piece after its first `taken` bytes.
-fn after(piece: Piece, taken: u64) -> Option<Piece> {
-    (taken < piece.length).then(|| Piece {
-        offset: weft_layout::CellOffset(piece.offset.0 + taken),
-        length: piece.length - taken,
-        memory: piece.memory + taken,
-        ..piece
-    })
-}
-
-/// Cuts the members' memory into frames.
-struct Frames {
-    pieces: Box<dyn Iterator<Item = (usize, Piece)> + Send>,
-    rest: Option<(usize, Piece)>,
-}
-
-impl Frames {
-    /// The next frame's payload, of the `left` bytes that are still to go.
-    fn next(&mut self, writings: &[Writing], left: &mut u64) -> Bytes {
-        let room = (*left).min(FRAME_BYTES as u64) as usize;
-        let mut frame = BytesMut::with_capacity(room);
-        while frame.len() < room {
-            let Some((member, piece)) = self.rest.take().or_else(|| self.pieces.next()) else {
-                break;
-            };
-            let most = piece.length.min((room - frame.len()) as u64);
-            let (bytes, range) = writings[member].source.find(piece.memory, most);
-            let taken = range.len() as u64;
-            frame.extend_from_slice(&bytes[range]);
-            self.rest = after(piece, taken).map(|piece| (member, piece));
-        }
-        *left -= frame.len() as u64;
-        frame.freeze()
     }
 }

@@ -23,6 +23,7 @@
 mod attach;
 mod joined;
 mod read;
+mod stream;
 mod write;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -121,10 +121,9 @@ impl Outlets {
 
 impl<M> Outlet<M> {
     fn fail(self, failure: &Failure) {
-        if self.left > 0 || self.head.is_some() {
-            if let Some(reply) = self.reply {
-                reply.fail(failure);
-            }
+        let begun = self.left > 0 || self.head.is_some();
+        if let Some(reply) = self.reply.filter(|_| begun) {
+            reply.fail(failure);
         }
     }
 }

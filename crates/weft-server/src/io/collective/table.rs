@@ -230,19 +230,23 @@ impl Gathering {
 fn differs(one: &Part, other: &Part) -> Option<&'static str> {
     let (a, b) = (&one.membership, &other.membership);
     let terms = |w: &super::WritePart| (w.chunk, w.member_order);
-    Some(match () {
-        () if a.members != b.members => "how many members there are",
-        () if a.go_on != b.go_on => "what to do without missing members",
-        () if one.write.is_some() != other.write.is_some() => "whether to read or to write",
-        () if one.job.file != other.job.file => "the file",
-        () if one.job.fork != other.job.fork => "the fork",
-        () if one.job.checkpoint != other.job.checkpoint => "the checkpoint",
-        () if one.job.map.grid() != other.job.map.grid() || one.job.slot != other.job.slot => {
-            "the file's layout"
-        }
-        () if one.write.as_ref().map(terms) != other.write.as_ref().map(terms) => {
-            "what happens to bytes that several of them write"
-        }
-        () => return None,
-    })
+    let layout = |part: &Part| (*part.job.map.grid(), part.job.slot);
+    let differences = [
+        (a.members != b.members, "how many members there are"),
+        (a.go_on != b.go_on, "what to do without missing members"),
+        (
+            one.write.is_some() != other.write.is_some(),
+            "whether to read or to write",
+        ),
+        (one.job.file != other.job.file, "the file"),
+        (one.job.fork != other.job.fork, "the fork"),
+        (one.job.checkpoint != other.job.checkpoint, "the checkpoint"),
+        (layout(one) != layout(other), "the file's layout"),
+        (
+            one.write.as_ref().map(terms) != other.write.as_ref().map(terms),
+            "what happens to bytes that several of them write",
+        ),
+    ];
+    let first = differences.into_iter().find(|(differ, _)| *differ);
+    first.map(|(_, what)| what)
 }
