@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::alloc::Extent;
+use crate::alloc::{Extent, WINDOW_MAX};
 use crate::counters::Counters;
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -156,10 +156,12 @@ impl Inner {
         }
         let total: u64 = rooms.iter().map(|r| r.2).sum();
         let by = (step / unit).max(missing).min(total);
+        // With several, each by enough for a window: else one with little room would grow for ever.
+        let least = if rooms.len() > 1 { WINDOW_MAX } else { 1 };
         let mut grown = false;
         for (disk, size, room) in rooms {
             let share = u128::from(by) * u128::from(room) / u128::from(total.max(1));
-            let share = (share as u64 + 1).min(room);
+            let share = (share as u64 + least).min(room);
             if share == 0 {
                 self.lock().disk.grow(disk.number, size, 0);
             }

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::record::Place;
 use free::FreeBlocks;
+pub(crate) use window::WINDOW_MAX;
 use window::Windows;
 
 /// Consecutive blocks of a disk.

@@ -7,7 +7,7 @@ use super::{Allocator, Disk, Extent, Wish};
 use crate::record::Place;
 
 /// Most blocks of a window: 16 MiB.
-const WINDOW_MAX: u64 = 4096;
+pub(crate) const WINDOW_MAX: u64 = 4096;
 /// Windows at a time; the one used least recently makes room.
 const WINDOWS_MAX: usize = 256;
 
@@ -63,10 +63,10 @@ impl Windows {
 }
 
 impl Allocator {
-    /// Whether windows could be large if the disks' files grew, and are not.
+    /// Whether a disk that could grow has too little for windows: it would not get its share.
     pub(crate) fn is_tight(&self, blocks: u64) -> bool {
-        let free: u64 = self.open_disks().map(|d| d.free.count()).sum();
-        free < blocks + WINDOW_MAX && self.open_disks().any(|d| d.growth > 0)
+        let tight = |d: &Disk| d.growth > 0 && d.free.count() < blocks + WINDOW_MAX;
+        self.open_disks().any(tight)
     }
 
     /// A fork is gone: others may have what was kept for it.
