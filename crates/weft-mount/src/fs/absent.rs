@@ -1,10 +1,11 @@
-//! Names that are known not to be there: those in directories that this mount has made.
+//! Names that are known not to be there: those in directories that this mount has made and has the lease of.
 //!
-//! A new directory is empty. Whatever is made in it is made by this mount, or told by the watch; so a name that neither
-//! has mentioned is not there, and a program that makes thousands of files in a new directory need not ask for each.
-//! Names are kept as hashes: two that collide cost a question, never a wrong answer.
+//! A new directory is empty. Whatever is made in it is made by this mount, until the watch tells that somebody else has
+//! made something, which ends the lease; so a name that this mount has not mentioned is not there, and a program that
+//! makes thousands of files in a new directory need not ask for each. Names are kept as hashes: two that collide cost a
+//! question, never a wrong answer.
 //!
-//! Invariant: of a directory that is kept every name that is there is kept, but for news that are under way.
+//! Invariant: of a directory that is kept every name that is there is kept.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,7 +26,7 @@ struct Directories {
 }
 
 impl Absent {
-    /// A directory was made just now.
+    /// A directory was made just now, and is leased.
     pub(super) fn made(&self, directory: u64) {
         let mut all = self.0.lock();
         all.room();
@@ -62,7 +63,7 @@ impl Absent {
             .is_some_and(|names| !names.contains(&name))
     }
 
-    /// A directory is gone, or the kernel does not know it any more.
+    /// The lease of a directory has ended, or it is gone, or the kernel does not know it any more.
     pub(super) fn forget(&self, directory: u64) {
         let mut all = self.0.lock();
         if let Some(names) = all.names.remove(&directory) {

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weft_client::Attributes;
+use weft_client::{Attributes, FileKind};
 
 use super::news::{Asked, Subject};
 use super::nodes::Content;
@@ -62,7 +62,8 @@ impl FileSystem {
         for (directory, name) in names {
             let subject = self.news.name(directory, name);
             self.news.changed(subject);
-            self.absent.may_be_there(directory, self.news.hash(name));
+            // The lease of it has ended.
+            self.absent.forget(directory);
             if let Some(holder) = self.holder.get()
                 && self.nodes.has(directory)
             {
@@ -97,6 +98,27 @@ impl FileSystem {
         self.changes.fetch_add(1, Ordering::AcqRel);
         self.news.changed(Subject::File(id));
         self.nodes.doubt(id, false);
+    }
+
+    /// This mount has made something in a directory, which has one name more since: the kernel asks for its attributes
+    /// before it makes the next.
+    pub(super) fn entered(&self, asked: Asked, directory: u64, made: &Attr) {
+        let known = self.nodes.known(directory);
+        let overtaken = self.news.since(asked, Subject::File(directory));
+        self.touched(directory);
+        let Some(mut attr) = known.filter(|_| !overtaken) else {
+            return;
+        };
+        attr.size += 1;
+        attr.links += u32::from(made.kind == FileKind::Directory);
+        // The service notes one time for both.
+        (attr.modified, attr.changed) = (made.changed, made.changed);
+        let answer = Answer {
+            attr,
+            exact: true,
+            bare: self.nodes.is_bare(directory),
+        };
+        self.learn(self.news.now(), &answer);
     }
 
     /// This mount has changed a file, and this is what the service says of it since. `pages`: nobody else writes it, so

@@ -144,7 +144,7 @@ impl FileSystem {
             cache,
             callers: Callers::default(),
             news: News::default(),
-            nodes: Nodes::default(),
+            nodes: Nodes::with_root(),
             absent: Absent::default(),
             changes: AtomicU64::new(0),
             synced: AtomicU64::new(0),

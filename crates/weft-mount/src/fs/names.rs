@@ -54,9 +54,10 @@ impl FileSystem {
     {
         self.absent.may_be_there(parent, self.news.hash(name));
         let asked = self.news.now();
-        let attributes = self.call(make).await;
-        self.touched(parent);
-        Ok((asked, Answer::exact(&attributes?)))
+        let attributes = self.call(make).await.inspect_err(|_| self.touched(parent));
+        let answer = Answer::exact(&attributes?);
+        self.entered(asked, parent, &answer.attr);
+        Ok((asked, answer))
     }
 
     /// A name that this mount took away is absent, unless somebody has made it again.
@@ -132,10 +133,10 @@ impl FileSystem {
         let asked = self.news.now();
         let made = self
             .call(|| volume.make_directory_leased(&place, mode, lease))
-            .await;
-        self.touched(parent);
-        let made = made?;
+            .await
+            .inspect_err(|_| self.touched(parent))?;
         let answer = Answer::exact(&made.attributes);
+        self.entered(asked, parent, &answer.attr);
         let entry = self.entry(asked, &answer, (parent, name));
         let id = answer.attr.id;
         if made.leased {

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
+use weft_proto::meta::ROOT;
 
 use super::attr::Attr;
 use super::news::{Asked, News, Subject};
@@ -73,6 +74,17 @@ pub(super) struct Verdict {
 pub(super) struct Nodes([Mutex<HashMap<u64, Node>>; SHARDS]);
 
 impl Nodes {
+    /// No node but the root, which the kernel knows without having looked it up.
+    pub(super) fn with_root() -> Nodes {
+        let nodes = Nodes::default();
+        let root = Node {
+            lookups: 1,
+            ..Node::default()
+        };
+        nodes.shard(ROOT).lock().insert(ROOT, root);
+        nodes
+    }
+
     fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Node>> {
         &self.0[id as usize % SHARDS]
     }

@@ -128,8 +128,9 @@ impl FileSystem {
         let created = file.created();
         // It is this mount that writes it: of what a new file holds the service knows everything.
         let answer = if created {
-            self.touched(parent);
-            Answer::exact(file.attributes())
+            let answer = Answer::exact(file.attributes());
+            self.entered(asked, parent, &answer.attr);
+            answer
         } else {
             self.complete(file.attributes().clone()).await?
         };
