@@ -63,6 +63,7 @@ fn sample() -> Sample {
     let link = volume.symlink(0, "/link", "d/file").unwrap().id;
     let mut request = creating(0, "/d/small", 0o644, true);
     request.inline = true;
+    request.write = true;
     let now = volume.tick();
     let inline = volume
         .meta
