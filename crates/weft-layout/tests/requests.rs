@@ -4,7 +4,8 @@ mod model;
 
 use std::collections::HashSet;
 
-use model::{Byte, Model};
+use model::Byte;
+use model::patterns::{placed, places};
 use proptest::prelude::*;
 use weft_layout::{
     CellIndex, Cutter, Map, Memory, Order, Partition, Pattern, PatternError, Request, ServerSlot,
@@ -81,55 +82,6 @@ fn map() -> impl Strategy<Value = Map> {
     (grid, view()).prop_filter_map("the view is not legal", |((cells, bsu, servers), view)| {
         Map::new(model::grid(cells, bsu, servers).unwrap(), view).ok()
     })
-}
-
-/// The runs of a pattern, byte by byte, in its order.
-fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
-    match pattern {
-        Pattern::Bytes(length) => vec![(0..(*length).cast_signed()).map(|i| at + i).collect()],
-        Pattern::Repeat {
-            body,
-            stride,
-            times,
-        } => (0..(*times).cast_signed())
-            .flat_map(|i| runs(body, at + i * stride))
-            .collect(),
-        Pattern::Sequence(members) => members
-            .iter()
-            .flat_map(|(by, member)| runs(member, at + by))
-            .collect(),
-        Pattern::List(list) => list
-            .iter()
-            .map(|(by, length)| (0..(*length).cast_signed()).map(|i| at + by + i).collect())
-            .collect(),
-    }
-}
-
-/// The runs from a place that leaves none before the view's first byte.
-fn placed(pattern: &Pattern, spare: u64) -> (ViewOffset, Vec<Vec<usize>>) {
-    let runs = runs(pattern, 0);
-    let first = runs.iter().flatten().copied().min().unwrap_or(0);
-    let offset = (spare.cast_signed() - first.min(0)).cast_unsigned();
-    let runs = runs
-        .into_iter()
-        .map(|run| {
-            run.iter()
-                .map(|at| usize::try_from(at + offset.cast_signed()).unwrap())
-                .collect()
-        })
-        .collect();
-    (ViewOffset(offset), runs)
-}
-
-/// Where each numbered byte lies; `None` is a ghost.
-fn places(map: &Map, runs: &[Vec<usize>]) -> Vec<Option<Byte>> {
-    let end = runs.iter().flatten().max().map_or(0, |last| last + 1);
-    let model = Model::new(map.grid(), map.view(), end);
-    runs.iter()
-        .filter(|run| !run.is_empty())
-        .flat_map(|run| model.access(run[0], run[0] + run.len()))
-        .map(|byte| (!model.is_ghost(byte)).then_some(byte))
-        .collect()
 }
 
 /// The bytes of the pieces on a slot, in their order, with their numbers.

@@ -14,7 +14,7 @@ use common::{Machine, key, pattern, read, run, write};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weft_layout::{CellOffset, FileId};
-use weft_store::{Store, StoreError, Timestamp};
+use weft_store::{Run, Scattered, Store, StoreError, Timestamp, Write};
 
 /// What a store should hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -182,6 +182,38 @@ impl Model {
     }
 }
 
+/// The same write as two combs, one in the gaps of the other, and a rest.
+fn combed(write: Write) -> Scattered {
+    let (offset, bytes) = (write.offset.0, &write.data);
+    let tooth = (bytes.len() / 9).max(1);
+    let teeth: Vec<&[u8]> = bytes.chunks_exact(tooth).collect();
+    let rest = bytes.chunks_exact(tooth).remainder();
+    let mut data = Vec::with_capacity(bytes.len());
+    let mut runs = Vec::new();
+    for first in 0..teeth.len().min(2) {
+        let comb: Vec<&[u8]> = teeth[first..].iter().copied().step_by(2).collect();
+        runs.push(Run {
+            offset: CellOffset(offset + (first * tooth) as u64),
+            at: data.len(),
+            length: tooth as u64,
+            count: comb.len() as u64,
+            stride: 2 * tooth as u64,
+        });
+        data.extend_from_slice(&comb.concat());
+    }
+    if !rest.is_empty() {
+        let at = offset + (teeth.len() * tooth) as u64;
+        runs.push(Run::one(at, data.len(), rest.len() as u64));
+        data.extend_from_slice(rest);
+    }
+    Scattered {
+        key: write.key,
+        chunk: write.chunk,
+        runs,
+        data: data.into(),
+    }
+}
+
 async fn perform(store: &Store, n: u64, op: &Op) -> Result<(), StoreError> {
     let time = Timestamp(n.cast_signed());
     match op {
@@ -190,9 +222,12 @@ async fn perform(store: &Store, n: u64, op: &Op) -> Result<(), StoreError> {
                 let data = pattern(n * 8 + i as u64, *length);
                 write(&key(*file, *cell), chunk(*file), *offset as u64, data)
             };
-            store
-                .write(pieces.iter().enumerate().map(piece).collect(), time)
-                .await
+            let writes = pieces.iter().enumerate().map(piece);
+            if n.is_multiple_of(2) {
+                let combed = writes.map(combed).collect();
+                return store.write_scattered(combed, time).await;
+            }
+            store.write(writes.collect(), time).await
         }
         Op::Truncate(file, lengths) => {
             let lengths = lengths

@@ -7,6 +7,7 @@
 #![allow(dead_code)] // Each test binary uses its own part of the model.
 
 pub mod check;
+pub mod patterns;
 
 use weft_layout::{
     CellIndex, CellOffset, Grid, LayoutError, Order, Partition, Piece, ServerSlot, Subfile, View,
