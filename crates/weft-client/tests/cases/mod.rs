@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use weft_client::{Access, File, NewLayout, OpenView, Transfer, Volume};
-use weft_layout::{CellIndex, Map, Order, Partition, Pattern, Subfile, View, ViewOffset};
+use weft_layout::{CellIndex, Order, Partition, Pattern, Subfile, View};
 
-use crate::model::{Byte, Model};
+use crate::model::Byte;
+use crate::model::patterns::{placed, places};
 
 pub async fn create(volume: &Volume, path: &str, cells: u32, bsu: u64) -> File {
     let layout = NewLayout {
@@ -66,45 +67,6 @@ pub fn any_pattern(rng: &mut SmallRng, depth: u32) -> Pattern {
     }
 }
 
-/// The runs of a pattern, byte by byte, in its order.
-pub fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
-    match pattern {
-        Pattern::Bytes(length) => vec![(0..(*length).cast_signed()).map(|i| at + i).collect()],
-        Pattern::Repeat {
-            body,
-            stride,
-            times,
-        } => (0..(*times).cast_signed())
-            .flat_map(|i| runs(body, at + i * stride))
-            .collect(),
-        Pattern::Sequence(members) => members
-            .iter()
-            .flat_map(|(by, member)| runs(member, at + by))
-            .collect(),
-        Pattern::List(list) => list
-            .iter()
-            .map(|(by, length)| (0..(*length).cast_signed()).map(|i| at + by + i).collect())
-            .collect(),
-    }
-}
-
-/// Where a pattern must start to touch nothing before byte 0, and what it then touches.
-pub fn placed(pattern: &Pattern, spare: u64) -> (u64, Vec<Vec<usize>>) {
-    let runs = runs(pattern, 0);
-    let first = runs.iter().flatten().copied().min().unwrap_or(0);
-    let start = spare.cast_signed() - first.min(0);
-    let runs = runs
-        .into_iter()
-        .filter(|run| !run.is_empty())
-        .map(|run| {
-            run.iter()
-                .map(|at| (at + start).cast_unsigned() as usize)
-                .collect()
-        })
-        .collect();
-    (start.cast_unsigned(), runs)
-}
-
 /// A pattern of `length` bytes in memory that touches none twice.
 pub fn any_memory(rng: &mut SmallRng, length: u64) -> Pattern {
     if length == 0 {
@@ -157,16 +119,6 @@ impl Content {
     }
 }
 
-/// Where each numbered byte lies; `None` is a ghost.
-pub fn places(map: &Map, runs: &[Vec<usize>]) -> Vec<Option<Byte>> {
-    let end = runs.iter().flatten().max().map_or(0, |last| last + 1);
-    let model = Model::new(map.grid(), map.view(), end);
-    runs.iter()
-        .flat_map(|run| model.access(run[0], run[0] + run.len()))
-        .map(|byte| (!model.is_ghost(byte)).then_some(byte))
-        .collect()
-}
-
 pub struct Case {
     pub transfer: Transfer,
     pub places: Vec<Option<Byte>>,
@@ -186,10 +138,14 @@ pub fn any_case(rng: &mut SmallRng, view: &OpenView) -> Case {
     let mut seen = HashSet::new();
     Case {
         transfer: Transfer::of(pattern)
-            .at(ViewOffset(at))
-            .in_memory_from(start, in_memory),
+            .at(at)
+            .in_memory_from(start.0, in_memory),
         places,
-        room: memory.iter().max().map_or(start as usize, |last| last + 1) + rng.random_range(0..5),
+        room: memory
+            .iter()
+            .max()
+            .map_or(start.0 as usize, |last| last + 1)
+            + rng.random_range(0..5),
         memory,
         overlaps: touched.iter().flatten().any(|at| !seen.insert(*at)),
     }
