@@ -45,7 +45,9 @@ fn cost(
     for (what, count) in before {
         *after.get_mut(&what).unwrap() -= count;
     }
-    after.retain(|what, count| *count > 0 && what != "call Watch" && what != "request 22");
+    after.retain(|what, count| {
+        *count > 0 && !["call Watch", "call Ping"].contains(&what.as_str()) && what != "request 22"
+    });
     let sum = |start: &str| -> u64 {
         let counts = after.iter().filter(|(what, _)| what.starts_with(start));
         counts.map(|(_, count)| *count).sum()
@@ -69,11 +71,15 @@ fn small_files_cost_as_many_calls_as_they_need() {
     let names: Vec<_> = (0..FILES).map(|i| folder.join(format!("f{i}"))).collect();
     let folders: Vec<_> = (0..FILES).map(|i| folder.join(format!("d{i}"))).collect();
     let at_most = |what: &str, names: &[PathBuf], requests, calls, work: &mut dyn FnMut(&Path)| {
+        // And one more for the directory, whose attributes the kernel may ask for.
         let (all, asked, called) = cost(&m.path, names, work);
         println!("{what}: {all:?}");
-        assert!(called <= calls * FILES, "{what}: {called} calls: {all:?}");
         assert!(
-            asked <= requests * FILES,
+            called <= calls * FILES + 1,
+            "{what}: {called} calls: {all:?}"
+        );
+        assert!(
+            asked <= requests * FILES + 1,
             "{what}: {asked} requests: {all:?}"
         );
         let told = all.get("call Detach").unwrap_or(&0);
