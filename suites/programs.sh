@@ -2,8 +2,11 @@
 # Everyday programs on a mounted volume, each with a check that can fail.
 #
 #   WEFT=/path/to/weft suites/programs.sh [case …]        cases: git make sqlite_wal sqlite_rollback rsync tar find save tree
+#                                                     repository archive
 #
-# TREE (/usr/share) is the real tree that is copied in and out. Needs git, gcc, make, python3, rsync.
+# TREE (/usr/share) is the real tree that is copied in and out (tree), kept in git, cloned and built from (repository), packed,
+# unpacked and synchronised (archive). BUILD is a command that builds in the clone and fails if it cannot.
+# ROUNDS (8) is how often SQLite is killed. Needs git, gcc, make, python3, rsync.
 
 . "$(dirname "$(readlink -f "$0")")/lib.sh"
 needs git gcc make python3 rsync tar find findmnt cmp
@@ -189,8 +192,29 @@ case_tree() {
     [ $result = 0 ] && [ ! -e "$work/tree" ]
 }
 
+# The clone's files are those of the tree, git finds no fault with it, and it can be worked in.
+case_repository() {
+    local at=$work/repository
+    mkdir -p "$at" && cp -a "$tree" "$at/tree" && cd "$at/tree" || return 1
+    git init -q . && git config user.email t@example.org && git config user.name test && git config gc.auto 0 || return 1
+    git add -A -f . && git commit -qm all && git fsck --strict || return 1
+    git clone -q --no-hardlinks . ../clone && cd ../clone && git fsck --strict && [ -z "$(git status --porcelain)" ] || return 1
+    [ "$(git ls-files | wc -l)" = "$(git -C ../tree ls-files | wc -l)" ] && git grep -qI '' || return 1
+    git checkout -q -b other && git ls-files -z > ../files && head -z -n 2000 ../files | xargs -0 git rm -q && git commit -qm fewer || return 1
+    git checkout -q - && [ -z "$(git status --porcelain)" ] && git gc -q && git fsck || return 1
+    sh -c "${BUILD:-true}"
+}
+
+case_archive() {
+    cd "$work" || return 1
+    tar -C "$tree" -cf archive.tar . && mkdir unpacked && tar -C unpacked -xpf archive.tar && same "$tree" unpacked || return 1
+    rsync -aHAX --delete unpacked/ synced/ && same "$tree" synced || return 1
+    [ -z "$(rsync -aHAXni --delete unpacked/ synced/)" ] && [ "$(find synced | wc -l)" = "$(find "$tree" | wc -l)" ] || return 1
+    rm -r unpacked synced && [ -z "$(ls -A unpacked synced 2> /dev/null)" ]
+}
+
 cases=("$@")
-[ $# -gt 0 ] || cases=(git make sqlite_wal sqlite_rollback rsync tar find save tree)
+[ $# -gt 0 ] || cases=(git make sqlite_wal sqlite_rollback rsync tar find save tree repository archive)
 for name in "${cases[@]}"; do
     declare -f "case_$name" > /dev/null || fail "there is no case $name"
     started=$SECONDS
