@@ -81,6 +81,8 @@ while True:
     print(n, flush=True)
 PYTHON
         writer=$!
+        # Killed while it is at work, however long it takes to begin.
+        for _ in $(seq 1200); do [ -s "$scratch/told" ] && break; sleep 0.05; done
         sleep "1.$((round * 137 % 1000))"
         kill -9 "$writer" 2> /dev/null || { cat "$scratch/sqlite.errors"; return 1; }
         wait "$writer" 2> /dev/null
