@@ -59,7 +59,7 @@ impl Volume {
         let mut command = weft();
         command
             .env("WEFT_VOLUME", self.path("volume"))
-            .args(["put", "--force", name]);
+            .args(["put", name]);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
