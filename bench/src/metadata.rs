@@ -32,8 +32,9 @@ pub(crate) fn run(setting: &Setting, files: usize) -> Result<()> {
                 let stat = |volume: Volume, path: String| async move {
                     volume.stat(path).await.map(|_| ())
                 };
-                let remove =
-                    |volume: Volume, path: String| async move { volume.unlink(path).await };
+                let remove = |volume: Volume, path: String| async move {
+                    volume.unlink(path).await.map(|_| ())
+                };
                 results[0]
                     .1
                     .push(each(&volume, files, depth, &path, create).await?);

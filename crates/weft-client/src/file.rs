@@ -176,7 +176,10 @@ impl File {
             return Ok(self.stat().await?.size);
         }
         let what = format!("size of {}", a.path);
-        let forks = a.volume.fork_states(&what, a.cells, &a.layout, "data").await?;
+        let forks = a
+            .volume
+            .fork_states(&what, a.cells, &a.layout, "data")
+            .await?;
         Ok(size_of(&a.layout, &forks))
     }
 

@@ -57,18 +57,20 @@ mod watch;
 mod write;
 
 pub use attach::{Access, NewLayout};
+pub use checkpoint::CheckpointInfo;
 pub use collective::{
     Collected, Collective, GROUP_WAIT, Group, JoinedRead, JoinedWrite, Missing, Overlaps,
     read_joined, write_joined,
 };
-pub use checkpoint::CheckpointInfo;
 pub use data_ranges::DataRanges;
 pub use error::Error;
-pub use fsck::{Fault, Finding, Found, FsckOptions, FsckProgress, FsckReport};
 pub use file::{Closed, File, Fork};
+pub use fsck::{Fault, Finding, Found, FsckOptions, FsckProgress, FsckReport};
 pub use inline::Store;
 pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
-pub use namespace::{Changes, Listed, Listing, NewDirectory, NewMode, Removed, Renamed, Time, XattrMode};
+pub use namespace::{
+    Changes, Listed, Listing, NewDirectory, NewMode, Removed, Renamed, Time, XattrMode,
+};
 pub use operation::{Operation, Outcome, wait_all, wait_any};
 pub use options::ConnectOptions;
 pub use parts::ReadParts;
@@ -76,8 +78,8 @@ pub use place::Place;
 pub use stat::{Attributes, FileKind};
 pub use transfer::Transfer;
 pub use upkeep::{
-    DiskCondition, DiskReport, DisksReply, DisksRequest,
-    ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
+    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest,
+    ScrubState, ScrubStatusReply, ScrubStatusRequest,
 };
 pub use view::OpenView;
 pub use volume::Volume;

@@ -9,10 +9,10 @@ use weft_proto::meta::{
     SetXattrRequest, StatReply, TimeWish, TruncateRequest, UnlinkRequest,
 };
 
-/// Which files a rename was about.
-pub use weft_proto::meta::RenameReply as Renamed;
 /// A directory that was made, and whether it is leased.
 pub use weft_proto::meta::MakeDirectoryReply as NewDirectory;
+/// Which files a rename was about.
+pub use weft_proto::meta::RenameReply as Renamed;
 /// Which file lost a name, and how many it has left.
 pub use weft_proto::meta::UnlinkReply as Removed;
 
@@ -178,8 +178,8 @@ impl Volume {
         path: impl Into<Place>,
         mode: impl Into<NewMode>,
     ) -> Result<Attributes, Error> {
-        let made = self.make_directory_leased(path, mode, false).await?;
-        Ok(made.attributes)
+        let directory = self.make_directory_leased(path, mode, false).await?;
+        Ok(directory.attributes)
     }
 
     /// As [`Volume::make_directory`]; with `lease`, asks for the lease of it: for as long as no other client changes a

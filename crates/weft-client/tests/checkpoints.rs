@@ -88,12 +88,12 @@ async fn model(seed: u64, steps: usize) {
             }
             9..12 => {
                 let made = volume.make_checkpoint("/t", &checkpoint).await;
-                if kept.contains_key(&checkpoint) {
-                    refused(made, Code::Exists);
-                } else {
+                if let std::collections::btree_map::Entry::Vacant(e) = kept.entry(checkpoint) {
                     let bytes: usize = tree.values().map(Vec::len).sum();
                     assert_eq!(made.unwrap().size, bytes as u64, "{what}");
-                    kept.insert(checkpoint, tree.clone());
+                    e.insert(tree.clone());
+                } else {
+                    refused(made, Code::Exists);
                 }
             }
             12 | 13 => {
@@ -177,10 +177,8 @@ async fn holes_and_copies_of_what_is_in_a_checkpoint() {
     let found = content(&volume, "/copy").await.unwrap();
     assert!(found[..at as usize].iter().all(|b| *b == 0));
     assert!(found[at as usize..].iter().all(|b| *b == 7));
-    let wrote = kept
-        .canonical()
-        .unwrap()
-        .write_at(ViewOffset(0), Bytes::from_static(b"no"));
+    let canonical = kept.canonical().unwrap();
+    let wrote = canonical.write_at(ViewOffset(0), Bytes::from_static(b"no"));
     refused(wrote.await, Code::Invalid);
     refused(volume.attach(path, Access::write()).await, Code::ReadOnly);
     servers.stop().await;
@@ -209,7 +207,7 @@ async fn fill(volume: &Volume, path: &str, chunks: u64, length: u64) {
     let mut at = 0;
     while at < chunks {
         let now = AT_ONCE.min(chunks - at);
-        let pattern = Pattern::bytes(1).every(stride as i64).times(now);
+        let pattern = Pattern::bytes(1).every(stride.cast_signed()).times(now);
         let transfer = Transfer::of(pattern).at(ViewOffset(at * stride));
         let data = Bytes::from(vec![1; now as usize]);
         view.write_with(&transfer, data).await.unwrap();

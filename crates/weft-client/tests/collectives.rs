@@ -185,7 +185,9 @@ async fn bytes_of_collectives_are_those_of_the_model() {
 /// Records of 64 bytes in turn.
 fn records(members: u64, member: u64, bytes: u64) -> Transfer {
     let times = bytes / members / 64;
-    let all = Pattern::bytes(64).every(64 * members.cast_signed()).times(times);
+    let all = Pattern::bytes(64)
+        .every(64 * members.cast_signed())
+        .times(times);
     Transfer::of(all).at(ViewOffset(64 * member))
 }
 

@@ -103,6 +103,7 @@ async fn a_file_that_power_loss_took_back_never_shares_its_id_with_a_later_one()
         },
         mode: 0o755,
         umask: 0,
+        lease: false,
     };
     let new = namespace.make_directory(1, &request).unwrap();
     assert!(new.attributes.id > lost.id);

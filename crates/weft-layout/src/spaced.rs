@@ -90,12 +90,12 @@ mod tests {
     #[test]
     fn every_piece_arrives_whatever_its_length() {
         let bytes: Vec<u8> = (0..4000_u32).map(|i| (i % 251) as u8).collect();
-        for length in (1..70).chain([128]) {
+        for length in (1..70_usize).chain([128]) {
             for (to_step, from_step) in [
                 (200, 131),
                 (-200, 129),
-                (length as isize, 140),
-                (150, length as isize),
+                (length.cast_signed(), 140),
+                (150, length.cast_signed()),
             ] {
                 let to = Spaced {
                     at: if to_step < 0 { 2000 } else { 3 },

@@ -99,6 +99,7 @@ fn fresh(kv: &Arc<dyn OrderedKv>) -> Namespace {
             target: target(directory),
             mode: 0o755,
             umask: 0,
+            lease: false,
         };
         meta.make_directory(1, &request).expect("a new directory");
     }

@@ -160,6 +160,7 @@ fn what_is_made_in_a_directory_inherits_its_default_acl(v: &mut Volume) {
         target: at("d/e"),
         mode: 0o777,
         umask: 0o077,
+        lease: false,
     };
     let now = v.tick();
     let made = v.meta.make_directory(now, &request).unwrap().attributes;

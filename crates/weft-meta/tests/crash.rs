@@ -146,6 +146,7 @@ fn mkdir(path: &'static str) -> Step {
             target: at(path),
             mode: 0o755,
             umask: 0,
+            lease: false,
         };
         meta.make_directory(10, &request)
     })

@@ -148,8 +148,11 @@ fn repair(volume: &Volume) -> Vec<Finding> {
     first
 }
 
+/// What is found, and of which file.
+type Expected = (Fault, fn(&Sample) -> u64);
+
 /// Damages a sample, expects these faults of these inodes, repairs, and expects the inodes to be there.
-fn damaged(work: impl FnOnce(&Sample), expected: &[(Fault, fn(&Sample) -> u64)]) -> Sample {
+fn damaged(work: impl FnOnce(&Sample), expected: &[Expected]) -> Sample {
     let sample = sample();
     work(&sample);
     let found = repair(&sample.volume);
@@ -244,16 +247,16 @@ fn counts_are_set_right() {
         |s| {
             let kv = &*s.volume.kv;
             change(kv, "inodes", &key(s.file), |i: &mut InodeRecord| {
-                i.links = 9
+                i.links = 9;
             });
             change(kv, "inodes", &key(s.directory), |i: &mut InodeRecord| {
                 (i.size, i.links) = (77, 8);
             });
             change(kv, "inodes", &key(s.inner), |i: &mut InodeRecord| {
-                i.parent = 1
+                i.parent = 1;
             });
             change(kv, "inodes", &key(s.inline), |i: &mut InodeRecord| {
-                i.size = 6
+                i.size = 6;
             });
             change(kv, "volume", b"counters", |c: &mut CountersRecord| {
                 (c.files, c.intents, c.next_id) = (1, 7, 2);
@@ -360,7 +363,7 @@ fn directories_in_a_circle_are_cut_open() {
             let entry = EntryRecord { id, kind }.encode_to_vec();
             write(kv, "entries", named(s.inner, "d"), Some(entry));
             change(kv, "inodes", &key(s.directory), |i: &mut InodeRecord| {
-                i.parent = s.inner
+                i.parent = s.inner;
             });
         },
         &[(Fault::Circle, |s| s.directory)],

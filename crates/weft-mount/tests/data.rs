@@ -89,7 +89,7 @@ impl Oracle {
                 assert_eq!(at, self.bytes.len() as u64);
                 self.bytes.extend(data);
             }
-            17 => open.flush().await.unwrap(),
+            17 => drop(open.flush().await.unwrap()),
             18 => open.sync().await.unwrap(),
             _ => assert_eq!(open.size().await.unwrap(), self.bytes.len() as u64),
         }

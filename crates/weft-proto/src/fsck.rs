@@ -314,6 +314,7 @@ pub struct ListedCheckpoint {
 
 /// What the namespace says of a regular file.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
+#[allow(clippy::struct_excessive_bools)] // each answers a question of its own
 pub struct FileState {
     /// Its id.
     #[prost(uint64, tag = "1")]

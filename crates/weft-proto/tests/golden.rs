@@ -8,9 +8,10 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use weft_proto::checkpoint::{
     CheckpointInfo, CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest,
-    FileCheckpoint, KeptFile, ListCheckpointsReply, ListCheckpointsRequest, ListFileCheckpointsReply, ListFileCheckpointsRequest, MakeCheckpointReply, MakeCheckpointRequest,
-    RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest, RollbackReply,
-    RollbackRequest, TreeFile,
+    FileCheckpoint, KeptFile, ListCheckpointsReply, ListCheckpointsRequest,
+    ListFileCheckpointsReply, ListFileCheckpointsRequest, MakeCheckpointReply,
+    MakeCheckpointRequest, RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest,
+    RollbackReply, RollbackRequest, TreeFile,
 };
 use weft_proto::collective::{
     CollectiveReadReply, CollectiveReadRequest, CollectiveWriteReply, CollectiveWriteRequest,
@@ -23,30 +24,31 @@ use weft_proto::coord::{
 };
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineReply, StoreInlineRequest};
 use weft_proto::io::{
-    Advice, AdviseReply, AdviseRequest,
-    Access, CellRun, CellStatusReply, CellStatusRequest, ClearRangeReply, ClearRangeRequest,
-    Contiguous, CopyRangeReply, CopyRangeRequest, CreateForkReply, CreateForkRequest, DataRun,
-    DataRunsReply, DataRunsRequest, DeleteCellsReply, DeleteCellsRequest, ForkPlace, ForkState,
-    Grid, Part, PartKind, PartRepeat, Partition, Pattern, PatternKind, ReadReply, ReadRequest,
-    RemoveForkReply, RemoveForkRequest, Runs, Shaped, Subfile, SyncReply, SyncRequest,
-    TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
+    Access, Advice, AdviseReply, AdviseRequest, CellRun, CellStatusReply, CellStatusRequest,
+    ClearRangeReply, ClearRangeRequest, Contiguous, CopyRangeReply, CopyRangeRequest,
+    CreateForkReply, CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
+    DeleteCellsRequest, ForkPlace, ForkState, Grid, Part, PartKind, PartRepeat, Partition, Pattern,
+    PatternKind, ReadReply, ReadRequest, RemoveForkReply, RemoveForkRequest, Runs, Shaped, Subfile,
+    SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
+    WriteRequest,
 };
 use weft_proto::meta::{
-    AttachReply, AttachRequest, Attributes, Create, Credentials, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
-    GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish, LinkRequest, ListReply,
-    ListRequest, ListXattrReply, ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest,
-    MakeNodeRequest, ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest,
-    RemoveDirectoryRequest, RemoveXattrRequest, RenameReply, RenameRequest, ReportReply,
-    ReportRequest, Server, ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest,
-    SetXattrRequest, StatReply, StatRequest, Target, TimeWish, TruncateRequest, UnlinkReply,
-    UnlinkRequest, Usage, XattrDone,
+    AttachReply, AttachRequest, Attributes, Create, Credentials, DetachReply, DetachRequest, Entry,
+    FileKind, GetXattrReply, GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish,
+    LinkRequest, ListReply, ListRequest, ListXattrReply, ListXattrRequest, MakeDirectoryReply,
+    MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest, ReadLinkReply, ReadLinkRequest,
+    ReassertReply, ReassertRequest, RemoveDirectoryRequest, RemoveXattrRequest, RenameReply,
+    RenameRequest, ReportReply, ReportRequest, Server, ServerMapReply, ServerMapRequest,
+    ServerState, SetAttributesRequest, SetXattrRequest, StatReply, StatRequest, Target, TimeWish,
+    TruncateRequest, UnlinkReply, UnlinkRequest, Usage, XattrDone,
 };
 use weft_proto::prost::Message;
 use weft_proto::session::{
     Cancel, Challenge, Credit, Hello, Never, Nothing, Ping, Pong, Proof, Role, Welcome,
 };
 use weft_proto::upkeep::{
-    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ScrubStatusRequest,
+    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest,
+    ScrubState, ScrubStatusReply, ScrubStatusRequest,
 };
 use weft_proto::{Call, Code, Failure, Flags, HEADER_BYTES, Header, Kind, body_from};
 
@@ -318,10 +320,9 @@ fn check(kind: Kind) -> Kind {
         | Kind::DropCheckpoint
         | Kind::Disks
         | Kind::Advise => io(kind),
-        Kind::CollectiveRead
-        | Kind::CollectiveWrite
-        | Kind::JoinedRead
-        | Kind::JoinedWrite => collective(kind),
+        Kind::CollectiveRead | Kind::CollectiveWrite | Kind::JoinedRead | Kind::JoinedWrite => {
+            collective(kind)
+        }
         Kind::ListCells
         | Kind::ListKept
         | Kind::CheckStore
@@ -576,6 +577,7 @@ fn collective(kind: Kind) -> Kind {
     }
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn io(kind: Kind) -> Kind {
     match kind {
         Kind::Read => call(
@@ -973,7 +975,10 @@ fn names(kind: Kind) -> Kind {
             },
             "0a0b08e80710641a04041be807120a08011204612f62ff18011a0a08011204612f62ff1801200128\
              01",
-            &RenameReply { file: 77, other: 78 },
+            &RenameReply {
+                file: 77,
+                other: 78,
+            },
             "084d104e",
         ),
     }
@@ -1179,7 +1184,13 @@ fn every_message_of_every_kind_keeps_its_bytes() {
 #[test]
 fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
-    let expected: Vec<u8> = (1..=6).chain(32..=47).chain(52..=54).chain(64..=96).chain([100]).chain(112..=116).collect();
+    let expected: Vec<u8> = (1..=6)
+        .chain(32..=47)
+        .chain(52..=54)
+        .chain(64..=96)
+        .chain([100])
+        .chain(112..=116)
+        .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {
         let kind = Kind::from_code(code);

@@ -134,6 +134,7 @@ impl Process {
     }
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 26] {
     let c = store.counters();
     [

@@ -118,15 +118,14 @@ impl Store {
                 for entry in entries {
                     inner.note_owners(&entry, pass);
                 }
-                match next {
-                    Some(next) => Step::Owners(next),
-                    None => {
-                        inner.judge_owners(pass, &mut done)?;
-                        if data {
-                            Step::Data(ScrubPosition::default())
-                        } else {
-                            Step::Done
-                        }
+                if let Some(next) = next {
+                    Step::Owners(next)
+                } else {
+                    inner.judge_owners(pass, &mut done)?;
+                    if data {
+                        Step::Data(ScrubPosition::default())
+                    } else {
+                        Step::Done
                     }
                 }
             }

@@ -19,8 +19,8 @@
 mod ahead;
 mod alloc;
 mod apply;
-mod checkpoint;
 mod check;
+mod checkpoint;
 mod chunk;
 mod clear;
 mod config;
@@ -64,12 +64,12 @@ pub use disk::{DISKS_MAX, DiskState, DiskStatus};
 pub use error::StoreError;
 pub use folder::{DeviceStorage, FolderStorage, Reach};
 pub use key::{
-    CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Run, Scattered,
-    Timestamp, Usage, Write,
+    CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Run, Scattered, Timestamp,
+    Usage, Write,
 };
+pub use list::Page;
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
 pub use record::INDEX_SPACES;
-pub use list::Page;
 pub use rescue::{Obstacle, rescue};
 pub use runs::DataRuns;
 pub use scrub::{Fault, Finding, ScrubPosition, Scrubbed};

@@ -119,7 +119,7 @@ impl Iterator for Fragments<'_> {
         let last = self.last_block(&run);
         let to = Spaced {
             at: (offset - self.place.start) as usize,
-            step: run.stride as isize,
+            step: run.stride.cast_signed() as isize,
         };
         let place = self.place;
         let fragment = |at, length, count| Fragment {

@@ -91,13 +91,12 @@ struct Rescue {
     repair: bool,
 }
 
+/// A key and its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
 impl Rescue {
     /// The pairs of a space behind a key, some at a time: what is repaired meanwhile does not show.
-    fn some(
-        &self,
-        space: Space,
-        after: Option<&[u8]>,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    fn some(&self, space: Space, after: Option<&[u8]>) -> Result<Vec<Pair>, StoreError> {
         let mut found = Vec::new();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.index
@@ -223,8 +222,8 @@ impl Rescue {
                     Ok(runs) => self.claim(&key, runs, finding).await?,
                     Err(error) => {
                         let blocks = size.div_ceil(BLOCK as u32);
-                        let lost = ChunkRecord::encode(&RunsRecord::lost(blocks));
-                        let repaired = self.put(CHUNKS, key, lost)?;
+                        let record = ChunkRecord::encode(&RunsRecord::lost(blocks));
+                        let repaired = self.put(CHUNKS, key, record)?;
                         let reason = error.to_string();
                         self.obstacles.push(Obstacle {
                             finding: Some(finding(Fault::Entry {

@@ -320,7 +320,10 @@ fn tell(findings: &mut Vec<Finding>, key: &ForkKey, chunk: u64, s: Suspect) {
         place: s.place.block(),
         fault: s.fault,
     };
-    if !findings.last_mut().is_some_and(|last| last.absorb(&finding)) {
+    if !findings
+        .last_mut()
+        .is_some_and(|last| last.absorb(&finding))
+    {
         findings.push(finding);
     }
 }

@@ -76,7 +76,7 @@ fn misused(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
         _ if args.iter().any(|arg| arg == "fsck") => ExitCode::from(16),
-        code => ExitCode::from(code as u8),
+        code => ExitCode::from(u8::try_from(code).unwrap_or(1)),
     }
 }
 

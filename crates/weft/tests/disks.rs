@@ -221,8 +221,8 @@ fn a_full_volume_says_so_to_programs_of_a_mount() {
         file.sync_all()
     };
     let error = fill("large").unwrap_err();
-    let full = rustix::io::Errno::NOSPC.raw_os_error();
-    assert_eq!(error.raw_os_error(), Some(full), "{error}");
+    let no_space = rustix::io::Errno::NOSPC.raw_os_error();
+    assert_eq!(error.raw_os_error(), Some(no_space), "{error}");
     fs::remove_file(volume.path("mnt/large")).unwrap();
     let again = (0..100).find(|n| {
         std::thread::sleep(std::time::Duration::from_millis(100));

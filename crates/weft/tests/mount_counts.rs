@@ -95,7 +95,7 @@ fn small_files_cost_as_many_calls_as_they_need() {
         assert_eq!(fs::metadata(name).unwrap().len(), 0);
     });
     at_most("unlink", &names, 3, 2, &mut |name| {
-        fs::remove_file(name).unwrap()
+        fs::remove_file(name).unwrap();
     });
     at_most("create, write, close", &names, 8, 2, &mut |name| {
         File::create_new(name)
@@ -112,10 +112,10 @@ fn small_files_cost_as_many_calls_as_they_need() {
     };
     at_most("open, read, close", &names, 4, 1, read);
     at_most("mkdir", &folders, 3, 1, &mut |name| {
-        fs::create_dir(name).unwrap()
+        fs::create_dir(name).unwrap();
     });
     at_most("rmdir", &folders, 3, 2, &mut |name| {
-        fs::remove_dir(name).unwrap()
+        fs::remove_dir(name).unwrap();
     });
 }
 

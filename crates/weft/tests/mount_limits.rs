@@ -188,7 +188,7 @@ fn data_and_holes_of_a_sparse_file_are_where_they_were_made() {
         "truncate -s 20M sparse; cp --sparse=always sparse copy; cmp sparse copy",
     );
     assert_eq!(
-        seek(&open(&m.file("copy")), SeekFrom::Data(0)),
+        seek(open(&m.file("copy")), SeekFrom::Data(0)),
         Ok(islands[0])
     );
     assert_eq!(fs::metadata(m.file("copy")).unwrap().size(), 20 << 20);

@@ -305,7 +305,11 @@ fn close_to_open_holds_for_files_that_keep_their_size_and_their_time() {
             drop(file);
             for path in [&reader, &writer, &reader] {
                 let bytes = fs::read(path).unwrap();
-                assert!(bytes == vec![turn; size], "{size}: turn {turn}, byte {}", bytes[0]);
+                assert!(
+                    bytes == vec![turn; size],
+                    "{size}: turn {turn}, byte {}",
+                    bytes[0]
+                );
             }
         }
     }

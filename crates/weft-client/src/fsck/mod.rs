@@ -161,9 +161,10 @@ impl Fsck<'_> {
         // The newest first: no id that is given out on the way is one of those that are still lost.
         findings.sort_by_key(|f| (repair::rank(f.fault), std::cmp::Reverse(f.file)));
         for finding in findings {
-            let done = match self.options.repair {
-                true => self.repair(&finding).await?,
-                false => repair::Done::Left,
+            let done = if self.options.repair {
+                self.repair(&finding).await?
+            } else {
+                repair::Done::Left
             };
             match done {
                 repair::Done::Repaired(what) => {

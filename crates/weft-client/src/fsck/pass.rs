@@ -449,7 +449,7 @@ fn servers_of(known: &Known) -> BTreeSet<u32> {
     let layout = known.layout();
     let named = layout
         .iter()
-        .flat_map(|layout| layout.servers())
+        .flat_map(weft_layout::Layout::servers)
         .map(|server| server.0);
     cells.chain(kept).chain(named).collect()
 }

@@ -31,6 +31,14 @@ struct Inside {
     directories: u32,
 }
 
+/// Inodes in the order of their ids, and where to go on.
+type Window = (Vec<(u64, InodeRecord)>, Option<u64>);
+
+/// A kind as findings carry it.
+fn number_of(kind: i32) -> u64 {
+    u64::from(kind.cast_unsigned())
+}
+
 impl Pass<'_> {
     /// All inodes, `window` at a time.
     pub(super) fn inodes(&mut self, window: usize) -> Result<(), MetaError> {
@@ -68,11 +76,7 @@ impl Pass<'_> {
     }
 
     /// Inodes from an id on, without what a count does not need; and where to go on.
-    fn window(
-        &mut self,
-        from: u64,
-        most: usize,
-    ) -> Result<(Vec<(u64, InodeRecord)>, Option<u64>), MetaError> {
+    fn window(&mut self, from: u64, most: usize) -> Result<Window, MetaError> {
         let (mut found, mut bad, mut next) = (Vec::new(), Vec::new(), None);
         let start = from.to_be_bytes();
         let all = (Bound::Included(&start[..]), Bound::Unbounded);
@@ -158,7 +162,7 @@ impl Pass<'_> {
             inside.directories += u32::from(record.kind == FileKind::Directory as i32);
             match keys::inode(reader, record.id) {
                 Ok(Some(inode)) if inode.kind != record.kind => {
-                    let kinds = (inode.kind as u64, record.kind as u64);
+                    let kinds = (number_of(inode.kind), number_of(record.kind));
                     let mut finding = entry(Fault::EntryKind, record.id, id, name);
                     (finding.expected, finding.found) = kinds;
                     findings.push(finding);
@@ -166,7 +170,7 @@ impl Pass<'_> {
                 Ok(Some(_)) | Err(MetaError::Corrupt { .. }) => {}
                 Ok(None) => {
                     let mut finding = entry(Fault::NoInode, record.id, id, name);
-                    finding.found = record.kind as u64;
+                    finding.found = number_of(record.kind);
                     findings.push(finding);
                 }
                 Err(error) => {
@@ -281,7 +285,7 @@ impl Pass<'_> {
                 Ok(None) => {
                     let mut finding = of(Fault::NoInode, id);
                     finding.found = FileKind::Directory as u64;
-                    finding.text = "entries lie in it".to_owned();
+                    "entries lie in it".clone_into(&mut finding.text);
                     self.found(finding);
                 }
                 Err(MetaError::Corrupt { .. }) => {}

@@ -23,7 +23,7 @@ pub(super) const RECORD: &[u8] = b"user.weft.lost.record";
 const KNOWN_MAX: usize = 16 << 10;
 
 /// A name of an inode.
-pub(super) struct Name {
+pub(super) struct Named {
     pub(super) parent: u64,
     pub(super) name: Vec<u8>,
     pub(super) kind: i32,
@@ -38,7 +38,7 @@ pub(super) struct Inside {
 
 impl Edit<'_, '_> {
     /// All names of an inode. Cost: a scan of all entries.
-    pub(super) fn names(&self, id: u64) -> Result<Vec<Name>, MetaError> {
+    pub(super) fn names(&self, id: u64) -> Result<Vec<Named>, MetaError> {
         let mut found = Vec::new();
         let all = (Bound::Unbounded, Bound::Unbounded);
         self.reader()
@@ -47,7 +47,7 @@ impl Edit<'_, '_> {
                 if let Ok(record) = keys::decode::<EntryRecord>("entry in", parent, value)
                     && record.id == id
                 {
-                    found.push(Name {
+                    found.push(Named {
                         parent,
                         name: key[8..].to_vec(),
                         kind: record.kind,
@@ -198,7 +198,7 @@ impl Edit<'_, '_> {
         let mut shown = String::from("reached by its name again");
         if id == ROOT {
             inode.parent = ROOT;
-            shown = "the root again".to_owned();
+            "the root again".clone_into(&mut shown);
         } else if let Some(name) = names.first() {
             if directory {
                 inode.parent = name.parent;

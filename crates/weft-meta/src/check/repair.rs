@@ -96,7 +96,7 @@ impl Namespace {
         }
         edit.delete(space, key);
         if space == INODES {
-            let kind = self.kind_by_names(edit, file)?;
+            let kind = Self::kind_by_names(edit, file)?;
             let inode = self.empty(edit, file, kind, now)?;
             // It was counted: what is made anew counts once more.
             edit.counters()?.files -= 1;
@@ -124,7 +124,7 @@ impl Namespace {
     }
 
     /// The kind by which the entries of an inode know it.
-    fn kind_by_names(&self, edit: &Edit<'_, '_>, file: u64) -> Result<FileKind, MetaError> {
+    fn kind_by_names(edit: &Edit<'_, '_>, file: u64) -> Result<FileKind, MetaError> {
         if file == ROOT || edit.inside(file)?.entries > 0 {
             return Ok(FileKind::Directory);
         }
@@ -162,7 +162,7 @@ impl Namespace {
             return Ok(gone());
         }
         let names = edit.names(file)?;
-        let kind = self.kind_by_names(edit, file)?;
+        let kind = Self::kind_by_names(edit, file)?;
         let mut evidence = !names.is_empty();
         for space in [ENTRIES, XATTRS, INLINE, CHECKPOINTS] {
             scan_prefix(edit.reader(), space, &file.to_be_bytes(), &mut |_, _| {

@@ -24,8 +24,8 @@ mod xattr;
 pub use attach::Attached;
 pub(crate) use checkpoint::image;
 pub(crate) use report::note_write;
-pub(crate) use tree::tree_files;
 pub use tree::KeptFiles;
+pub(crate) use tree::tree_files;
 pub use truncate::Truncation;
 
 use weft_proto::meta::Attributes;
@@ -42,7 +42,9 @@ pub(crate) fn attributes(node: &Node) -> Attributes {
         servers: wish.servers.clone(),
         storage: 0,
     });
-    let kept = inode.frozen.filter(|_| inode.layout.is_some() && !inode.inline);
+    let kept = inode
+        .frozen
+        .filter(|_| inode.layout.is_some() && !inode.inline);
     let kept = kept.unwrap_or_default();
     let own_cells = inode.frozen.is_some_and(|frozen| frozen.own_cells);
     Attributes {

@@ -94,7 +94,11 @@ impl Namespace {
             after.size_exact = false;
             after.truncate = number;
             *edit.change(id, &inode) = after;
-            Ok(Truncation::Owed(Intent::from_record(edit.reader(), number, &record)?))
+            Ok(Truncation::Owed(Intent::from_record(
+                edit.reader(),
+                number,
+                &record,
+            )?))
         })
     }
 

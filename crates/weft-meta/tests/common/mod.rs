@@ -78,6 +78,7 @@ impl Volume {
             target: at(path),
             mode,
             umask: 0,
+            lease: false,
         };
         let now = self.tick();
         Ok(self.meta.make_directory(now, &request)?.attributes)

@@ -72,10 +72,8 @@ impl FileSystem {
     pub fn forget(&self, id: u64, lookups: u64) {
         if is_view(id) {
             self.views.forgotten(id, lookups);
-        } else {
-            if self.nodes.forgotten(id, lookups) {
-                self.absent.forget(id);
-            }
+        } else if self.nodes.forgotten(id, lookups) {
+            self.absent.forget(id);
         }
     }
 
@@ -99,7 +97,7 @@ impl FileSystem {
         let bits = mode & 0o7777;
         let kind =
             kind_of_mode(mode).ok_or(FsError::wrong("no such kind of node", Errno::INVAL))?;
-        let made = if kind == FileKind::Regular {
+        let outcome = if kind == FileKind::Regular {
             let access = Access::default().create_new(bits).umask(umask).inline();
             let make = || async {
                 let file = volume.attach(&place, access.clone()).await?;
@@ -112,7 +110,7 @@ impl FileSystem {
             let make = || volume.make_node(&place, kind, mode, device.into());
             self.make((parent, name), make).await
         };
-        let (asked, answer) = made?;
+        let (asked, answer) = outcome?;
         Ok(self.entry(asked, &answer, (parent, name)))
     }
 
@@ -131,15 +129,15 @@ impl FileSystem {
         let lease = self.news.is_live();
         self.absent.may_be_there(parent, self.news.hash(name));
         let asked = self.news.now();
-        let made = self
+        let directory = self
             .call(|| volume.make_directory_leased(&place, mode, lease))
             .await
             .inspect_err(|_| self.touched(parent))?;
-        let answer = Answer::exact(&made.attributes);
+        let answer = Answer::exact(&directory.attributes);
         self.entered(asked, parent, &answer.attr);
         let entry = self.entry(asked, &answer, (parent, name));
         let id = answer.attr.id;
-        if made.leased {
+        if directory.leased {
             self.absent.made(id);
             if self.news.since(asked, Subject::File(id)) {
                 // Somebody was quick to make something in it.

@@ -63,11 +63,9 @@ impl Notices {
     }
 
     fn send(&self, notice: Notice) {
-        match self.queue.try_send(Task::Tell(notice)) {
-            Err(TrySendError::Full(Task::Tell(notice))) => {
-                let _ = tell(&self.device, &notice);
-            }
-            _ => {}
+        let sent = self.queue.try_send(Task::Tell(notice));
+        if let Err(TrySendError::Full(Task::Tell(notice))) = sent {
+            let _ = tell(&self.device, &notice);
         }
     }
 }

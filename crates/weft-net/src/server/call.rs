@@ -270,7 +270,10 @@ impl Reply {
         let message = queue::Message::bare(self.kind, flags, self.id, body);
         let leaving = self.wire.leaving(self.id, &self.flow);
         // On a closed queue there is nobody to answer.
-        let _ = self.wire.queue.urgent(message, Some(leaving), self.wire.sender());
+        let _ = self
+            .wire
+            .queue
+            .urgent(message, Some(leaving), self.wire.sender());
     }
 }
 

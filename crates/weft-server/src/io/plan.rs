@@ -255,7 +255,7 @@ impl<'a> Packer<'a> {
             let (length, count) = (length as usize, fit as usize);
             let from = Spaced {
                 at: (offset - self.from) as usize,
-                step: left.stride as isize,
+                step: left.stride.cast_signed() as isize,
             };
             let room = self.grow(length * count);
             copy_spaced(room, Spaced::packed(0, length), slice, from, length, count);

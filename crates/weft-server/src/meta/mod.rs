@@ -18,8 +18,8 @@ use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
-    Credentials, DetachRequest, MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest, ReportRequest, ServerMapRequest, StatReply, StatRequest, Target,
-    TruncateRequest,
+    Credentials, DetachRequest, MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest,
+    ReportRequest, ServerMapRequest, StatReply, StatRequest, Target, TruncateRequest,
 };
 use weft_proto::session::Role;
 use weft_proto::{Call, Code, Failure, Kind};

@@ -45,6 +45,7 @@ fn runs() -> RunsRecord {
     }
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn items() -> Vec<(&'static str, ItemRecord)> {
     let id = ForkId(2);
     vec![

@@ -175,10 +175,17 @@ impl Config {
                 bail!("two nodes share the folder {}", server.folder.display());
             }
             if server.disks.len() >= weft_store::DISKS_MAX {
-                bail!("server {}: {} disks are too many", server.id, server.disks.len());
+                bail!(
+                    "server {}: {} disks are too many",
+                    server.id,
+                    server.disks.len()
+                );
             }
             if server.disks.is_empty() && !server.data {
-                bail!("server {}: data = false leaves no place for data: name disks", server.id);
+                bail!(
+                    "server {}: data = false leaves no place for data: name disks",
+                    server.id
+                );
             }
             for disk in &server.disks {
                 if !folders.insert(disk) {

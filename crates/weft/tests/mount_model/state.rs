@@ -1,6 +1,7 @@
 //! What a directory looks like from outside.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -35,7 +36,7 @@ pub struct Seen {
 impl Seen {
     pub fn of(stat: &Stat, began: i64) -> Seen {
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let modified = stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec as i64;
+        let modified = stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec.cast_signed();
         Seen {
             kind,
             mode: stat.st_mode & 0o7777,
@@ -93,7 +94,7 @@ pub fn runs(bytes: &[u8]) -> String {
             .take_while(|b| (**b == 0) == (*first == 0))
             .count();
         let sample = &bytes[at..at + run.min(4)];
-        text += &format!(" {at}+{run} {sample:?}");
+        let _ = write!(text, " {at}+{run} {sample:?}");
         at += run;
     }
     text
@@ -118,10 +119,8 @@ fn look(
     let full = root.join(path);
     let stat = lstat(&full).unwrap_or_else(|e| panic!("{path} is listed, and then {e}"));
     let mut seen = Seen::of(&stat, began);
-    seen.first = first
-        .entry(stat.st_ino)
-        .or_insert_with(|| path.to_owned())
-        .clone();
+    let named = first.entry(stat.st_ino).or_insert_with(|| path.to_owned());
+    seen.first.clone_from(named);
     seen.attributes = attributes(&full);
     match seen.kind {
         FileType::Symlink => {
@@ -129,7 +128,7 @@ fn look(
                 .unwrap()
                 .as_os_str()
                 .as_bytes()
-                .to_vec()
+                .to_vec();
         }
         FileType::RegularFile if bytes == Bytes::All => {
             seen.bytes =

@@ -84,7 +84,8 @@ impl World {
     pub fn open_state(&self, slot: usize, began: i64) -> Option<(Seen, Option<Vec<u8>>)> {
         let stat = self.stat(slot)?;
         // Its bytes are looked at only where no path leads to them.
-        let bytes = (stat.st_nlink == 0).then(|| self.read(slot, 0, stat.st_size as usize));
+        let bytes =
+            (stat.st_nlink == 0).then(|| self.read(slot, 0, stat.st_size.cast_unsigned() as usize));
         Some((Seen::of(&stat, began), bytes.and_then(Result::ok)))
     }
 
@@ -115,7 +116,8 @@ impl World {
     }
 
     fn size(&self, slot: usize) -> u64 {
-        self.stat(slot).map_or(0, |stat| stat.st_size as u64)
+        self.stat(slot)
+            .map_or(0, |stat| stat.st_size.cast_unsigned())
     }
 
     pub fn apply(&mut self, op: &Op) -> Outcome {
@@ -400,7 +402,7 @@ impl World {
         fill: Option<u8>,
     ) -> Result<Outcome, Outcome> {
         const PAGE: u64 = 4096;
-        let file = self.slot(slot)?;
+        let open = self.slot(slot)?;
         let end = (offset + length as u64).min(self.size(slot));
         if !self.is_regular(slot) || offset >= end {
             return Err(Outcome::Skipped);
@@ -410,14 +412,14 @@ impl World {
         let protection = libc::PROT_READ | if fill.is_some() { libc::PROT_WRITE } else { 0 };
         // SAFETY: a map of its own of an open file; nobody else in this process shortens the file while it lives.
         let map = unsafe {
-            let descriptor = file.as_raw_fd();
+            let descriptor = open.as_raw_fd();
             libc::mmap(
                 std::ptr::null_mut(),
                 whole,
                 protection,
                 libc::MAP_SHARED,
                 descriptor,
-                start as libc::off_t,
+                start.cast_signed(),
             )
         };
         if map == libc::MAP_FAILED {
@@ -487,7 +489,7 @@ fn last_error() -> Errno {
 fn truncate(path: &std::path::Path, size: u64) -> Result<(), Errno> {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the path ends with a zero and outlives the call.
-    match unsafe { libc::truncate(path.as_ptr(), size as libc::off_t) } {
+    match unsafe { libc::truncate(path.as_ptr(), size.cast_signed()) } {
         0 => Ok(()),
         _ => Err(last_error()),
     }

@@ -106,8 +106,11 @@ fn entries(reader: &dyn Reader, directory: u64) -> Result<Vec<(Vec<u8>, EntryRec
     damaged.map_or(Ok(found), Err)
 }
 
+/// A key and what is stored under it.
+type Pair = (Vec<u8>, Vec<u8>);
+
 /// The extended attributes of a file: their keys and stored bytes.
-fn xattrs(reader: &dyn Reader, id: u64) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+fn xattrs(reader: &dyn Reader, id: u64) -> Result<Vec<Pair>, MetaError> {
     let mut found = Vec::new();
     scan_prefix(reader, XATTRS, &id.to_be_bytes(), &mut |key, value| {
         found.push((key[8..].to_vec(), value.to_vec()));

@@ -141,14 +141,14 @@ impl Assembly {
             }
             groups.add(&key, run.cell, run.start + from as u64, &data.slice(from..));
         }
-        groups.groups
+        groups.cut
     }
 }
 
 /// Writes in groups of about [`WRITE_BYTES`], cut where chunks begin.
 struct Groups {
     chunk: u32,
-    groups: Vec<Vec<Write>>,
+    cut: Vec<Vec<Write>>,
     /// Bytes of the last.
     bytes: usize,
 }
@@ -157,7 +157,7 @@ impl Groups {
     fn new(chunk: u32) -> Groups {
         Groups {
             chunk,
-            groups: Vec::new(),
+            cut: Vec::new(),
             bytes: WRITE_BYTES,
         }
     }
@@ -175,7 +175,7 @@ impl Groups {
             let at = start + done as u64;
             let end = ((at / unit + 1) * unit - start).min(data.len() as u64) as usize;
             if self.bytes >= WRITE_BYTES {
-                self.groups.push(Vec::new());
+                self.cut.push(Vec::new());
                 self.bytes = 0;
             }
             let write = Write {
@@ -184,7 +184,7 @@ impl Groups {
                 offset: CellOffset(at),
                 data: data.slice(done..end),
             };
-            if let Some(group) = self.groups.last_mut() {
+            if let Some(group) = self.cut.last_mut() {
                 group.push(write);
             }
             self.bytes += end - done;

@@ -188,20 +188,19 @@ impl IoService {
             self.read_together(vec![part], ended.missing.clone()).await;
             return;
         }
-        match ended.bytes.get(&member) {
-            Some(bytes) => part.reply.done(&CollectiveWriteReply {
+        if let Some(bytes) = ended.bytes.get(&member) {
+            part.reply.done(&CollectiveWriteReply {
                 bytes: *bytes,
                 missing: ended.missing.clone(),
-            }),
-            None => {
-                let what = format!(
-                    "collective {} of group `{}` went on without {}, whose connection was lost; any part of what it was to write is written",
-                    part.membership.sequence,
-                    part.membership.group,
-                    names(&[member]),
-                );
-                part.reply.fail(&Failure::new(Code::MembersMissing, what));
-            }
+            });
+        } else {
+            let what = format!(
+                "collective {} of group `{}` went on without {}, whose connection was lost; any part of what it was to write is written",
+                part.membership.sequence,
+                part.membership.group,
+                names(&[member]),
+            );
+            part.reply.fail(&Failure::new(Code::MembersMissing, what));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::failure;
 /// Collectives that have ended and are remembered, for members that come again.
 const REMEMBERED: usize = 4096;
 /// How long they are remembered.
-const MEMORY: Duration = Duration::from_secs(600);
+const MEMORY: Duration = Duration::from_mins(10);
 
 /// The collectives of one server.
 #[derive(Default)]

@@ -22,6 +22,7 @@ use crate::io::{IoService, Job};
 use crate::metrics::Stage;
 
 /// What all members of a write agree on.
+#[allow(clippy::struct_excessive_bools)] // each is a question of its own
 pub(super) struct Terms {
     pub(super) chunk: u32,
     pub(super) sync: bool,

@@ -227,7 +227,10 @@ fn print(report: &Report, repair: bool) -> Result<()> {
         }
         text.push_str(&row.what);
         match &row.repaired {
-            Some(done) => text.push_str(&format!(" -- repaired: {done}")),
+            Some(done) => {
+                text.push_str(" -- repaired: ");
+                text.push_str(done);
+            }
             None if repair => text.push_str(" -- left as it is"),
             None => {}
         }

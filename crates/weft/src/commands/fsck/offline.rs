@@ -168,7 +168,7 @@ fn server(
     meta: &str,
 ) -> Result<NodeConfig> {
     let mut role = io_role(config, section, folder)?;
-    role.meta_address = meta.to_owned();
+    meta.clone_into(&mut role.meta_address);
     role.metrics_address.clear();
     Ok(node(identity, None, Some(role)))
 }
