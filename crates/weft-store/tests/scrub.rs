@@ -103,7 +103,8 @@ fn what_the_disk_does_not_give_is_a_finding_and_its_neighbours_are_not() {
         let Fault::Unreadable { reason } = &finding.fault else {
             panic!("{finding:?}")
         };
-        assert!(reason.contains("data"), "{reason}");
+        assert!(reason.contains("end of file"), "{reason}");
+        assert_eq!(finding.disk, 0);
     });
 }
 

@@ -89,7 +89,7 @@ fn what_is_no_group_says_why() {
             "1..=1024",
         ),
         (
-            "read /file 4 --group a --members 2 --member 1 --timeout -1",
+            "read /file 4 --group a --members 2 --member 1 --timeout=-1",
             "--timeout",
         ),
         (

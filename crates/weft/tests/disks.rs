@@ -192,7 +192,7 @@ fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
     let more = volume.put("/f0", &bytes(8, 5 * MIB));
     let more = more.status.success() || text(&more).contains("no space");
     assert!(more);
-    good(&volume.run("truncate /f1 1000000"));
+    good(&volume.run("truncate --size 1000000 /f1"));
     good(&volume.run("checkpoint delete /f0 before"));
     good(&volume.run("rm /f0 /f2 /f3"));
     let again = (0..100).find_map(|_| {

@@ -92,7 +92,9 @@ impl Allocator {
         }
         let goal = Some(Place(wish.goal)).filter(|_| wish.goal != u64::MAX);
         let ahead = wish.fork.map_or(0, |_| (wish.held * 4).min(WINDOW_MAX));
-        let number = self.next_disk(blocks.max(ahead), goal.map(Place::disk));
+        // Up to a window's size a fork stays where it began: the loss of a disk costs fewer files.
+        let stays = goal.map(Place::disk).filter(|_| wish.held < WINDOW_MAX);
+        let number = self.next_disk(blocks.max(ahead), goal.map(Place::disk), stays);
         let disk = self.disks.get_mut(&number).expect("it was just chosen");
         let share = (disk.free.count() + disk.growth) / 16;
         let want = blocks.max(ahead.min(share));
@@ -118,8 +120,8 @@ impl Allocator {
     }
 
     /// The disk whose turn it is: disks take turns by what they have free and could grow by. Of
-    /// equal ones the `last` one that the fork had.
-    fn next_disk(&mut self, blocks: u64, last: Option<u16>) -> u16 {
+    /// equal ones the `last` one that the fork had; out of turn the one where it `stays`, if that has room.
+    fn next_disk(&mut self, blocks: u64, last: Option<u16>, stays: Option<u16>) -> u16 {
         let weight = |d: &Disk| i128::from(d.usable() + d.growth);
         let can = |d: &Disk| !d.closed && d.free.count() > 0;
         let total: i128 = self.disks.values().filter(|d| can(d)).map(weight).sum();
@@ -128,6 +130,12 @@ impl Allocator {
         let key = |n: u16, d: &Disk| (d.turn + weight(d) * i128::from(blocks), last == Some(n));
         let chosen = most.max_by_key(|(n, d)| (key(**n, d), std::cmp::Reverse(**n)));
         let chosen = *chosen.expect("the caller counted the free blocks").0;
+        let room = |n: &u16| {
+            self.disks
+                .get(n)
+                .is_some_and(|d| can(d) && d.free.count() >= blocks)
+        };
+        let chosen = stays.filter(room).unwrap_or(chosen);
         for (number, disk) in self.disks.iter_mut().filter(|(_, d)| can(d)) {
             disk.turn += weight(disk) * i128::from(blocks);
             if *number == chosen {
