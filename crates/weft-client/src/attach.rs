@@ -138,6 +138,9 @@ impl Volume {
     pub async fn attach(&self, path: impl Into<Place>, access: Access) -> Result<File, Error> {
         let path = path.into();
         let write = access.write;
+        if write && access.inline && access.create.is_none() {
+            self.tell_ended_writers().await;
+        }
         // Repeating a create that is not exclusive finds the file it made.
         let repeat = match &access.create {
             Some(create) if create.exclusive => Repeat::Unsafe,

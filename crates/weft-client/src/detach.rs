@@ -78,6 +78,14 @@ impl Volume {
         while self.tell_detached().await {}
     }
 
+    /// Tells of ends of writers, if there are any: one that was not told looks like somebody else who writes, for whom a
+    /// small file's bytes would have to go to its cells.
+    pub(crate) async fn tell_ended_writers(&self) {
+        if !self.shared.detaches.lock().writing.is_empty() {
+            self.tell_ended().await;
+        }
+    }
+
     /// One call; false if there was nothing to tell.
     async fn tell_detached(&self) -> bool {
         let Some(request) = self.shared.detaches.lock().take() else {

@@ -733,5 +733,7 @@ fn layouts_are_inherited(v: &mut Volume) {
         (4, 256 << 10, 256 << 10)
     );
     v.create(1, "file", 0o644).unwrap();
-    refused!(v.set(1, "file", change(wish)), NotDirectory);
+    // Only as long as nothing is in it.
+    let layout = v.set(1, "file", change(wish)).unwrap().layout.unwrap();
+    assert_eq!((layout.cells, layout.bsu), (10, 3));
 }

@@ -82,7 +82,9 @@ async fn a_small_file_is_stored_with_its_metadata_and_touches_no_server() {
     assert_eq!((calls(Kind::StoreInline), calls(Kind::Write)), (1, 0));
 
     let before = volume.counters();
-    let open = cache.open(attach_inline(&volume, "/file").await).unwrap();
+    // At once, before anybody has heard that it was closed.
+    let again = volume.attach("/file", Access::read_write().inline());
+    let open = cache.open(again.await.unwrap()).unwrap();
     assert!(open.read(0, 9000).await.unwrap() == data);
     open.truncate(3000).await.unwrap();
     open.write(3500, Bytes::from_static(b"end")).await.unwrap();

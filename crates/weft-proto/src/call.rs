@@ -90,10 +90,6 @@ calls! {
     Rollback = 46: checkpoint::RollbackRequest => checkpoint::RollbackReply;
     /// Drop a checkpoint on one server (from the metadata service).
     DropCheckpoint = 47: checkpoint::DropCheckpointRequest => checkpoint::DropCheckpointReply;
-    /// The disks of a server and how they are.
-    Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
-    /// Bring what a request touches on one server into its cache, or let it go.
-    Advise = 57: io::AdviseRequest => io::AdviseReply;
     /// Read as a member of a group whose requests become one job.
     CollectiveRead = 48: collective::CollectiveReadRequest => collective::CollectiveReadReply;
     /// Write as a member of a group whose requests become one job.
@@ -108,6 +104,10 @@ calls! {
     ListKept = 53: fsck::ListKeptRequest => fsck::ListKeptReply;
     /// Check a part of a server's own store.
     CheckStore = 54: fsck::CheckStoreRequest => fsck::CheckStoreReply;
+    /// The disks of a server and how they are.
+    Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
+    /// Bring what a request touches on one server into its cache, or let it go.
+    Advise = 57: io::AdviseRequest => io::AdviseReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;

@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use weft_layout::FileOffset;
+use weft_proto::limits::INLINE_MAX;
 
 use super::views::{is_view, unsupported};
 use super::{FileSystem, FsError};
@@ -74,8 +75,8 @@ impl FileSystem {
         if offset >= size {
             return Err(nothing);
         }
-        if handle.data.may_be_inline() {
-            // A small file has no holes.
+        if handle.data.may_be_inline() && size <= INLINE_MAX as u64 {
+            // A small file has no holes; one that has grown since it was opened has.
             return match whence {
                 libc::SEEK_DATA => Ok(offset),
                 libc::SEEK_HOLE => Ok(size),
