@@ -106,7 +106,7 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
     let disks = format!("BASE/a,{},BASE/b", device.display());
     let volume = Volume::up(&["--servers", "1", "--cache", "64M", "--disks", &disks]);
     for n in 0..24 {
-        good(&volume.put(&format!("/f{n}"), &bytes(n, MIB)));
+        good(&volume.put(&format!("/f{n}"), &bytes(n, MIB / 4)));
     }
     let (code, found) = volume.disks();
     assert_eq!(code, Some(0));
@@ -128,7 +128,7 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
     for n in 0..24 {
         let read = volume.run(&format!("cat /f{n}"));
         if read.status.success() {
-            assert!(read.stdout == bytes(n, MIB));
+            assert!(read.stdout == bytes(n, MIB / 4));
         } else {
             let error = text(&read);
             assert!(
@@ -166,7 +166,7 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
     assert_eq!((code, found.len()), (Some(0), 5), "{found:?}");
     for n in 0..24 {
         let read = volume.run(&format!("cat /f{n}"));
-        assert!(read.stdout == bytes(n, MIB), "{}", text(&read));
+        assert!(read.stdout == bytes(n, MIB / 4), "{}", text(&read));
     }
 }
 

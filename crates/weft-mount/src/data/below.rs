@@ -61,11 +61,14 @@ impl OpenData {
         offset: u64,
         length: u64,
     ) -> Result<Option<u64>, DataError> {
-        let inline = !matches!(from.data().state.lock().home, Home::Cells);
-        if inline || length <= INLINE_MAX as u64 {
+        if length <= INLINE_MAX as u64 {
             return Ok(None);
         }
+        // First: what has grown beyond a small file's size goes to the cells with it.
         from.send().await;
+        if !matches!(from.data().state.lock().home, Home::Cells) {
+            return Ok(None);
+        }
         self.flush().await?;
         let data = self.data();
         let _turn = data.turn().await;
