@@ -211,7 +211,8 @@ impl<'t, 'n> Edit<'t, 'n> {
         let known = self.change(node.id, &node.inode).clone();
         self.inodes.remove(&node.id);
         self.delete(INODES, &node.id.to_be_bytes());
-        self.counters()?.files -= 1;
+        let counters = self.counters()?;
+        counters.files = counters.files.saturating_sub(1);
         if known.xattr_bytes > 0 {
             let mut names = Vec::new();
             let prefix = node.id.to_be_bytes();

@@ -250,9 +250,7 @@ impl Namespace {
                     expected: "delete",
                 });
             }
-            edit.delete(INTENTS, &number.to_be_bytes());
-            edit.counters()?.intents -= 1;
-            Ok(())
+            edit.settle(number)
         })
     }
 

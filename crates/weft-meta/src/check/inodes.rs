@@ -2,12 +2,13 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use bytes::Bytes;
 use weft_kv::scan_prefix;
 use weft_layout::Layout;
-use weft_proto::fsck::Fault;
+use weft_proto::fsck::{Fault, Finding};
 use weft_proto::meta::{self, FileKind, ROOT};
 
-use super::{Pass, counted, damaged, distinct, entry, of, readable};
+use super::{Pass, contradiction, counted, damaged, distinct, entry, of, readable};
 use crate::MetaError;
 use crate::keys::{self, ENTRIES, INODES, ORPHANS};
 use crate::record::{EntryRecord, InodeRecord};
@@ -106,6 +107,13 @@ impl Pass<'_> {
 
     /// What an inode and the records under its own id say.
     fn alone(&mut self, id: u64, inode: &InodeRecord) -> Result<(), MetaError> {
+        if let Some(reason) = contradiction(inode) {
+            self.found(Finding {
+                name: Bytes::copy_from_slice(&id.to_be_bytes()),
+                text: format!("{}: {reason}", INODES.0),
+                ..of(Fault::Record, id)
+            });
+        }
         if inode.is(FileKind::Regular) {
             let layout = inode.layout.as_ref().map(meta::Layout::from);
             let sound = layout.is_some_and(|layout| Layout::try_from(&layout).is_ok());
@@ -258,8 +266,11 @@ impl Pass<'_> {
             self.found(of(Fault::Orphan, id));
         }
         if count.kind == FileKind::Directory as i32 {
-            if count.names > 1 {
-                self.found(counted(Fault::SecondName, id, 1, count.names.into()));
+            // The root has no name at all.
+            let most = u32::from(id != ROOT);
+            if count.names > most {
+                let (most, names) = (most.into(), count.names.into());
+                self.found(counted(Fault::SecondName, id, most, names));
             }
             if named && count.links == 0 {
                 self.found(counted(Fault::Links, id, 2, 0));

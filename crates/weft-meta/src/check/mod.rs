@@ -17,6 +17,8 @@ use bytes::Bytes;
 use weft_kv::{Reader, Space, prefix_end};
 use weft_proto::fsck::{Fault, Finding};
 
+use weft_proto::meta::FileKind;
+
 use crate::keys;
 use crate::record::InodeRecord;
 use crate::{MetaError, Namespace};
@@ -105,6 +107,25 @@ fn damaged(space: Space, key: &[u8], error: &MetaError) -> Finding {
         name: Bytes::copy_from_slice(key),
         text: format!("{}: {error}", space.0),
         ..of(Fault::Record, keys::number(key).unwrap_or(0))
+    }
+}
+
+/// What an inode says that cannot be so, whatever other records say.
+fn contradiction(inode: &InodeRecord) -> Option<&'static str> {
+    let of_files = inode.layout.is_some() || inode.inline || inode.truncate != 0;
+    match FileKind::try_from(inode.kind) {
+        Err(_) | Ok(FileKind::Unspecified) => Some("it is of no kind"),
+        Ok(FileKind::Regular) if inode.inline && !inode.size_exact => {
+            Some("the size of an inline file is not exact")
+        }
+        Ok(FileKind::Regular) if inode.inline && inode.truncate != 0 => {
+            Some("an inline file waits for a truncate")
+        }
+        Ok(FileKind::Regular) if inode.truncate != 0 && inode.size_exact => {
+            Some("its size is exact while a truncate is owed")
+        }
+        Ok(kind) if kind != FileKind::Regular && of_files => Some("a layout of what is no file"),
+        _ => None,
     }
 }
 

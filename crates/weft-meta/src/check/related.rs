@@ -85,7 +85,7 @@ impl Pass<'_> {
         if let Some(bytes) = sums.inline {
             if !inode.inline {
                 self.found(counted(Fault::InlineBytes, id, 0, bytes));
-            } else if inode.size != bytes {
+            } else if inode.size != bytes || bytes == 0 {
                 self.found(counted(Fault::InlineSize, id, bytes, inode.size));
             }
         }

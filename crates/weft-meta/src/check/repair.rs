@@ -2,12 +2,13 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use prost::Message;
 use weft_kv::{Reader, Space, scan_prefix};
 use weft_proto::fsck::{Fault, Finding, RepairNamespaceReply};
 use weft_proto::meta::{FileKind, ROOT};
 
 use super::lost::{KNOWN, RECORD, bare, done, gone, nothing};
-use super::readable;
+use super::{contradiction, readable};
 use crate::edit::Edit;
 use crate::intents::Intent;
 use crate::keys::{
@@ -58,10 +59,16 @@ impl Namespace {
                 if !node.inode.inline {
                     return Ok(false);
                 }
-                let bytes = edit.inline_bytes(file)?.map_or(0, |b| b.len() as u64);
+                let data = edit.inline_bytes(file)?;
+                let bytes = data.as_ref().map_or(0, |b| b.len() as u64);
+                // An empty file has no record.
+                let empty = data.is_some_and(|data| data.is_empty());
+                if empty {
+                    edit.delete(INLINE, &file.to_be_bytes());
+                }
                 let inode = edit.change(file, &node.inode);
                 inode.size_exact = true;
-                Ok(set(&mut inode.size, bytes))
+                Ok(set(&mut inode.size, bytes) || empty)
             }),
             Ok(Fault::DeleteOwed) => delete_owed(edit, finding),
             Ok(Fault::TruncateLost) => truncate_lost(edit, finding),
@@ -91,6 +98,10 @@ impl Namespace {
         let Some(bytes) = edit.reader().get(space, key)? else {
             return Ok(gone());
         };
+        if space == INODES && InodeRecord::decode(bytes.as_slice()).is_ok() {
+            let kind = Self::kind_by_names(edit, file)?;
+            return straighten(edit, file, kind);
+        }
         if can_be_read(edit.reader(), space, &bytes) {
             return Ok(gone());
         }
@@ -99,7 +110,8 @@ impl Namespace {
             let kind = Self::kind_by_names(edit, file)?;
             let inode = self.empty(edit, file, kind, now)?;
             // It was counted: what is made anew counts once more.
-            edit.counters()?.files -= 1;
+            let counters = edit.counters()?;
+            counters.files = counters.files.saturating_sub(1);
             let known = format!("the inode of {file} could not be read");
             let what = edit.revive(file, inode, &known, now)?;
             edit.put_known(file, RECORD, &bytes)?;
@@ -252,6 +264,30 @@ fn change(
     })
 }
 
+/// Makes an inode say what can be so. What only files have says that it is a file; else its names say what it is.
+fn straighten(edit: &mut Edit<'_, '_>, file: u64, by_names: FileKind) -> Outcome {
+    change(edit, file, |edit, node| {
+        if contradiction(&node.inode).is_none() {
+            return Ok(false);
+        }
+        let inode = edit.change(file, &node.inode);
+        if inode.layout.is_some() || inode.inline {
+            inode.kind = FileKind::Regular as i32;
+        } else if matches!(
+            FileKind::try_from(inode.kind),
+            Err(_) | Ok(FileKind::Unspecified)
+        ) {
+            inode.kind = by_names as i32;
+        }
+        if !inode.is(FileKind::Regular) || inode.inline {
+            inode.truncate = 0;
+            inode.truncate_raced = false;
+        }
+        inode.size_exact = inode.truncate == 0 && (inode.inline || inode.size_exact);
+        Ok(true)
+    })
+}
+
 /// Sets a number; whether that changed it.
 fn set<T: PartialEq>(place: &mut T, value: T) -> bool {
     let changed = *place != value;
@@ -260,7 +296,6 @@ fn set<T: PartialEq>(place: &mut T, value: T) -> bool {
 }
 
 fn can_be_read(reader: &dyn Reader, space: Space, bytes: &[u8]) -> bool {
-    use prost::Message;
     match space {
         INODES => InodeRecord::decode(bytes).is_ok(),
         ENTRIES => EntryRecord::decode(bytes).is_ok(),
@@ -302,6 +337,12 @@ fn drop_name(edit: &mut Edit<'_, '_>, parent: u64, name: &[u8], now: i64) -> Res
 fn second_name(edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
     let names = edit.names(file)?;
     let inode = readable(edit.reader(), file)?.filter(InodeRecord::is_directory);
+    if inode.is_some() && file == ROOT && !names.is_empty() {
+        for name in &names {
+            drop_name(edit, name.parent, &name.name, now)?;
+        }
+        return Ok(done("all names of the root removed".to_owned()));
+    }
     let Some(inode) = inode.filter(|_| names.len() > 1) else {
         return Ok(gone());
     };

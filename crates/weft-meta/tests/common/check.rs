@@ -162,12 +162,20 @@ pub fn invariants(kv: &dyn OrderedKv) {
     );
 }
 
-/// The ids of regular files that have an inode, and of those a delete is owed for.
+/// The ids of regular files that have an inode and may have cells, and of those a delete is owed for. A small file whose
+/// bytes lie in the namespace goes in one transaction, and nobody is owed anything.
 pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let reader = &*kv.snapshot().unwrap();
     let inodes = all::<InodeRecord>(reader, "inodes");
-    let living = |inode: &InodeRecord| inode.kind == REGULAR && inode.frozen.is_none();
-    let inodes = inodes.iter().filter(|(_, inode)| living(inode));
+    let inline = all::<InlineRecord>(reader, "inline").into_iter();
+    let spilling = inline.filter(|(_, record)| record.spilling);
+    let spilling: BTreeSet<u64> = spilling.map(|(key, _)| number(&key)).collect();
+    let living = |id: u64, inode: &InodeRecord| {
+        let cells = !inode.inline || spilling.contains(&id);
+        inode.kind == REGULAR && inode.frozen.is_none() && cells
+    };
+    let inodes = inodes.iter();
+    let inodes = inodes.filter(|(key, inode)| living(number(key), inode));
     let intents = all::<IntentRecord>(reader, "intents");
     let intents = intents.iter().filter(|(_, intent)| intent.delete.is_some());
     // The cells of a deleted file that checkpoints hold are owed to nobody yet, and not lost.

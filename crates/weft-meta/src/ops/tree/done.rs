@@ -76,7 +76,8 @@ impl Edit<'_, '_> {
             return Ok(());
         };
         let tree = Tree::read(self.reader(), Node { id, inode }, task.name.as_bytes())?;
-        self.counters()?.files -= tree.nodes.len() as u64;
+        let counters = self.counters()?;
+        counters.files = counters.files.saturating_sub(tree.nodes.len() as u64);
         for (directory, name, _) in &tree.names {
             let key = keys::with_name(tree.nodes[*directory].id, name);
             self.delete_unseen(ENTRIES, &key);
