@@ -269,8 +269,8 @@ impl Pass<'_> {
             // The root has no name at all.
             let most = u32::from(id != ROOT);
             if count.names > most {
-                let (most, names) = (most.into(), count.names.into());
-                self.found(counted(Fault::SecondName, id, most, names));
+                let (most, found) = (most.into(), count.names.into());
+                self.found(counted(Fault::SecondName, id, most, found));
             }
             if named && count.links == 0 {
                 self.found(counted(Fault::Links, id, 2, 0));
