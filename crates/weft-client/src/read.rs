@@ -30,7 +30,17 @@ pub(crate) trait Memory: Send {
             self.put(stretch.memory_of(n) as usize, bytes, from..from + length);
         }
     }
+
+    /// Deals several stretches, each with the place of its bytes.
+    fn deal_all(&mut self, stretches: &[(Stretch, usize)], bytes: &Bytes) {
+        for (stretch, from) in stretches {
+            self.deal(stretch, bytes, *from);
+        }
+    }
 }
+
+/// Stretches that are dealt together.
+const TOGETHER: usize = 64;
 
 /// What a read tells beside its bytes.
 pub(crate) struct Moved {
@@ -52,6 +62,8 @@ enum Arrived {
 pub(crate) struct Scatter {
     start: Pieces,
     cutter: Cutter<Lengths>,
+    /// What is dealt next, kept for its memory.
+    together: Vec<(Stretch, usize)>,
     expected: u64,
     moved: u64,
 }
@@ -81,6 +93,7 @@ impl Scatter {
         Scatter {
             start: pieces.clone(),
             cutter: Cutter::new(pieces, Lengths::default()),
+            together: Vec::new(),
             expected: 0,
             moved: 0,
         }
@@ -100,12 +113,18 @@ impl Scatter {
     pub(crate) fn take(&mut self, bytes: &Bytes, memory: &mut impl Memory) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {
-            let Some(stretch) = self.cutter.next((bytes.len() - done) as u64) else {
-                return Err("the server sent more bytes than the request's pieces hold".to_owned());
-            };
-            memory.deal(&stretch, bytes, done);
-            self.moved += stretch.bytes();
-            done += stretch.bytes() as usize;
+            self.together.clear();
+            while done < bytes.len() && self.together.len() < TOGETHER {
+                let Some(stretch) = self.cutter.next((bytes.len() - done) as u64) else {
+                    return Err(
+                        "the server sent more bytes than the request's pieces hold".to_owned()
+                    );
+                };
+                self.together.push((stretch, done));
+                self.moved += stretch.bytes();
+                done += stretch.bytes() as usize;
+            }
+            memory.deal_all(&self.together, bytes);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_layout::{Memory, Spaced, Stretch, copy_spaced};
+use weft_layout::{Memory, Spaced, SpacedCopy, Stretch, copy_all};
 
 use crate::read::Memory as Place;
 
@@ -81,13 +81,27 @@ impl<'a> Target<'a> {
 }
 
 impl Place for Target<'_> {
+    fn deal_all(&mut self, stretches: &[(Stretch, usize)], bytes: &Bytes) {
+        let Target::Packed(memory) = self else {
+            for (stretch, from) in stretches {
+                self.deal(stretch, bytes, *from);
+            }
+            return;
+        };
+        let copy = |(stretch, from): &(Stretch, usize)| SpacedCopy {
+            to: stretch.in_memory(),
+            from: Spaced::packed(*from, stretch.length as usize),
+            length: stretch.length as usize,
+            count: stretch.count as usize,
+        };
+        let mut copies: Vec<SpacedCopy> = stretches.iter().map(copy).collect();
+        copy_all(memory, bytes, &mut copies);
+    }
+
     fn deal(&mut self, stretch: &Stretch, bytes: &Bytes, from: usize) {
         let (length, count) = (stretch.length as usize, stretch.count as usize);
         match self {
-            Target::Packed(memory) => {
-                let from = Spaced::packed(from, length);
-                copy_spaced(memory, stretch.in_memory(), bytes, from, length, count);
-            }
+            Target::Packed(_) => self.deal_all(&[(*stretch, from)], bytes),
             Target::Parts(..) | Target::Patterned(..) if stretch.in_a_row() => {
                 self.put(stretch.memory as usize, bytes, from..from + length * count);
             }

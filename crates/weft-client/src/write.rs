@@ -4,7 +4,8 @@
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use weft_layout::{
-    Cutter, Endless, Pieces, Request, ServerSlot, Spaced, Stretch, View, bytes_of, copy_spaced,
+    Cutter, Endless, Pieces, Request, ServerSlot, Spaced, SpacedCopy, Stretch, View, bytes_of,
+    copy_all,
 };
 use weft_net::{CallError, Connection};
 use weft_proto::Call;
@@ -20,6 +21,8 @@ pub(crate) const FRAME_BYTES: usize = 512 << 10;
 const FRAME_SLICES: usize = 128;
 /// Pieces from this size on travel as slices of the caller's memory.
 const SLICE_MIN: usize = 4 << 10;
+/// Stretches of small pieces that are copied side by side.
+const TOGETHER: usize = 64;
 
 /// What written bytes survive when the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +59,17 @@ impl<'a> Gather<'a> {
     /// The next frame's payload; empty at the end.
     fn frame(&mut self) -> Vec<Bytes> {
         let mut frame = Frame {
+            source: self.source,
             parts: Vec::new(),
             small: BytesMut::new(),
+            copies: Vec::new(),
             room: FRAME_BYTES,
         };
         while frame.room > 0 {
             let Some(stretch) = self.cutter.next(frame.room as u64) else {
                 break;
             };
-            frame.add(self.source, &stretch);
+            frame.add(&stretch);
         }
         frame.flush();
         frame.parts
@@ -76,39 +81,59 @@ impl<'a> Gather<'a> {
 }
 
 /// A frame's payload as it is put together.
-struct Frame {
+struct Frame<'a> {
+    source: &'a Source,
     parts: Vec<Bytes>,
     /// Small pieces, copied together.
     small: BytesMut,
+    /// Copies into `small` that are still to be done.
+    copies: Vec<SpacedCopy>,
     /// Bytes that still fit.
     room: usize,
 }
 
-impl Frame {
-    fn add(&mut self, source: &Source, stretch: &Stretch) {
+impl Frame<'_> {
+    fn add(&mut self, stretch: &Stretch) {
         let (rows, length) = if stretch.in_a_row() {
             (1, stretch.bytes())
         } else {
             (stretch.count, stretch.length)
         };
-        if let Source::Packed(memory) = source
-            && rows > 1
-            && length < SLICE_MIN as u64
-        {
-            let (length, rows) = (length as usize, rows as usize);
-            let to = Spaced::packed(0, length);
-            let from = stretch.in_memory();
-            return copy_spaced(self.grow(length * rows), to, memory, from, length, rows);
+        if matches!(self.source, Source::Packed(_)) && rows > 1 && length < SLICE_MIN as u64 {
+            return self.add_spaced(stretch);
         }
         for n in 0..rows {
-            self.add_row(source, stretch.memory_of(n), length);
+            self.add_row(stretch.memory_of(n), length);
         }
     }
 
+    /// Small pieces at equal distances in one buffer.
+    fn add_spaced(&mut self, stretch: &Stretch) {
+        let (length, count) = (stretch.length as usize, stretch.count as usize);
+        let from = stretch.in_memory();
+        let to = Spaced::packed(self.grow(length * count), length);
+        self.copies.push(SpacedCopy {
+            to,
+            from,
+            length,
+            count,
+        });
+        if self.copies.len() == TOGETHER {
+            self.copy();
+        }
+    }
+
+    fn copy(&mut self) {
+        if let Source::Packed(memory) = self.source {
+            copy_all(&mut self.small, memory, &mut self.copies);
+        }
+        self.copies.clear();
+    }
+
     /// Bytes with consecutive numbers, which need not lie in a row in memory.
-    fn add_row(&mut self, source: &Source, mut number: u64, mut length: u64) {
+    fn add_row(&mut self, mut number: u64, mut length: u64) {
         while length > 0 {
-            let (bytes, range) = source.find(number, length);
+            let (bytes, range) = self.source.find(number, length);
             let taken = range.len();
             number += taken as u64;
             length -= taken as u64;
@@ -117,23 +142,25 @@ impl Frame {
                 self.parts.push(bytes.slice(range));
                 self.room -= taken;
             } else {
-                self.grow(taken).copy_from_slice(&bytes[range]);
+                let at = self.grow(taken);
+                self.small[at..].copy_from_slice(&bytes[range]);
             }
         }
     }
 
-    /// Room at the end of what is copied together.
-    fn grow(&mut self, bytes: usize) -> &mut [u8] {
+    /// Makes room at the end of what is copied together; where it begins.
+    fn grow(&mut self, bytes: usize) -> usize {
         if self.small.is_empty() {
             self.small.reserve(self.room);
         }
         let at = self.small.len();
         self.small.resize(at + bytes, 0);
         self.room -= bytes;
-        &mut self.small[at..]
+        at
     }
 
     fn flush(&mut self) {
+        self.copy();
         if !self.small.is_empty() {
             self.parts.push(self.small.split().freeze());
         }

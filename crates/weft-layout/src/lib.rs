@@ -98,6 +98,6 @@ pub use quantity::{
 };
 pub use request::{Piece, Request, Shaped};
 pub use rounds::{Clipped, Round, Rounds, Shared};
-pub use spaced::{Spaced, copy_spaced};
+pub use spaced::{Spaced, SpacedCopy, copy_all, copy_spaced};
 pub use stretch::{CellLengths, Cutter, Endless, Stretch, bytes_of};
 pub use view::{Order, Partition, Subfile, View, ViewError};

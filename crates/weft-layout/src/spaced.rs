@@ -64,6 +64,74 @@ impl Spaced {
         // Past the last piece it means nothing and may wrap.
         self.at = self.at.wrapping_add_signed(self.step);
     }
+
+    fn skip(&mut self, pieces: usize) {
+        let bytes = self.step.wrapping_mul(pieces.cast_signed());
+        self.at = self.at.wrapping_add_signed(bytes);
+    }
+}
+
+/// Equally long pieces at equal distances in two buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct SpacedCopy {
+    /// Where they go.
+    pub to: Spaced,
+    /// Where they are.
+    pub from: Spaced,
+    /// Bytes of a piece.
+    pub length: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// Pieces this far apart lie on pages of their own.
+const FAR: isize = 2048;
+/// Pieces of a window: as many pages as a core's first translation buffer holds.
+const WINDOW: usize = 64;
+
+/// Does all copies of one buffer into another.
+///
+/// Where pieces are far apart in one of the buffers (a matrix that is turned: its rows there are columns here) the
+/// copies are done side by side, a window of that buffer at a time, so that its lines and pages stay at hand.
+///
+/// Shape: as [`copy_spaced`]. What `to` names is disjoint. The copies are used up.
+/// Panics where a piece does not lie in its buffer.
+pub fn copy_all(into: &mut [u8], bytes: &[u8], copies: &mut [SpacedCopy]) {
+    let far = |copy: &SpacedCopy| match (copy.to.step >= FAR, copy.from.step >= FAR) {
+        (true, false) => Some((true, copy.to.step)),
+        (false, true) => Some((false, copy.from.step)),
+        _ => None,
+    };
+    let same = copies.iter().find(|copy| copy.count > 1).and_then(far);
+    if let Some((to, step)) = same
+        && copies.len() > 1
+        && copies
+            .iter()
+            .all(|copy| copy.count == 1 || far(copy) == same)
+    {
+        return copy_windows(into, bytes, copies, to, step.cast_unsigned());
+    }
+    for copy in copies {
+        copy_spaced(into, copy.to, bytes, copy.from, copy.length, copy.count);
+    }
+}
+
+/// The copies' pieces are `step` apart where they go (`to`) or where they are.
+fn copy_windows(into: &mut [u8], bytes: &[u8], copies: &mut [SpacedCopy], to: bool, step: usize) {
+    let at = |copy: &SpacedCopy| if to { copy.to.at } else { copy.from.at };
+    while let Some(first) = copies.iter().filter(|c| c.count > 0).map(at).min() {
+        let end = first + step * WINDOW;
+        for copy in copies.iter_mut() {
+            let inside = end.saturating_sub(at(copy)).div_ceil(step);
+            let now = inside.min(copy.count);
+            if now > 0 {
+                copy_spaced(into, copy.to, bytes, copy.from, copy.length, now);
+                copy.to.skip(now);
+                copy.from.skip(now);
+                copy.count -= now;
+            }
+        }
+    }
 }
 
 fn copy_fixed<const N: usize>(
@@ -114,6 +182,35 @@ mod tests {
                 }
                 assert_eq!(into, expected, "{length} {to_step} {from_step}");
             }
+        }
+    }
+
+    #[test]
+    fn copies_side_by_side_are_those_one_after_the_other() {
+        let bytes: Vec<u8> = (0..600_000_u32).map(|i| (i % 251) as u8).collect();
+        let spaced = |at, step| Spaced { at, step };
+        // Rows that start and end anywhere, dealt into columns, and columns gathered into rows; some of them unlike.
+        let copy = |row: usize, odd: isize, turn: bool| {
+            let near = spaced(row * 1600 + row % 3 * 8, 8);
+            let far = spaced(row * 8 + row % 5 * 3000, 3000 + odd);
+            let (to, from) = if turn { (far, near) } else { (near, far) };
+            SpacedCopy {
+                to,
+                from,
+                length: 8,
+                count: 100 + row * 7,
+            }
+        };
+        for (odd, turn) in [(0, true), (0, false), (8, true), (8, false)] {
+            let mut copies: Vec<SpacedCopy> = (0..12)
+                .map(|row| copy(row, odd * (row as isize % 2), turn))
+                .collect();
+            let (mut into, mut expected) = (vec![0; 600_000], vec![0; 600_000]);
+            for c in &copies {
+                copy_spaced(&mut expected, c.to, &bytes, c.from, c.length, c.count);
+            }
+            copy_all(&mut into, &bytes, &mut copies);
+            assert!(into == expected, "{odd} {turn}");
         }
     }
 }
