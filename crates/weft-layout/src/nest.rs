@@ -297,6 +297,14 @@ impl Nest {
         (self.nodes.len() - 1) as u32
     }
 
+    /// Whether it is the bytes of its hull, in their order.
+    pub(crate) fn is_one_run(&self) -> bool {
+        let [strip] = &self.strips[..] else {
+            return false;
+        };
+        self.nodes.len() == 1 && strip.count == 1 && strip.rank == 0 && self.rank == 0
+    }
+
     /// Where it starts, and its tree with runs that meet joined if `join`; ranks mean nothing there.
     pub(crate) fn outline(&self, join: bool) -> (u64, Option<Tree>) {
         let tree = self.root.map(|root| self.tree(root));

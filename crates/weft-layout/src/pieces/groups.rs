@@ -8,6 +8,7 @@
 use crate::groups::Groups;
 use crate::modular::first_below;
 use crate::request::Span;
+use crate::stretch::Stretch;
 use crate::{CellIndex, CellOffset, Grid, OFFSET_MAX, Piece, ServerSlot};
 
 /// Groups that may miss for each own cell of a period before the next hit is computed: about the cost
@@ -183,6 +184,26 @@ impl GroupPieces {
             }
         }
         None
+    }
+
+    /// The next pieces of one cell at equal distances: whole groups that lie in one BSU.
+    #[inline]
+    pub(crate) fn next_stretch(&mut self) -> Option<Stretch> {
+        let mut stretch = Stretch::from(self.next()?);
+        if self.meets || stretch.length != self.group || self.view >= self.span.end {
+            return Some(stretch);
+        }
+        // The current group is the one behind, and it has not begun.
+        let whole = (self.span.end - self.view) / self.group;
+        let room = (self.own_start + self.unit).checked_sub(self.start + self.group);
+        let more = room.map_or(0, |room| (room / self.stride + 1).min(whole));
+        stretch.count += more;
+        stretch.stride = self.stride;
+        stretch.memory_stride = self.group.cast_signed();
+        self.view += more * self.group;
+        self.start += more * self.stride;
+        self.from = self.start;
+        Some(stretch)
     }
 }
 

@@ -56,7 +56,10 @@ impl Pieces {
             end: nest.end,
         };
         // Whatever is legal for all bytes between the first and the last is legal for each run.
-        Self::contiguous(grid, shape, hull, slot)?;
+        let all = Self::contiguous(grid, shape, hull, slot)?;
+        if nest.is_one_run() {
+            return Ok(all);
+        }
         let kind = match Finder::new(*grid, *shape, slot, nest.end) {
             Some(finder) => Kind::Strips(Box::new(StripPieces::new(finder, nest))),
             None => Kind::Runs(Box::new(RunPieces::new(*grid, *shape, slot, nest))),
@@ -129,6 +132,7 @@ impl Pieces {
     pub fn next_stretch(&mut self) -> Option<Stretch> {
         match &mut self.0 {
             Kind::Rows(pieces) => pieces.next_stretch(),
+            Kind::Groups(pieces) => pieces.next_stretch(),
             Kind::Strips(pieces) => pieces.next_stretch(),
             _ => self.next().map(Stretch::from),
         }
