@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use weft_layout::{Layout, Map, Request, ServerSlot, View};
+use weft_layout::{Layout, Map, Pattern, Request, ServerSlot, View, ViewOffset};
 
 use crate::output;
 
@@ -73,31 +73,52 @@ pub(crate) struct Piece {
     pub(crate) memory: u64,
 }
 
-/// Explains `length` bytes from `offset` on; keeps the first `shown` pieces of each server.
+/// What is asked for.
+pub(crate) struct Asked {
+    request: Request,
+    offset: ViewOffset,
+    /// Bytes in all.
+    length: u64,
+}
+
+impl Asked {
+    pub(crate) fn bytes(offset: ViewOffset, length: u64) -> Asked {
+        Asked {
+            request: Request::Contiguous { offset, length },
+            offset,
+            length,
+        }
+    }
+
+    pub(crate) fn pattern(offset: ViewOffset, pattern: &Pattern) -> Result<Asked> {
+        Ok(Asked {
+            request: Request::new(offset, pattern)?,
+            offset,
+            length: pattern.length()?,
+        })
+    }
+}
+
+/// Explains a request; keeps the first `shown` pieces of each server.
 pub(crate) fn explain(
     map: &Map,
     layout: &Layout,
-    offset: u64,
-    length: u64,
+    asked: &Asked,
     shown: usize,
 ) -> Result<Explanation> {
-    let request = Request::Contiguous {
-        offset: weft_layout::ViewOffset(offset),
-        length,
-    };
     let mut servers = Vec::new();
-    for slot in map.slots(&request)? {
-        servers.push(part(map, layout, &request, slot, shown)?);
+    for slot in map.slots(&asked.request)? {
+        servers.push(part(map, layout, &asked.request, slot, shown)?);
     }
     let bytes = servers.iter().map(|p| p.bytes).sum();
     Ok(Explanation {
-        offset,
-        length,
+        offset: asked.offset.0,
+        length: asked.length,
         requests: servers.len() as u64,
         messages: servers.iter().map(|p| p.messages).sum(),
         pieces: servers.iter().map(|p| p.pieces).sum(),
         bytes,
-        ghost_bytes: length - bytes,
+        ghost_bytes: asked.length - bytes,
         ghosts: ghosts(map),
         servers,
     })
@@ -124,8 +145,7 @@ fn part(
     for piece in map.pieces(request, slot)? {
         if part.pieces == PIECES_MAX {
             bail!(
-                "the request has more than {PIECES_MAX} pieces on server {server}: give a smaller --length, and \
-                 multiply"
+                "the request has more than {PIECES_MAX} pieces on server {server}: ask for fewer bytes, and multiply"
             );
         }
         part.pieces += 1;
@@ -216,14 +236,26 @@ mod tests {
     }
 
     fn explained(layout: &Layout, view: View, offset: u64, length: u64) -> Explanation {
-        explain(
-            &Map::new(layout.grid(), view).unwrap(),
-            layout,
-            offset,
+        let map = Map::new(layout.grid(), view).unwrap();
+        let request = Request::Contiguous {
+            offset: ViewOffset(offset),
             length,
-            2,
-        )
-        .unwrap()
+        };
+        explain(&map, layout, &request, length, 2).unwrap()
+    }
+
+    #[test]
+    fn a_pattern_is_one_request_to_each_server_it_touches() {
+        let layout = layout(4, 65_536, 4);
+        let map = Map::new(layout.grid(), View::canonical()).unwrap();
+        let records = Pattern::bytes(64).every(256).times(4096);
+        let asked = Asked::pattern(ViewOffset(64), &records).unwrap();
+        let e = explain(&map, &layout, &asked, 1).unwrap();
+        assert_eq!(
+            e.summary(),
+            "4 requests to 4 servers, 8 messages, 4096 pieces, 256.0 KiB"
+        );
+        assert_eq!((e.offset, e.servers[1].first[0].offset), (64, 64));
     }
 
     #[test]

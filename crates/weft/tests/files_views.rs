@@ -235,4 +235,12 @@ fn explain_says_what_a_call_takes() {
     );
     let all = volume.json("explain /a --cell 0 --json");
     assert_eq!((&all["requests"], &all["pieces"]), (&1.into(), &1.into()));
+    let pattern = volume.json("explain /a 64/256x1024 --offset 64 --json");
+    let said = [
+        &pattern["requests"],
+        &pattern["pieces"],
+        &pattern["bytes"],
+        &pattern["offset"],
+    ];
+    assert_eq!(said.map(|n| n.as_u64()), [3, 1024, 65_536, 64].map(Some));
 }

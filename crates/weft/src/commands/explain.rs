@@ -3,28 +3,36 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_client::{Attributes, FileKind};
-use weft_layout::{CellIndex, Layout, Map};
+use weft_layout::{CellIndex, Layout, Map, Pattern, ViewOffset};
 
-use crate::explanation::{self, Explanation};
+use crate::explanation::{self, Asked, Explanation};
 use crate::remote::RemotePath;
+use crate::request_args::PATTERNS;
 use crate::view_args::ViewArgs;
-use crate::{Global, connect, output, remote};
+use crate::{Global, connect, output, pattern_args, remote};
 
 /// Say what a read or write would do: which servers, pieces, messages and bytes
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Examples:
   weft explain /grid
   weft explain /grid --subfile 1,1,1,4,2 --length 1M
   weft explain /matrix --partition 0,8,8192 --json
+  weft explain /log 64/4Kx100                            what `weft read /log 64/4Kx100` takes
+
+{PATTERNS}
 
 Nothing moves: this is the arithmetic that client and servers run, from the file's attributes alone. Without --length \
 it is about everything up to the end that the file's size implies. A read sends no bytes from beyond a cell's end, so \
-the bytes are the most that can travel; longer transfers are cut into calls of 4 MiB by `weft cat` and `weft put`.")]
+the bytes are the most that can travel; longer transfers are cut into calls of 4 MiB by `weft cat` and `weft put`."))]
 pub(crate) struct Explain {
     /// The file
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
+    /// Which bytes, from --offset on, as `weft read` takes it
+    #[arg(value_name = "PATTERN", value_parser = pattern_args::parse, allow_hyphen_values = true,
+          conflicts_with = "length")]
+    pattern: Option<Pattern>,
     #[command(flatten)]
     view: ViewArgs,
     /// Pieces to show for each server
@@ -75,22 +83,26 @@ impl Explain {
         let layout = Layout::try_from(layout).context("the file's layout is broken")?;
         let map = Map::new(layout.grid(), self.view.view())
             .with_context(|| format!("this view does not fit {}", self.file))?;
-        let start = self.view.start();
+        let shown = if self.all { usize::MAX } else { self.pieces };
+        let offset = ViewOffset(self.view.start());
+        if let Some(pattern) = &self.pattern {
+            let asked = Asked::pattern(offset, pattern)?;
+            return explanation::explain(&map, &layout, &asked, shown);
+        }
         let length = match self.view.length {
             Some(length) => length,
             None if self.view.fork() == "data" => {
                 let size = attributes.size;
                 let extent = |cell| map.extent(cell, layout.grid().cell_length(size, cell));
                 let extents = (0..layout.cells()).map(|cell| extent(CellIndex(cell)));
-                extents.max().unwrap_or(0).saturating_sub(start)
+                extents.max().unwrap_or(0).saturating_sub(offset.0)
             }
             None => bail!(
                 "attributes do not tell how long the forks `{}` are: give --length",
                 self.view.fork()
             ),
         };
-        let shown = if self.all { usize::MAX } else { self.pieces };
-        explanation::explain(&map, &layout, start, length, shown)
+        explanation::explain(&map, &layout, &Asked::bytes(offset, length), shown)
     }
 }
 
