@@ -109,6 +109,24 @@ impl CrashKv {
         true
     }
 
+    /// As [`CrashKv::damage`], of the `n`th value of a space; those of all spaces in order.
+    pub fn damage_nth(&self, n: usize, change: impl FnOnce(&mut Vec<u8>)) -> &'static str {
+        let mut now = self.now.lock();
+        let map = Arc::make_mut(&mut now);
+        let n = n % map.len();
+        let ((space, _), value) = map.iter_mut().nth(n).expect("it is one of them");
+        change(value);
+        space.0
+    }
+
+    /// As [`CrashKv::damage`], of the `n`th value of one space.
+    pub fn damage_in(&self, space: &str, n: usize, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut now = self.now.lock();
+        let map = Arc::make_mut(&mut now);
+        let mut of_space = map.iter_mut().filter(|((s, _), _)| s.0 == space);
+        change(of_space.nth(n).expect("there are so many").1);
+    }
+
     pub fn count(&self, space: &str) -> usize {
         self.now.lock().keys().filter(|(s, _)| s.0 == space).count()
     }

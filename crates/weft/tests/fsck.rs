@@ -1,0 +1,369 @@
+//! `weft fsck` on real volumes: damage made in the real formats is found, named and repaired; a second run finds nothing; a
+//! volume in use gives no false alarm.
+
+mod files_support;
+
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use files_support::{Volume, bytes};
+use serde_json::Value;
+use weft_kv::{Batch, FjallKv, FjallOptions, OrderedKv, Space};
+use weft_meta::record::InodeRecord;
+use weft_proto::prost::Message;
+
+/// The report of a run and its exit code.
+fn fsck(volume: &Volume, args: &[&str]) -> (Value, i32) {
+    let output = volume
+        .command(["fsck", "--json"])
+        .args(args)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!error.contains("panicked"), "{error}");
+    let report = serde_json::from_slice(&output.stdout);
+    (
+        report.unwrap_or_else(|_| panic!("{error}")),
+        output.status.code().unwrap(),
+    )
+}
+
+fn faults(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|f| f["fault"].as_str().unwrap())
+        .collect()
+}
+
+/// Repairs once and sees that nothing is left.
+fn repair(volume: &Volume, args: &[&str]) -> Value {
+    let (report, code) = fsck(volume, &[&["--repair"], args].concat());
+    assert_eq!(code, 1, "{report}");
+    let (again, code) = fsck(volume, args);
+    assert_eq!((faults(&again), code), (Vec::<&str>::new(), 0), "{again}");
+    report
+}
+
+/// Folders of this name below one.
+fn folders(below: &Path, name: &str) -> Vec<PathBuf> {
+    let (mut found, mut open) = (Vec::new(), vec![below.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if path.file_name().unwrap() == name {
+                    found.push(path.clone());
+                }
+                open.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn engine(folder: &Path) -> FjallKv {
+    FjallKv::open(folder, FjallOptions::default()).unwrap()
+}
+
+fn all(kv: &FjallKv, space: &'static str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut visit = |key: &[u8], value: &[u8]| {
+        found.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    };
+    let reader = kv.snapshot().unwrap();
+    reader
+        .scan(Space(space), Bound::Unbounded, Bound::Unbounded, &mut visit)
+        .unwrap();
+    found
+}
+
+fn write(kv: &FjallKv, space: &'static str, key: Vec<u8>, value: Option<Vec<u8>>) {
+    let changes = vec![(Space(space), key, value)];
+    kv.write(Batch { changes }).unwrap();
+    kv.sync().unwrap();
+}
+
+/// Works on the namespace of a volume that is stopped meanwhile.
+fn stopped(volume: &Volume, work: impl FnOnce(&Path)) {
+    let folder = volume.path("volume");
+    let dir = folder.to_str().unwrap();
+    volume.run(["down", dir]);
+    work(&folder);
+    volume.run(["up", dir]);
+}
+
+fn id(volume: &Volume, path: &str) -> u64 {
+    volume.json(&format!("stat --json {path}"))["id"]
+        .as_u64()
+        .unwrap()
+}
+
+/// Removes what the namespace knows of a file and its name.
+fn forget(folder: &Path, file: u64, name: &str) {
+    let kv = engine(&folders(folder, "namespace")[0]);
+    write(&kv, "inodes", file.to_be_bytes().to_vec(), None);
+    let entry = all(&kv, "entries")
+        .into_iter()
+        .find(|(key, _)| &key[8..] == name.as_bytes());
+    write(&kv, "entries", entry.unwrap().0, None);
+}
+
+#[test]
+fn a_sound_volume_has_no_findings_and_misuse_is_told() {
+    let volume = Volume::up();
+    volume.text("mkdir /d");
+    volume.feed("put /d/file", &bytes(1, 3 << 20));
+    volume.text("checkpoint create /d/file first");
+    let (report, code) = fsck(&volume, &["--data"]);
+    assert_eq!((faults(&report), code), (Vec::<&str>::new(), 0), "{report}");
+    assert!(report["chunks"].as_u64().unwrap() >= 12, "{report}");
+    assert!(report["files"].as_u64() == Some(1), "{report}");
+    volume.fails("fsck --nonsense", 16);
+    let dir = volume.path("volume");
+    let dir = dir.to_str().unwrap();
+    let error = volume.fails(&format!("fsck --offline {dir}"), 8);
+    assert!(error.contains("already running"), "{error}");
+    volume.run(["down", dir]);
+    let (report, code) = fsck(&volume, &["--offline", dir]);
+    assert_eq!((faults(&report), code), (Vec::<&str>::new(), 0), "{report}");
+    // The servers are found again where they belong.
+    volume.run(["up", dir]);
+    assert_eq!(volume.run(["cat", "/d/file"]), bytes(1, 3 << 20));
+}
+
+#[test]
+fn cells_that_nothing_names_come_back_whole() {
+    let volume = Volume::up();
+    let content = bytes(2, 5_000_000);
+    volume.feed("put /file", &content);
+    volume.feed("put /other", &bytes(3, 1 << 20));
+    let file = id(&volume, "/file");
+    stopped(&volume, |folder| forget(folder, file, "file"));
+    let (report, code) = fsck(&volume, &[]);
+    assert_eq!(code, 4, "{report}");
+    let findings = report["findings"].as_array().unwrap();
+    let lost = findings
+        .iter()
+        .find(|f| f["fault"] == "lost cells")
+        .unwrap();
+    assert_eq!(lost["file"], file);
+    let words = lost["what"].as_str().unwrap();
+    for part in [
+        "cell 0",
+        "cell 1",
+        "cell 2",
+        "on server",
+        "bytes, chunk",
+        "modified",
+    ] {
+        assert!(words.contains(part), "{words} lacks {part}");
+    }
+    let report = repair(&volume, &[]);
+    let place = format!("/lost+found/file-{file}");
+    let paths = &report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|f| f["file"] == file)
+        .unwrap()["paths"];
+    assert_eq!(paths[0], place.as_str(), "{report}");
+    assert_eq!(volume.run(["cat", &place]), content);
+    assert_eq!(volume.run(["cat", "/other"]), bytes(3, 1 << 20));
+}
+
+#[test]
+fn cells_that_a_server_lost_are_missed_and_the_file_stays_readable() {
+    let volume = Volume::up();
+    volume.feed("put /file", &bytes(4, 3 << 20));
+    let file = id(&volume, "/file");
+    stopped(&volume, |folder| {
+        for index in folders(folder, "index") {
+            let kv = engine(&index);
+            for (key, _) in all(&kv, "forks") {
+                if key[..8] == file.to_be_bytes() && key[8..12] == 2_u32.to_be_bytes() {
+                    write(&kv, "forks", key, None);
+                }
+            }
+        }
+    });
+    let (report, code) = fsck(&volume, &[]);
+    assert_eq!((faults(&report), code), (vec!["bytes lost"], 4), "{report}");
+    let finding = &report["findings"][0];
+    assert_eq!(finding["paths"][0], "/file", "{report}");
+    assert!(
+        finding["server"].is_number() && finding["cell"].is_number(),
+        "{report}"
+    );
+    repair(&volume, &[]);
+    let left = volume.run(["cat", "/file"]);
+    assert_eq!(left[..256 << 10], bytes(4, 3 << 20)[..256 << 10]);
+}
+
+#[test]
+fn a_store_that_refuses_to_open_is_opened_again_and_never_gives_wrong_bytes() {
+    let volume = Volume::up();
+    volume.feed("put /file", &bytes(5, 3 << 20));
+    let folder = volume.path("volume");
+    let dir = folder.to_str().unwrap();
+    volume.run(["down", dir]);
+    {
+        let kv = engine(&folders(&folder, "index")[1]);
+        let (key, mut value) = all(&kv, "chunks").remove(0);
+        let at = value.len() / 2;
+        value[at] ^= 4;
+        write(&kv, "chunks", key, Some(value));
+    }
+    let error = volume.fails(&format!("fsck --offline {dir}"), 8);
+    assert!(
+        error.contains("corrupt") && error.contains("--repair"),
+        "{error}"
+    );
+    let report = repair(&volume, &["--offline", dir]);
+    let finding = &report["findings"][0];
+    assert_eq!(finding["fault"], "damaged entry", "{report}");
+    for field in ["file", "cell", "chunk", "server"] {
+        assert!(finding[field].is_number(), "{field}: {report}");
+    }
+    volume.run(["up", dir]);
+    let error = volume.fails("cat /file", 1);
+    assert!(
+        error.contains("lost") || error.contains("no disk"),
+        "{error}"
+    );
+    // Written anew it is as good as ever.
+    volume.feed("put /file", &bytes(6, 3 << 20));
+    assert_eq!(volume.run(["cat", "/file"]), bytes(6, 3 << 20));
+    assert_eq!(fsck(&volume, &["--data"]).1, 0);
+}
+
+#[test]
+fn checkpoints_that_are_not_listed_are_listed_again() {
+    let volume = Volume::up();
+    volume.feed("put /file", &bytes(7, 1 << 20));
+    volume.text("checkpoint create /file first");
+    volume.feed("put /file", &bytes(8, 1 << 20));
+    stopped(&volume, |folder| {
+        let kv = engine(&folders(folder, "namespace")[0]);
+        for (key, _) in all(&kv, "checkpoints") {
+            write(&kv, "checkpoints", key, None);
+        }
+    });
+    let report = repair(&volume, &[]);
+    assert_eq!(faults(&report), ["checkpoint unknown"]);
+    let list = volume.text("checkpoint list /file");
+    assert!(list.contains("lost-"), "{list}");
+}
+
+#[test]
+fn a_repair_that_is_killed_is_taken_up_again() {
+    let volume = Volume::up();
+    let contents: Vec<Vec<u8>> = (0..24).map(|i| bytes(100 + i, 300_000)).collect();
+    for (i, content) in contents.iter().enumerate() {
+        volume.feed(&format!("put /file{i}"), content);
+    }
+    let ids: Vec<u64> = (0..contents.len())
+        .map(|i| id(&volume, &format!("/file{i}")))
+        .collect();
+    stopped(&volume, |folder| {
+        for (i, id) in ids.iter().enumerate() {
+            forget(folder, *id, &format!("file{i}"));
+        }
+    });
+    let mut killed = 0;
+    for wait in [60, 90, 120, 150, 200] {
+        let mut child = volume
+            .command(["fsck", "--repair"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        killed += u32::from(child.try_wait().unwrap().is_none());
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    assert!(killed > 0, "no run lasted long enough to be killed");
+    let (report, code) = fsck(&volume, &["--repair"]);
+    assert!(code == 0 || code == 1, "{report}");
+    assert_eq!(fsck(&volume, &[]).1, 0);
+    for (id, content) in ids.iter().zip(&contents) {
+        assert_eq!(
+            &volume.run(["cat", &format!("/lost+found/file-{id}")]),
+            content
+        );
+    }
+}
+
+#[test]
+fn a_volume_in_use_gives_no_false_alarm() {
+    let volume = Volume::up();
+    volume.text("mkdir /d");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for worker in 0..3_u64 {
+            let (volume, stop) = (&volume, &stop);
+            scope.spawn(move || {
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let name = format!("/d/w{worker}-{}", round % 3);
+                    volume.feed(
+                        &format!("put {name}"),
+                        &bytes(worker * 1000 + round, 400_000),
+                    );
+                    match round % 4 {
+                        0 => drop(volume.text(&format!("truncate {name} --size 100000"))),
+                        1 => drop(volume.text(&format!("mv {name} /d/moved{worker}"))),
+                        2 => drop(volume.text(&format!("rm {name}"))),
+                        _ => drop(volume.text(&format!("checkpoint create {name} c{round}"))),
+                    }
+                    round += 1;
+                }
+            });
+        }
+        let mut reports = Vec::new();
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(300));
+            reports.push(fsck(&volume, &[]));
+        }
+        stop.store(true, Ordering::Relaxed);
+        for (report, code) in reports {
+            assert_eq!((faults(&report), code), (Vec::<&str>::new(), 0), "{report}");
+        }
+    });
+    assert_eq!(fsck(&volume, &["--data"]).1, 0);
+}
+
+#[test]
+fn wrong_counts_in_the_namespace_are_set_right_beside_a_living_volume() {
+    let volume = Volume::up();
+    volume.feed("put /file", &bytes(9, 1 << 20));
+    let file = id(&volume, "/file");
+    stopped(&volume, |folder| {
+        let kv = engine(&folders(folder, "namespace")[0]);
+        let key = file.to_be_bytes().to_vec();
+        let bytes = kv
+            .snapshot()
+            .unwrap()
+            .get(Space("inodes"), &key)
+            .unwrap()
+            .unwrap();
+        let mut inode = InodeRecord::decode(&*bytes).unwrap();
+        inode.links = 3;
+        inode.size += 10;
+        write(&kv, "inodes", key, Some(inode.encode_to_vec()));
+    });
+    let report = repair(&volume, &[]);
+    let mut found = faults(&report);
+    found.sort_unstable();
+    assert_eq!(found, ["bytes lost", "wrong links"], "{report}");
+    assert_eq!(volume.run(["cat", "/file"]), bytes(9, 1 << 20));
+    let stat = volume.json("stat --json /file");
+    assert_eq!(
+        (&stat["links"], &stat["size"]),
+        (&1.into(), &(1 << 20).into())
+    );
+}
