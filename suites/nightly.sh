@@ -9,6 +9,10 @@ night() { printf '\n== %s\n' "$*"; env "$@" || failed=1; }
 
 night cargo test -p weft-store --test large -- --ignored --nocapture --test-threads 1
 night WEFT_CASES=2000 cargo test -p weft-store --test disks --test full
+night WEFT_CASES=20000 cargo test -p weft-store --test corruption
+night WEFT_CASES=300 cargo test -p weft-kv --test loss
+night WEFT_CASES=500000 cargo test -p weft-fuzz
+night scripts/fuzz.sh 600
 night WEFT_CASES=5000 cargo test -p weft-meta --test trees
 night WEFT_CASES=100 cargo test -p weft-client --test checkpoints
 night cargo test -p weft-client --test checkpoints -- --ignored --nocapture

@@ -22,6 +22,7 @@ mod transact;
 
 pub use error::KvError;
 pub use fjall::{FjallKv, FjallOptions};
+pub use loss::{DECODERS, Decoder};
 pub use mem::MemKv;
 pub use traits::{Batch, OrderedKv, Reader, Space, Transaction};
 pub use transact::{prefix_end, scan_prefix, transact_with};

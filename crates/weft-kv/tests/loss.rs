@@ -114,7 +114,7 @@ fn cases() -> u32 {
     std::env::var("WEFT_CASES")
         .ok()
         .and_then(|n| n.parse().ok())
-        .unwrap_or(16)
+        .unwrap_or(8)
 }
 
 proptest! {

@@ -356,3 +356,34 @@ pub struct CountersRecord {
     #[prost(uint64, tag = "5")]
     pub epoch: u64,
 }
+
+/// Decodes bytes and encodes what they say; `None`: they were refused.
+pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// The decoders of the records, for whoever feeds them anything. Fields of later versions are skipped, so what they give may be
+/// shorter than what they were given; given that, they give the same.
+pub const DECODERS: &[(&str, Decoder)] = &[
+    ("LayoutRecord", again::<LayoutRecord>),
+    ("WishRecord", again::<WishRecord>),
+    ("InodeRecord", again::<InodeRecord>),
+    ("FrozenRecord", again::<FrozenRecord>),
+    ("TreeFileRecord", again::<TreeFileRecord>),
+    ("HeldRecord", again::<HeldRecord>),
+    ("InlineRecord", again::<InlineRecord>),
+    ("AclRecord", again::<AclRecord>),
+    ("EntryRecord", again::<EntryRecord>),
+    ("XattrRecord", again::<XattrRecord>),
+    ("OrphanRecord", again::<OrphanRecord>),
+    ("IntentRecord", again::<IntentRecord>),
+    ("CheckpointRecord", again::<CheckpointRecord>),
+    ("CheckpointTaskRecord", again::<CheckpointTaskRecord>),
+    ("DeleteRecord", again::<DeleteRecord>),
+    ("TruncateRecord", again::<TruncateRecord>),
+    ("ServerRecord", again::<ServerRecord>),
+    ("VolumeRecord", again::<VolumeRecord>),
+    ("CountersRecord", again::<CountersRecord>),
+];
+
+fn again<M: prost::Message + Default>(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(M::decode(bytes).ok()?.encode_to_vec())
+}

@@ -1,5 +1,6 @@
 //! The table of calls: number, request and reply of each.
 
+use crate::decoders::{Decoder, again};
 use crate::{checkpoint, collective, coord, fsck, inline, io, meta, session, upkeep};
 
 /// A request type: its kind on the wire and the type of its reply.
@@ -36,6 +37,12 @@ macro_rules! calls {
                 match self { $(Kind::$name => stringify!($name),)* }
             }
         }
+
+        /// The decoders of all calls' requests and replies.
+        pub(crate) const MESSAGES: &[(&str, Decoder)] = &[$(
+            (concat!(stringify!($name), " request"), again::<$request>),
+            (concat!(stringify!($name), " reply"), again::<$reply>),
+        )*];
 
         $(impl Call for $request {
             const KIND: Kind = Kind::$name;

@@ -18,6 +18,7 @@ pub mod checkpoint;
 pub mod collective;
 mod convert;
 pub mod coord;
+pub mod decoders;
 mod error;
 mod frame;
 pub mod fsck;

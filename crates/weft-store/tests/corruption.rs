@@ -184,7 +184,7 @@ proptest! {
             let failed = read.iter().flatten().any(Result::is_err);
             if failed {
                 let lost = read.iter().flatten().filter_map(|b| b.as_ref().err());
-                let typed = |e: &StoreError| matches!(e, StoreError::BadChecksum { .. } | StoreError::Corrupt { .. } | StoreError::Io { .. });
+                let typed = |e: &StoreError| matches!(e, StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. });
                 prop_assert!(lost.clone().all(typed), "{:?}", lost.collect::<Vec<_>>());
             }
             // What cannot be read is found by who looks for it.

@@ -98,7 +98,7 @@ fn stopped(volume: &Volume, work: impl FnOnce(&Path)) {
 }
 
 fn id(volume: &Volume, path: &str) -> u64 {
-    volume.json(&format!("stat --json {path}"))["id"]
+    volume.json(&format!("stat --json {path}"))[0]["id"]
         .as_u64()
         .unwrap()
 }
@@ -361,7 +361,7 @@ fn wrong_counts_in_the_namespace_are_set_right_beside_a_living_volume() {
     found.sort_unstable();
     assert_eq!(found, ["bytes lost", "wrong links"], "{report}");
     assert_eq!(volume.run(["cat", "/file"]), bytes(9, 1 << 20));
-    let stat = volume.json("stat --json /file");
+    let stat = &volume.json("stat --json /file")[0];
     assert_eq!(
         (&stat["links"], &stat["size"]),
         (&1.into(), &(1 << 20).into())

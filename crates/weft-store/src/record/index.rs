@@ -97,11 +97,13 @@ impl FileRecord {
         let mut fields = open(what, key, value)?;
         let mut read = || {
             Some(Self {
-                deleted: fields.u8()? != 0,
+                deleted: fields.flag()?,
                 op: fields.u64()?,
             })
         };
-        read().ok_or_else(|| corrupt(what, key))
+        read()
+            .filter(|_| fields.0.is_empty())
+            .ok_or_else(|| corrupt(what, key))
     }
 }
 
@@ -233,15 +235,21 @@ impl ForkRecord {
                 checkpoint: 0,
             };
             if version == FORK_VERSION {
-                let (derived, parent) = (fields.u8()? != 0, ForkId(fields.u64()?));
+                let (derived, parent) = (fields.flag()?, ForkId(fields.u64()?));
                 fork.parent = derived.then_some(parent);
                 fork.inherit = fields.u64()?;
                 fork.checkpoint = fields.u64()?;
+                let related = derived || fork.checkpoint != 0;
+                if !related || (!derived && parent != ForkId::default()) {
+                    return None;
+                }
             }
             ((fork.chunk == 0 || chunk_is_legal(fork.chunk)) && end_is_legal(fork.length, 0))
                 .then_some(fork)
         };
-        read().ok_or_else(|| corrupt(what, key))
+        read()
+            .filter(|_| fields.0.is_empty())
+            .ok_or_else(|| corrupt(what, key))
     }
 }
 
@@ -328,7 +336,9 @@ impl StoreRecord {
                 several: version == SEVERAL_VERSION,
             })
         };
-        read().ok_or_else(|| corrupt(what, STORE_KEY))
+        read()
+            .filter(|_| fields.0.is_empty())
+            .ok_or_else(|| corrupt(what, STORE_KEY))
     }
 }
 

@@ -87,11 +87,13 @@ impl FrameRecord {
                 body: fields.u32()?,
                 sequence: fields.u64()?,
                 crc: fields.u32()?,
-                synced: fields.u8()? == 1,
+                synced: fields.flag()?,
             })
         };
-        match read() {
-            Some(frame) if frame.body as usize <= BODY_MAX => Header::Good(frame),
+        let frame = read();
+        let rest_is_zero = fields.0.iter().all(|b| *b == 0);
+        match frame {
+            Some(frame) if frame.body as usize <= BODY_MAX && rest_is_zero => Header::Good(frame),
             _ => Header::Bad,
         }
     }

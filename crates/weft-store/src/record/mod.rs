@@ -48,6 +48,14 @@ impl<'a> Fields<'a> {
     fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
+    /// A byte that says yes or no and nothing else.
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
     fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
@@ -70,6 +78,8 @@ pub(crate) struct Place(pub(crate) u64);
 impl Place {
     /// No block: a hole.
     pub(crate) const NONE: Self = Self(u64::MAX);
+    /// Blocks that a disk can have: fewer than numbers, so that [`Place::NONE`] is on none.
+    const BLOCKS_MAX: u64 = 0xffff_ffff_ffff;
     /// The number of no disk: on it lies what was lost.
     pub(crate) const LOST_DISK: u16 = u16::MAX;
     /// Where the first block of a chunk lies of which nothing is known.
@@ -153,7 +163,8 @@ impl RunsRecord {
                 inherited: count & INHERITED != 0,
             };
             let last = run.first.checked_add(run.blocks)?;
-            if run.blocks == 0 || run.first < end || last > 4096 {
+            let inside = run.place.block() + u64::from(run.blocks) <= Place::BLOCKS_MAX;
+            if run.blocks == 0 || run.first < end || last > 4096 || !inside {
                 return None;
             }
             end = last;

@@ -1,0 +1,121 @@
+//! Valid bytes, from where they are fixed for ever: the documents and the tests of golden bytes.
+
+use weft_proto::io::{Access, Contiguous, Grid, Partition, Pattern, PatternKind, View, ViewKind};
+use weft_proto::prost::Message;
+use weft_proto::{Flags, Header, Kind, meta};
+
+use crate::mutate::sealed;
+
+/// Golden bytes of the store, by name.
+const FORMAT: &str = include_str!("../../../docs/format.md");
+/// Golden bytes of records and messages, among other things.
+const GOLDEN: [&str; 3] = [
+    include_str!("../../weft-meta/tests/golden.rs"),
+    include_str!("../../weft-proto/tests/golden.rs"),
+    include_str!("../../weft-proto/tests/bytes/fsck.rs"),
+];
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| c.to_digit(16).map(|d| d as u8))
+        .collect();
+    let digits = digits.filter(|d| !d.is_empty() && d.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect())
+}
+
+/// All of them, whatever decodes them.
+pub(crate) fn all() -> Vec<Vec<u8>> {
+    let mut seeds = vec![watermark(), batch(), frame(), sealed(vec![1, 2, 3])];
+    seeds.extend(parameters());
+    for line in FORMAT.lines() {
+        let Some(bytes) = line.split_once(": ").and_then(|(_, hex)| from_hex(hex)) else {
+            continue;
+        };
+        // An item of the log is valid behind the time of a body.
+        seeds.push([&[1, 0, 0, 0, 0, 0, 0, 0], &bytes[..]].concat());
+        seeds.push(bytes);
+    }
+    for text in GOLDEN {
+        // Every other part lies between quotation marks.
+        let quoted = text.split('"').skip(1).step_by(2);
+        seeds.extend(quoted.filter_map(|text| from_hex(&text.replace('\\', ""))));
+    }
+    seeds
+}
+
+fn watermark() -> Vec<u8> {
+    let number = 40_u64;
+    [
+        &b"WfS\x01"[..],
+        &number.to_le_bytes(),
+        &(!number).to_le_bytes(),
+    ]
+    .concat()
+}
+
+/// A batch of one item, as fjall writes it.
+fn batch() -> Vec<u8> {
+    let mut bytes = vec![1, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend([
+        2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 2, 0, 0, 0,
+    ]);
+    bytes.extend(b"kvv");
+    bytes.extend([3, 1, 2, 3, 4, 5, 6, 7, 8]);
+    bytes.extend(b"FJL\x03");
+    bytes
+}
+
+fn frame() -> Vec<u8> {
+    let (body, payload) = (&b"body"[..], b"payload");
+    let parts = [payload.to_vec().into()];
+    let header = Header::encode(Kind::Write, Flags::LAST, 7, body, &parts);
+    [&header, body, payload].concat()
+}
+
+/// What goes through conversions.
+fn parameters() -> Vec<Vec<u8>> {
+    let grid = Grid {
+        cells: 6,
+        bsu: 4096,
+        servers: 4,
+    };
+    let view = |kind| View { kind: Some(kind) };
+    let partition = view(ViewKind::Partition(Partition {
+        offset: 5,
+        group: 3,
+        stride: 10,
+    }));
+    let pattern = Pattern {
+        kind: Some(PatternKind::Contiguous(Contiguous {
+            offset: 1 << 40,
+            length: 1_000_000,
+        })),
+    };
+    let access = Access {
+        file: 77,
+        grid,
+        view: partition,
+        pattern: pattern.clone(),
+        slot: 1,
+        fork: "data".to_owned(),
+        epoch: 1,
+        checkpoint: 0,
+    };
+    let layout = meta::Layout {
+        cells: 4,
+        bsu: 65_536,
+        chunk: 262_144,
+        servers: vec![3, 1, 300],
+        storage: 0,
+    };
+    vec![
+        grid.encode_to_vec(),
+        partition.encode_to_vec(),
+        view(ViewKind::Cell(3)).encode_to_vec(),
+        pattern.encode_to_vec(),
+        access.encode_to_vec(),
+        layout.encode_to_vec(),
+    ]
+}

@@ -1,0 +1,64 @@
+//! Every decoder of bytes from a wire, for whoever feeds it anything.
+//!
+//! Each is followed by the encoder. Unknown tags are skipped, so what a decoder of messages gives may be shorter than what it
+//! was given; given that, it gives the same. A frame comes back as it was.
+
+use bytes::Bytes;
+use prost::Message;
+use weft_layout::{Grid, Layout, Request, View};
+
+use crate::{HEADER_BYTES, Header, call, io, meta};
+
+/// Decodes bytes and encodes what they say; `None`: they were refused.
+pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// Frames as a receiver takes them: header, body, payload.
+pub const FRAMES: &[(&str, Decoder)] = &[("frame", frame)];
+
+/// Requests and replies of all calls, and the body of a failure.
+pub fn messages() -> impl Iterator<Item = (&'static str, Decoder)> {
+    let failure = ("failure", again::<crate::Failure> as Decoder);
+    call::MESSAGES.iter().copied().chain([failure])
+}
+
+/// Messages and the checked types that they become.
+pub const CONVERSIONS: &[(&str, Decoder)] = &[
+    ("grid", |bytes| {
+        let grid = Grid::try_from(&io::Grid::decode(bytes).ok()?).ok()?;
+        Some(io::Grid::from(&grid).encode_to_vec())
+    }),
+    ("view", |bytes| {
+        let view = View::try_from(&io::View::decode(bytes).ok()?).ok()?;
+        Some(io::View::from(&view).encode_to_vec())
+    }),
+    ("layout", |bytes| {
+        let layout = Layout::try_from(&meta::Layout::decode(bytes).ok()?).ok()?;
+        Some(meta::Layout::from(&layout).encode_to_vec())
+    }),
+    ("pattern", |bytes| {
+        let request = Request::try_from(&io::Pattern::decode(bytes).ok()?).ok()?;
+        let pattern = io::Pattern::from_request(&request, false).ok()?;
+        Some(pattern.encode_to_vec())
+    }),
+    ("access", |bytes| {
+        let access = io::Access::decode(bytes).ok()?;
+        access.checked().ok()?;
+        Some(access.encode_to_vec())
+    }),
+];
+
+pub(crate) fn again<M: Message + Default>(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(M::decode(bytes).ok()?.encode_to_vec())
+}
+
+fn frame(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let header = Header::decode(head).ok()?;
+    let (body, rest) = rest.split_at_checked(header.body_len as usize)?;
+    header.check_body(head, body).ok()?;
+    let (payload, rest) = rest.split_at_checked(header.payload_len as usize)?;
+    header.check_payload(payload).ok()?;
+    let parts = [Bytes::copy_from_slice(payload)];
+    let head = Header::encode(header.kind, header.flags, header.request, body, &parts);
+    Some([&head, body, payload, rest].concat())
+}

@@ -1,0 +1,111 @@
+//! Every decoder of bytes on a disk, by the name that its record has in `docs/format.md`: for whoever feeds it anything.
+//!
+//! Each is followed by the encoder, so that what was understood can be compared with what was there: records have one form
+//! each, and bytes in any other are refused.
+
+use bytes::Bytes;
+
+use crate::record::{
+    CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
+    Header, LabelRecord, NoteRecord, RunningRecord, StoreRecord, decode_body, new_body,
+};
+use crate::replay;
+
+/// Decodes bytes and encodes what they say; `None`: they were refused.
+pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// The decoders; what they give is what they were given.
+pub const DECODERS: &[(&str, Decoder)] = &[
+    ("label", label),
+    ("log", |bytes| log(bytes, false)),
+    ("log after power loss", |bytes| log(bytes, true)),
+    ("body", body),
+    ("file key", |key| {
+        Some(FileRecord::key(FileRecord::decode_key(key).ok()?))
+    }),
+    ("file value", |value| {
+        Some(FileRecord::decode(b"", value).ok()?.encode())
+    }),
+    ("checkpoint key", |key| {
+        let (file, number) = CheckpointRecord::decode_key(key)?;
+        Some(CheckpointRecord::key(file, number))
+    }),
+    ("checkpoint value", |value| {
+        Some(CheckpointRecord::decode(b"", value).ok()?.encode())
+    }),
+    ("fork key", fork_key),
+    ("fork value", |value| {
+        Some(ForkRecord::decode(b"", value).ok()?.encode())
+    }),
+    ("chunk key", |key| {
+        let (id, chunk) = ChunkRecord::decode_key(key).ok()?;
+        Some(ChunkRecord::key(id, chunk))
+    }),
+    ("chunk value", chunk),
+    ("disk key", |key| {
+        Some(DiskRecord::key(DiskRecord::decode_key(key)?))
+    }),
+    ("disk value", |value| {
+        Some(DiskRecord::decode(b"", value).ok()?.encode())
+    }),
+    ("store value", |value| {
+        Some(StoreRecord::decode(value).ok()?.encode())
+    }),
+    ("note", |value| {
+        Some(NoteRecord::encode(&NoteRecord::decode(b"", value).ok()?))
+    }),
+    ("running", |value| {
+        Some(RunningRecord::encode(&RunningRecord::decode(value)?))
+    }),
+];
+
+/// What follows a label does not matter.
+fn label(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = LabelRecord::decode(bytes).ok()?.encode();
+    out.extend_from_slice(bytes.get(out.len()..)?);
+    Some(out)
+}
+
+/// A segment, as a restart reads it; what is cut off is as it was.
+fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
+    let segment = Bytes::copy_from_slice(bytes);
+    let parsed = replay::parse(&[segment], 0, power_lost).ok()?;
+    let mut out = Vec::new();
+    for frame in parsed.frames {
+        let Header::Good(header) = FrameRecord::decode(&bytes[frame.at.1 as usize..]) else {
+            return None;
+        };
+        let mut body = new_body(frame.modified);
+        for item in frame.items {
+            item.encode(&mut body);
+        }
+        FrameRecord::append(&mut out, frame.sequence, header.synced, &body);
+    }
+    let end = parsed.cut.map_or(bytes.len(), |(_, at)| at as usize);
+    assert_eq!(end, out.len(), "frames are as long as they were");
+    out.extend_from_slice(&bytes[end..]);
+    Some(out)
+}
+
+fn body(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (modified, items) = decode_body(&Bytes::copy_from_slice(bytes))?;
+    let mut out = new_body(modified);
+    for item in items {
+        item.encode(&mut out);
+    }
+    Some(out)
+}
+
+fn fork_key(key: &[u8]) -> Option<Vec<u8>> {
+    Some(match ForkRecord::decode_key(key).ok()? {
+        ForkPlace::Living(key) => ForkRecord::key(&key),
+        ForkPlace::Kept(key, id) => ForkRecord::kept_key(&key, id),
+    })
+}
+
+fn chunk(value: &[u8]) -> Option<Vec<u8>> {
+    let runs = ChunkRecord::decode(b"", value).ok()?;
+    let only = ChunkRecord::decode_runs(b"", value).ok()?;
+    assert_eq!(runs.runs, only, "both ways of reading see the same");
+    Some(ChunkRecord::encode(&runs))
+}
