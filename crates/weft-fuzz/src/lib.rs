@@ -76,9 +76,8 @@ pub fn targets() -> Vec<Target> {
 impl Target {
     /// Valid bytes of this decoder.
     pub fn seeds(&self) -> Vec<Vec<u8>> {
-        let mut seeds = seeds::all();
-        seeds.retain(|bytes| (self.decode)(bytes).is_some());
-        seeds
+        let taken = |bytes: &&Vec<u8>| (self.decode)(bytes).is_some();
+        seeds::all().iter().filter(taken).cloned().collect()
     }
 
     /// Whether the decoder takes these bytes.

@@ -1,5 +1,7 @@
 //! Valid bytes, from where they are fixed for ever: the documents and the tests of golden bytes.
 
+use std::sync::OnceLock;
+
 use weft_proto::io::{Access, Contiguous, Grid, Partition, Pattern, PatternKind, View, ViewKind};
 use weft_proto::prost::Message;
 use weft_proto::{Flags, Header, Kind, meta};
@@ -8,11 +10,11 @@ use crate::mutate::sealed;
 
 /// Golden bytes of the store, by name.
 const FORMAT: &str = include_str!("../../../docs/format.md");
-/// Golden bytes of records and messages, among other things.
+/// Folders of tests with golden bytes of records and messages, among other things.
 const GOLDEN: [&str; 3] = [
-    include_str!("../../weft-meta/tests/golden.rs"),
-    include_str!("../../weft-proto/tests/golden.rs"),
-    include_str!("../../weft-proto/tests/bytes/fsck.rs"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../weft-meta/tests"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../weft-proto/tests"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../weft-proto/tests/bytes"),
 ];
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
@@ -26,7 +28,22 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// All of them, whatever decodes them.
-pub(crate) fn all() -> Vec<Vec<u8>> {
+pub(crate) fn all() -> &'static [Vec<u8>] {
+    static ALL: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    ALL.get_or_init(gather)
+}
+
+/// The texts of the tests in these folders.
+fn sources() -> impl Iterator<Item = String> {
+    let entries = GOLDEN.iter().flat_map(|folder| {
+        let entries = std::fs::read_dir(folder).expect("the tests are beside this crate");
+        entries.map(|entry| entry.expect("the folder can be listed").path())
+    });
+    let sources = entries.filter(|path| path.extension().is_some_and(|e| e == "rs"));
+    sources.map(|path| std::fs::read_to_string(path).expect("a test is text"))
+}
+
+fn gather() -> Vec<Vec<u8>> {
     let mut seeds = vec![watermark(), batch(), frame(), sealed(vec![1, 2, 3])];
     seeds.extend(parameters());
     for line in FORMAT.lines() {
@@ -37,11 +54,13 @@ pub(crate) fn all() -> Vec<Vec<u8>> {
         seeds.push([&[1, 0, 0, 0, 0, 0, 0, 0], &bytes[..]].concat());
         seeds.push(bytes);
     }
-    for text in GOLDEN {
+    for text in sources() {
         // Every other part lies between quotation marks.
         let quoted = text.split('"').skip(1).step_by(2);
         seeds.extend(quoted.filter_map(|text| from_hex(&text.replace('\\', ""))));
     }
+    seeds.sort();
+    seeds.dedup();
     seeds
 }
 
