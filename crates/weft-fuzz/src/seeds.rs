@@ -23,7 +23,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
         .filter(|c| !c.is_whitespace())
         .map(|c| c.to_digit(16).map(|d| d as u8))
         .collect();
-    let digits = digits.filter(|d| !d.is_empty() && d.len() % 2 == 0)?;
+    let digits = digits.filter(|d| !d.is_empty() && d.len().is_multiple_of(2))?;
     Some(digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect())
 }
 

@@ -85,7 +85,7 @@ fn no_bytes_whatever_break_a_decoder() {
         for case in 0..cases() {
             let seed = &seeds[dice.below(seeds.len())];
             let other = &pool[dice.below(pool.len())];
-            let bytes = if case % 8 == 0 {
+            let bytes = if case.is_multiple_of(8) {
                 (0..dice.below(300))
                     .map(|_| dice.below(256) as u8)
                     .collect()
