@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, ReadBuf};
 use weft_client::{Access, Error, File, NewLayout, OpenView, Volume, wait_all, wait_any};
 use weft_layout::{CellIndex, OFFSET_MAX, View, ViewOffset};
-use weft_net::{BoxRead, BoxWrite, Listener, Network, TcpNetwork};
+use weft_net::{BoxRead, Listener, Network, Opened, TcpNetwork};
 use weft_proto::{Code, Kind};
 
 /// Holds back what servers send.
@@ -54,10 +54,13 @@ impl AsyncRead for Gated {
 }
 
 impl Network for Gate {
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>> {
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
         async move {
-            let (read, write) = TcpNetwork.connect(address).await?;
-            Ok((Box::new(Gated(read, self.clone())) as BoxRead, write))
+            let opened = TcpNetwork.connect(address).await?;
+            Ok(Opened {
+                read: Box::new(Gated(opened.read, self.clone())),
+                ..opened
+            })
         }
         .boxed()
     }

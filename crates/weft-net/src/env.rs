@@ -12,10 +12,24 @@ pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
 /// The sending half of a byte stream.
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
+/// Tells how many of the bytes that were sent the peer's machine has taken, while more are under way; `None` when
+/// nothing is under way, or the stream is gone.
+pub type Gauge = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+/// A byte stream that was just opened.
+pub struct Opened {
+    /// The receiving half.
+    pub read: BoxRead,
+    /// The sending half.
+    pub write: BoxWrite,
+    /// What the peer takes, where that can be known.
+    pub gauge: Option<Gauge>,
+}
+
 /// Opens and accepts byte streams.
 pub trait Network: Send + Sync {
     /// Connects to `host:port`.
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>>;
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>>;
     /// Listens on `host:port`.
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
 }

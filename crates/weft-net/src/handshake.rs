@@ -292,7 +292,7 @@ fn refuse_garbage(queue: &SendQueue, error: &ReadError) -> String {
     error.to_string()
 }
 
-/// The halves of a stream that was just opened.
+/// The halves of a stream that was just accepted.
 pub(crate) type Halves = (BoxRead, BoxWrite);
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod counters;
 mod env;
 mod error;
 mod frames;
+mod half;
 mod handshake;
 mod link;
 mod pool;
@@ -32,7 +33,9 @@ mod window;
 
 pub use client::{Connection, Incoming, Outgoing};
 pub use counters::{Counters, CountersSnapshot};
-pub use env::{BoxRead, BoxWrite, Entropy, Env, Listener, Network, Timing, WallClock};
+pub use env::{
+    BoxRead, BoxWrite, Entropy, Env, Gauge, Listener, Network, Opened, Timing, WallClock,
+};
 pub use error::{CallError, ConnectError};
 pub use handshake::{Identity, Peer, VolumeKey};
 pub use link::Link;

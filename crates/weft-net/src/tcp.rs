@@ -5,27 +5,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::env::{BoxRead, BoxWrite, Entropy, Listener, Network, WallClock};
+use crate::env::{BoxRead, BoxWrite, Entropy, Listener, Network, Opened, WallClock};
+use crate::half;
 
 /// Streams over TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpNetwork;
 
-fn halves(stream: TcpStream) -> io::Result<(BoxRead, BoxWrite)> {
-    stream.set_nodelay(true)?;
-    // Half-open connections end even when nobody calls: the peer's machine may be gone.
-    let keepalive = TcpKeepalive::new().with_time(std::time::Duration::from_secs(30));
-    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    let (read, write) = stream.into_split();
-    Ok((Box::new(read), Box::new(write)))
-}
-
 impl Network for TcpNetwork {
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>> {
-        async move { halves(TcpStream::connect(address).await?) }.boxed()
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
+        async move { half::open(TcpStream::connect(address).await?) }.boxed()
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
@@ -37,8 +28,8 @@ impl Listener for TcpListener {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>> {
         async move {
             let (stream, peer) = TcpListener::accept(self).await?;
-            let (read, write) = halves(stream)?;
-            Ok((read, write, peer.to_string()))
+            let opened = half::open(stream)?;
+            Ok((opened.read, opened.write, peer.to_string()))
         }
         .boxed()
     }

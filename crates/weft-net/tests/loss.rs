@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use tokio::io::AsyncWriteExt;
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft_net::{BufferPool, CallError, ConnectError, Connection, Counters, Env, Link};
 use weft_proto::session::Nothing;
 use weft_proto::{Code, Flags, Kind, Retry};
@@ -209,6 +210,35 @@ async fn a_frame_that_arrives_slowly_is_not_silence() {
     let calling = async { connect(&env, &address).await.unwrap().call(&sync(1)).await };
     let (reply, _raw) = within(async { tokio::join!(calling, serving) }).await;
     assert_eq!(reply.unwrap(), sync_reply(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_takes_a_payload_slowly_is_not_silent_until_it_takes_no_more() {
+    let (listener, address) = listener().await;
+    // What its machine takes must not be far ahead of it.
+    let socket = SockRef::from(&listener);
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let silence = Duration::from_millis(200);
+    let env = impatient(silence);
+    let (connection, mut raw) =
+        tokio::join!(connect(&env, &address), Raw::accept(&listener, 32 << 20, 4));
+    let connection = connection.unwrap();
+    let caller = connection.clone();
+    let call = tokio::spawn(async move {
+        let mut out = caller.send(&write(1), Vec::new(), false).await?;
+        for n in 0..32 {
+            out.more(vec![pattern(0, 1 << 20)], n == 31).await?;
+        }
+        out.reply().await.map(|_| ())
+    });
+    let (start, mut buffer) = (Instant::now(), vec![0; 32 << 10]);
+    while start.elapsed() < silence * 5 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        within(raw.0.read(&mut buffer)).await.unwrap();
+    }
+    assert!(connection.lost().is_none());
+    let error = within(call).await.unwrap().unwrap_err();
+    assert!(reason(&error).contains("no answer"), "{error}");
 }
 
 #[test]

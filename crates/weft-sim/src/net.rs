@@ -15,7 +15,7 @@ use rand::{RngCore, SeedableRng};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use turmoil::Sim;
 use turmoil::net::{TcpListener, TcpStream};
-use weft_net::{BoxRead, BoxWrite, Entropy, Env, Listener, Network, Timing, WallClock};
+use weft_net::{BoxRead, BoxWrite, Entropy, Env, Listener, Network, Opened, Timing, WallClock};
 
 fn lock<T: ?Sized>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
@@ -181,8 +181,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Half<T> {
 }
 
 impl Network for SimNetwork {
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>> {
-        async move { Ok(self.halves(TcpStream::connect(address).await?)) }.boxed()
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
+        async move {
+            let (read, write) = self.halves(TcpStream::connect(address).await?);
+            Ok(Opened {
+                read,
+                write,
+                gauge: None,
+            })
+        }
+        .boxed()
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {

@@ -1,5 +1,8 @@
 //! Pings while answers are awaited, and now and then otherwise; declares the connection lost after silence.
 //!
+//! What the peer's machine takes of a large payload is a sign of life, too: behind a slow link the answer to a ping
+//! comes after all that was sent before it.
+//!
 //! Silence is counted in rounds of this task rather than read off a clock: a process that was stopped or starved for
 //! a while finds the answers that came meanwhile before it may call the peer silent.
 
@@ -10,11 +13,12 @@ use std::time::Duration;
 use weft_proto::Kind;
 
 use super::{Connection, Inner};
-use crate::env::Timing;
+use crate::env::{Gauge, Timing};
 use crate::queue::Lane;
 
-pub(super) async fn run(weak: Weak<Inner>, timing: Timing) {
+pub(super) async fn run(weak: Weak<Inner>, gauge: Option<Gauge>, timing: Timing) {
     let (mut heard, mut silent, mut unused) = (0, Duration::ZERO, Duration::ZERO);
+    let mut taken = None;
     loop {
         tokio::time::sleep(timing.ping).await;
         let Some(inner) = weak.upgrade() else { return };
@@ -28,7 +32,10 @@ pub(super) async fn run(weak: Weak<Inner>, timing: Timing) {
         }
         let arrived = connection.0.arrived.load(Ordering::Relaxed);
         let quiet = std::mem::replace(&mut heard, arrived) == arrived;
-        silent = if waiting && quiet {
+        // While nothing is under way it counts for nothing: the machine of a stopped process takes pings.
+        let before = std::mem::replace(&mut taken, gauge.as_ref().and_then(|gauge| gauge()));
+        let taking = taken.is_some() && taken != before;
+        silent = if waiting && quiet && !taking {
             silent + timing.ping
         } else {
             Duration::ZERO

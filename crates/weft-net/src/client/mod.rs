@@ -23,10 +23,10 @@ pub use call::{Incoming, Outgoing};
 use call::OpenCall;
 
 use crate::counters::Counters;
-use crate::env::Env;
+use crate::env::{Env, Opened};
 use crate::error::{CallError, ConnectError};
 use crate::frames::{Frame, FrameReader};
-use crate::handshake::{Halves, Identity, introduce};
+use crate::handshake::{Identity, introduce};
 use crate::pool::BufferPool;
 use crate::queue::{Lane, Message, SendQueue};
 use crate::window::shared_part;
@@ -107,7 +107,7 @@ impl Connection {
         counters: Arc<Counters>,
     ) -> Result<Connection, ConnectError> {
         let opening = async {
-            let halves =
+            let opened =
                 env.network
                     .connect(address)
                     .await
@@ -115,7 +115,7 @@ impl Connection {
                         address: address.to_owned(),
                         reason: e.to_string(),
                     })?;
-            Self::over(env, identity, address, halves, pool, counters).await
+            Self::over(env, identity, address, opened, pool, counters).await
         };
         let waited = env.timing.connect;
         timeout(waited, opening).await.unwrap_or_else(|_| {
@@ -130,15 +130,15 @@ impl Connection {
         env: &Env,
         identity: &Identity,
         address: &str,
-        (read, write): Halves,
+        opened: Opened,
         pool: BufferPool,
         counters: Arc<Counters>,
     ) -> Result<Connection, ConnectError> {
         let queue = SendQueue::new(counters.clone());
         let mut unproven = Unproven(Some(queue.clone()));
         let (writer, linger) = (queue.clone(), env.timing.silence);
-        tokio::spawn(async move { writer.write_to(write, linger).await });
-        let mut reader = FrameReader::new(read, pool, counters.clone());
+        tokio::spawn(async move { writer.write_to(opened.write, linger).await });
+        let mut reader = FrameReader::new(opened.read, pool, counters.clone());
         let welcome = introduce(env, identity, address, REPLY_WINDOW, &mut reader, &queue).await?;
         unproven.0 = None;
         let connection = Connection(Arc::new(Inner {
@@ -155,7 +155,11 @@ impl Connection {
             counters,
         }));
         connection.read_from(reader);
-        tokio::spawn(keep_alive::run(Arc::downgrade(&connection.0), env.timing));
+        tokio::spawn(keep_alive::run(
+            Arc::downgrade(&connection.0),
+            opened.gauge,
+            env.timing,
+        ));
         Ok(connection)
     }
 

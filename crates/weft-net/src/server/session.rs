@@ -133,7 +133,9 @@ impl Accepting {
             Kind::Ping => {
                 let flags = Flags::REPLY.with(Flags::LAST);
                 let pong = Message::bare(Kind::Ping, flags, header.request, Vec::new());
-                let _ = wire.queue.control(Lane::Urgent, pong);
+                // Whoever floods the connection keeps its reader busy: that the queue was closed is seen here, not by waiting.
+                let queued = wire.queue.control(Lane::Urgent, pong);
+                queued.map_err(|_| "it is closed".to_owned())?;
             }
             Kind::Credit => wire.credited(frame.body_as::<Credit>().map_err(text)?)?,
             Kind::Cancel => wire.cancel(frame.body_as::<Cancel>().map_err(text)?.request),

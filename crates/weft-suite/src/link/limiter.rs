@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
-use weft_net::{BoxRead, BoxWrite, Listener, Network};
+use weft_net::{BoxRead, BoxWrite, Listener, Network, Opened};
 
 /// What passes at once, at most: a stream must not keep the link from others for long.
 const AT_ONCE: usize = 64 << 10;
@@ -54,7 +54,7 @@ impl LimitedNetwork {
 }
 
 impl Network for LimitedNetwork {
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<(BoxRead, BoxWrite)>> {
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
         self.below.connect(address)
     }
 
@@ -192,13 +192,13 @@ mod tests {
         let began = std::time::Instant::now();
         let mut ends = Vec::new();
         for _ in 0..2 {
-            let (mut near_read, mut near_write) = network.connect(&address).await.unwrap();
+            let mut near = network.connect(&address).await.unwrap();
             let (mut far_read, mut far_write, _) = listener.accept().await.unwrap();
             ends.push(tokio::spawn(async move {
                 let (from, to) = if back {
-                    (&mut far_write, &mut near_read)
+                    (&mut far_write, &mut near.read)
                 } else {
-                    (&mut near_write, &mut far_read)
+                    (&mut near.write, &mut far_read)
                 };
                 let data = vec![7; bytes];
                 let mut found = vec![0; bytes];
