@@ -22,6 +22,7 @@ night WEFT_CASES=1000000 cargo test -p weft-layout --test requests
 night WEFT_CASES=50000 cargo test -p weft-client --test requests
 night WEFT_CASES=500 cargo test -p weft --test mount_property
 night WEFT_CASES=20000 cargo test -p weft --test mount_strict
+night cargo test -p weft --test mount_sharing -- --ignored --nocapture
 night WEFT_CASES=1000 cargo test -p weft --test mount_directories -- --nocapture
 [ -z "${FSX_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" SEEDS="1 2" OPERATIONS=100000 LIMIT=7200 suites/fsx.sh
 [ -z "${TREE:-}" ] || night WEFT="$PWD/target/debug/weft" ROUNDS=50 suites/programs.sh

@@ -156,7 +156,10 @@ impl Volume {
         };
         let what = format!("attach {path}");
         let reply = self.meta(&what, &request, repeat).await?;
-        self.adopt_reply(&path.to_string(), reply, write, true)
+        let id = reply.attributes.id;
+        let file = self.opened(&path.to_string(), reply, write, true)?;
+        self.shared.note_attached(id, write);
+        Ok(file)
     }
 
     /// Takes over an attachment that another process handed over with [`File::hand_over`]. No message.
@@ -173,10 +176,11 @@ impl Volume {
             .ok_or_else(|| protocol("it is empty".into()))?;
         let reply = AttachReply::decode(reply).map_err(|e| protocol(e.to_string()))?;
         let name = format!("file {}", reply.attributes.id);
-        self.adopt_reply(&name, reply, *write == 1, false)
+        self.opened(&name, reply, *write == 1, false)
     }
 
-    fn adopt_reply(
+    /// The file of an answer to an attach. No message.
+    pub(crate) fn opened(
         &self,
         path: &str,
         reply: AttachReply,
@@ -197,9 +201,6 @@ impl Volume {
         };
         let layout = Layout::try_from(layout)
             .map_err(|e| Error::of_convert(format!("attach {path}"), &e))?;
-        if own {
-            self.shared.note_attached(attributes.id, write);
-        }
         Ok(File::new(
             self.clone(),
             path.to_owned(),

@@ -280,7 +280,7 @@ impl File {
         if !a.own || a.written.load(Ordering::Acquire) != i64::MIN {
             return self.end().await;
         }
-        if !a.detached.swap(true, Ordering::AcqRel) {
+        if !a.detached.swap(true, Ordering::AcqRel) && !a.volume.shared.ahead.close(a.id) {
             a.volume.detach_later(a.id, a.write);
         }
         Ok(None)
@@ -288,9 +288,10 @@ impl File {
 
     async fn end(&self) -> Result<Option<Closed>, Error> {
         let a = &self.0;
-        if !a.own || a.detached.swap(true, Ordering::AcqRel) {
+        if !a.own || a.detached.swap(true, Ordering::AcqRel) || a.volume.shared.ahead.close(a.id) {
             return Ok(None);
         }
+        a.volume.catch_up().await;
         a.volume.shared.note_detached(a.id, a.write);
         let what = format!("close {}", a.path);
         let written = a.written.load(Ordering::Acquire);
@@ -366,7 +367,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        if self.own && !*self.detached.get_mut() {
+        if self.own && !*self.detached.get_mut() && !self.volume.shared.ahead.close(self.id) {
             self.volume.shared.note_detached(self.id, self.write);
             let wrote = *self.written.get_mut() != i64::MIN;
             let request = ReportRequest {

@@ -62,6 +62,11 @@ impl File {
     ) -> Result<Attributes, Error> {
         let a = &self.0;
         let data = data.into();
+        if let Some(stored) = a.volume.store_ahead(a.id, &data, store).await {
+            let attributes = stored?;
+            self.set_inline(Some(data));
+            return Ok(attributes);
+        }
         let set = store.changes.as_ref().map(|changes| SetAttributesRequest {
             who: (*a.volume.who).clone(),
             ..SetAttributesRequest::from(changes)

@@ -25,6 +25,7 @@
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
 
 mod advise;
+mod ahead;
 mod append;
 mod array;
 mod attach;
@@ -56,6 +57,7 @@ mod volume;
 mod watch;
 mod write;
 
+pub use ahead::Refused;
 pub use attach::{Access, NewLayout};
 pub use checkpoint::CheckpointInfo;
 pub use collective::{

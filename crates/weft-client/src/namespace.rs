@@ -269,7 +269,7 @@ impl Volume {
     }
 
     /// Removes an empty directory.
-    pub async fn remove_directory(&self, path: impl Into<Place>) -> Result<(), Error> {
+    pub async fn remove_directory(&self, path: impl Into<Place>) -> Result<Removed, Error> {
         let path = path.into();
         let request = RemoveDirectoryRequest {
             who: (*self.who).clone(),
@@ -280,8 +280,7 @@ impl Volume {
             &request,
             Repeat::Unsafe,
         )
-        .await?;
-        Ok(())
+        .await
     }
 
     /// Renames; an existing target is replaced.

@@ -12,6 +12,7 @@ use weft_proto::coord::SyncNamespaceRequest;
 use weft_proto::meta::{Credentials, ReassertRequest, ServerMapReply, ServerMapRequest};
 use weft_proto::session::Role;
 
+use crate::ahead::Ahead;
 use crate::detach::Detaches;
 use crate::locks::LocksHeld;
 use crate::servers::Servers;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     attached: Mutex<BTreeMap<u64, Attached>>,
     /// What is locked: asserted again as well.
     pub(crate) locks: parking_lot::Mutex<LocksHeld>,
+    /// Names that were changed ahead of the service.
+    pub(crate) ahead: Ahead,
     /// Attachments whose end the service is not told yet.
     pub(crate) detaches: Detaches,
     /// The service may believe in attachments that have ended: it must be told what there is.
@@ -88,6 +91,7 @@ impl Volume {
             counters,
             attached: Mutex::default(),
             locks: parking_lot::Mutex::default(),
+            ahead: Ahead::default(),
             detaches: Detaches::default(),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
@@ -128,8 +132,19 @@ impl Volume {
         Ok(())
     }
 
-    /// One call to the metadata service. `what` says what it is for, should it fail.
+    /// One call to the metadata service, after what was done ahead of it. `what` says what it is for, should it fail.
     pub(crate) async fn meta<C: Call>(
+        &self,
+        what: &str,
+        request: &C,
+        repeat: Repeat,
+    ) -> Result<C::Reply, Error> {
+        self.catch_up().await;
+        self.meta_now(what, request, repeat).await
+    }
+
+    /// One call to the metadata service that need not wait for what was done ahead of it.
+    pub(crate) async fn meta_now<C: Call>(
         &self,
         what: &str,
         request: &C,

@@ -74,8 +74,9 @@ impl Watch {
                 boot: self.boot,
                 cursor: self.cursor,
             };
-            let asked = self.volume.meta("watch", &request, Repeat::Unsafe);
+            let asked = self.volume.meta_now("watch", &request, Repeat::Unsafe);
             let Ok(Ok(reply)) = tokio::time::timeout(SILENCE, asked).await else {
+                self.volume.shared.ahead.forget();
                 let news = !std::mem::replace(&mut self.lost, true);
                 self.boot = 0;
                 if news {
@@ -87,7 +88,11 @@ impl Watch {
             self.lost = false;
             self.boot = reply.boot;
             self.cursor = reply.cursor;
+            if !reply.recalled.is_empty() {
+                self.volume.recalled(&reply.recalled);
+            }
             if reply.everything {
+                self.volume.shared.ahead.forget();
                 return Changed::Everything;
             }
             if !reply.files.is_empty() || !reply.entries.is_empty() {

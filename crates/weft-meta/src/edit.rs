@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use parking_lot::MutexGuard;
 use prost::Message;
 use weft_kv::{Reader, Transaction, scan_prefix};
-use weft_proto::meta::FileKind;
+use weft_proto::meta::{Attributes, FileKind};
 
 use crate::MetaError;
 use crate::changes::{Change, entry_change};
@@ -127,6 +127,13 @@ impl<'t, 'n> Edit<'t, 'n> {
         &mut changed.now
     }
 
+    /// What the wire says of a file as this transaction leaves it.
+    pub(crate) fn attributes(&mut self, known: &Node) -> Attributes {
+        let inode = self.change(known.id, &known.inode).clone();
+        let id = known.id;
+        crate::ops::attributes(&Node { id, inode })
+    }
+
     /// A new inode with a new id.
     pub(crate) fn create(&mut self, id: u64, inode: InodeRecord) -> Result<(), MetaError> {
         self.counters()?.files += 1;
@@ -144,6 +151,12 @@ impl<'t, 'n> Edit<'t, 'n> {
         let id = counters.next_id;
         counters.next_id += 1;
         Ok(id)
+    }
+
+    /// Whether this id was given out before, and names no inode.
+    pub(crate) fn was_given_out(&mut self, id: u64) -> Result<bool, MetaError> {
+        let given = id < self.counters()?.next_id;
+        Ok(given && !self.inodes.contains_key(&id) && keys::inode(self.reader(), id)?.is_none())
     }
 
     /// Owes work to the I/O servers.

@@ -41,6 +41,14 @@ pub enum MetaError {
         /// Its id.
         id: u64,
     },
+    /// Another client changes names there ahead of the service: it has to give these directories back first.
+    #[error(
+        "directories {directories:?} are delegated to another client, which does not give them back; try again"
+    )]
+    Delegated {
+        /// Their ids.
+        directories: Vec<u64>,
+    },
     /// The name is taken.
     #[error("{path}: the name exists already")]
     Exists {
@@ -300,7 +308,9 @@ impl MetaError {
             MetaError::AttributeTooLarge { .. } => Code::AttributeTooLarge,
             MetaError::AttributesFull { .. } => Code::NoSpace,
             MetaError::Stale { .. } => Code::Stale,
-            MetaError::Inline { .. } | MetaError::LayoutInUse { .. } => Code::Busy,
+            MetaError::Inline { .. }
+            | MetaError::LayoutInUse { .. }
+            | MetaError::Delegated { .. } => Code::Busy,
             MetaError::Spilled { .. } => Code::Spilled,
             MetaError::TooLarge { .. } => Code::TooLarge,
             MetaError::Invalid { .. }

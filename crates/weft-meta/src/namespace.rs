@@ -12,6 +12,7 @@ use weft_proto::meta::{FileKind, ROOT};
 
 use crate::MetaError;
 use crate::changes::ChangeLog;
+use crate::delegations::Delegations;
 use crate::edit::Edit;
 use crate::keys::{self, CLEAN_KEY, COUNTERS_KEY, INODES, SERVERS, VOLUME, VOLUME_KEY};
 use crate::leases::Leases;
@@ -19,6 +20,7 @@ use crate::open_files::OpenFiles;
 use crate::permission::MODE;
 use crate::record::{CountersRecord, FORMAT, InodeRecord, ServerRecord, VolumeRecord};
 use crate::servers::ServerTable;
+use crate::watched::Watched;
 
 /// Ids that are skipped after a crash: more than anybody can have been given in the seconds whose commits power loss
 /// may have taken back. I/O servers may hold data under those ids, and clients may still believe in them.
@@ -79,6 +81,7 @@ pub struct Inner {
     recovering: AtomicBool,
     changes: ChangeLog,
     leases: Leases,
+    delegations: Delegations,
     /// Files from this id on were made in this life of the service.
     first_id: u64,
     volume: VolumeRecord,
@@ -193,6 +196,7 @@ impl Namespace {
             kv,
             changes: ChangeLog::default(),
             leases: Leases::default(),
+            delegations: Delegations::default(),
             open_files: Mutex::default(),
             servers: RwLock::new(servers),
             oldest_intent: AtomicU64::new(0),
@@ -218,6 +222,11 @@ impl Namespace {
     /// Directories whose names one client knows.
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
+    /// Directories in which one client changes names ahead of the service.
+    pub fn delegations(&self) -> &Delegations {
+        &self.delegations
     }
 
     /// Gives a client that has just made a directory the lease of it, if nobody has made anything in it.
@@ -308,7 +317,12 @@ impl Namespace {
         &self,
         work: impl FnOnce(&dyn Reader) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        work(&*self.kv.snapshot()?)
+        // Before the snapshot: what is given back later may not be in it.
+        let held = self.delegations.in_the_way_of(self.origin);
+        let mut snapshot = self.kv.snapshot()?;
+        let watched = Watched::new(&mut *snapshot, held, self.origin);
+        let outcome = work(&watched);
+        watched.verdict(outcome)
     }
 
     /// Runs one transaction; an error leaves nothing behind.
@@ -340,10 +354,15 @@ impl Namespace {
     ) -> Result<T, MetaError> {
         let mut changes = Vec::new();
         let value = transact_with(&*self.kv, |txn| {
-            let mut edit = Edit::new(self, txn, open);
-            let value = work(&mut edit)?;
-            changes = edit.finish()?;
-            Ok::<T, MetaError>(value)
+            let held = self.delegations.in_the_way_of(self.origin);
+            let mut watched = Watched::new(txn, held, self.origin);
+            let mut edit = Edit::new(self, &mut watched, open);
+            let value = work(&mut edit);
+            let outcome = value.and_then(|value| {
+                changes = edit.finish()?;
+                Ok(value)
+            });
+            watched.verdict(outcome)
         })?;
         self.changes.publish(self.origin, changes, &self.leases);
         Ok(value)
@@ -385,6 +404,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::SetXattr
         | Kind::RemoveXattr
         | Kind::StoreInline
+        | Kind::ChangeNames
         | Kind::Reassert => true,
         Kind::Attach
         | Kind::Report
@@ -442,6 +462,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::RemoveCheckpoint
         | Kind::RollBack
         | Kind::Detach
+        | Kind::Delegate
         | Kind::ListFileCheckpoints => false,
     }
 }

@@ -1,5 +1,7 @@
 //! Small files whose bytes lie with their metadata: when they stay there, when they leave, and what a crash leaves.
 
+#[path = "inline/ahead.rs"]
+mod ahead;
 mod common;
 
 use common::{Volume, at, attaching, by_id, creating, who};

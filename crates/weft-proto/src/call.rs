@@ -1,7 +1,7 @@
 //! The table of calls: number, request and reply of each.
 
 use crate::decoders::{Decoder, again};
-use crate::{checkpoint, collective, coord, fsck, inline, io, meta, session, upkeep};
+use crate::{checkpoint, collective, coord, delegation, fsck, inline, io, meta, session, upkeep};
 
 /// A request type: its kind on the wire and the type of its reply.
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
@@ -182,6 +182,10 @@ calls! {
     RollBack = 95: checkpoint::RollBackRequest => meta::StatReply;
     /// End attachments that have nothing to tell.
     Detach = 96: meta::DetachRequest => meta::DetachReply;
+    /// Let a client change names in a directory ahead of the service.
+    Delegate = 97: delegation::DelegateRequest => delegation::DelegateReply;
+    /// What a client has done ahead of the service.
+    ChangeNames = 98: delegation::ChangeNamesRequest => delegation::ChangeNamesReply;
     /// One page of the checkpoints of the files in a directory.
     ListFileCheckpoints = 100: checkpoint::ListFileCheckpointsRequest => checkpoint::ListFileCheckpointsReply;
     /// Check the namespace in itself.

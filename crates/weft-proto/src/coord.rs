@@ -73,6 +73,9 @@ pub struct WatchReply {
     /// Names whose entry changed.
     #[prost(message, repeated, tag = "5")]
     pub entries: Vec<ChangedEntry>,
+    /// Delegated directories that others wait for: the client is to give them back.
+    #[prost(uint64, repeated, tag = "6")]
+    pub recalled: Vec<u64>,
 }
 
 /// The two families of locks, which do not see each other.

@@ -19,6 +19,7 @@ pub mod collective;
 mod convert;
 pub mod coord;
 pub mod decoders;
+pub mod delegation;
 mod error;
 mod frame;
 pub mod fsck;

@@ -47,6 +47,10 @@ pub const TREE_NAMES_MAX: usize = 1 << 17;
 pub const TREE_BATCH_MAX: usize = 8192;
 /// Attachments that one call ends.
 pub const DETACH_MAX: usize = 4096;
+/// Changes of names ahead of the service that one call tells.
+pub const NAMES_AHEAD_MAX: usize = 256;
+/// Ids for new files that one delegation of a directory brings.
+pub const IDS_AHEAD_MAX: u32 = 1024;
 /// Locks that one client may hold, so that it can tell them all in one message after a restart of the service.
 pub const LOCKS_MAX: usize = 8192;
 /// Lock requests of one client that may wait at a time: fewer than calls, so that it can always unlock.

@@ -465,7 +465,7 @@ pub struct RemoveDirectoryRequest {
 }
 
 /// Done; which file lost a name.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct UnlinkReply {
     /// The file.
     #[prost(uint64, tag = "1")]
@@ -473,6 +473,9 @@ pub struct UnlinkReply {
     /// Names it has left.
     #[prost(uint32, tag = "2")]
     pub links: u32,
+    /// The directory that lost the name, as it is now.
+    #[prost(message, optional, tag = "3")]
+    pub directory: Option<Attributes>,
 }
 
 /// Rename.

@@ -119,6 +119,8 @@ fn the_page_states_the_limits_as_they_are() {
         ("TREE_NAMES_MAX", l::TREE_NAMES_MAX as u64),
         ("TREE_BATCH_MAX", l::TREE_BATCH_MAX as u64),
         ("DETACH_MAX", l::DETACH_MAX as u64),
+        ("NAMES_AHEAD_MAX", l::NAMES_AHEAD_MAX as u64),
+        ("IDS_AHEAD_MAX", l::IDS_AHEAD_MAX.into()),
         ("LOCKS_MAX", l::LOCKS_MAX as u64),
         ("LOCK_WAITS_MAX", l::LOCK_WAITS_MAX as u64),
         ("WATCH_BATCH_MAX", l::WATCH_BATCH_MAX as u64),

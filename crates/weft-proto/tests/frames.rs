@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_proto::prost::Message;
 use weft_proto::{
-    Flags, FrameError, HEADER_BYTES, Header, Kind, body_from, checkpoint, io, limits, meta,
-    session, upkeep,
+    Flags, FrameError, HEADER_BYTES, Header, Kind, body_from, checkpoint, delegation, io, limits,
+    meta, session, upkeep,
 };
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -89,6 +89,10 @@ fn decode_all(kind: Kind, bytes: &[u8]) {
         meta::ReportRequest,
         meta::ReportReply,
         meta::DetachRequest,
+        delegation::DelegateRequest,
+        delegation::DelegateReply,
+        delegation::ChangeNamesRequest,
+        delegation::ChangeNamesReply,
         meta::StatRequest,
         meta::StatReply,
         meta::SetAttributesRequest,

@@ -22,6 +22,10 @@ use weft_proto::coord::{
     LockReply, LockRequest, SyncNamespaceReply, SyncNamespaceRequest, TestLockReply,
     TestLockRequest, WatchReply, WatchRequest,
 };
+use weft_proto::delegation::{
+    ChangeNamesReply, ChangeNamesRequest, DelegateReply, DelegateRequest, NameChange, NameChanged,
+    NewFile,
+};
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineReply, StoreInlineRequest};
 use weft_proto::io::{
     Access, Advice, AdviseReply, AdviseRequest, CellRun, CellStatusReply, CellStatusRequest,
@@ -261,7 +265,7 @@ fn stat() -> StatReply {
 
 const STAT: &str = "0a45084d100118ed1320e80728643002388080808020400148015002580360fcffffffffffffffff\
              0168057081107a110806108080041880801022030301022801800101880101";
-const UNLINKED: &str = "084d1001";
+const UNLINKED: &str = "084d10011a023803";
 
 const SCRUB_STATUS: &str = "080110c0843d18ac0220052802\
              3221084d10051a04646174612004280230033801408080808080204802\
@@ -293,7 +297,73 @@ fn scrub_status() -> ScrubStatusReply {
 }
 
 fn unlinked() -> UnlinkReply {
-    UnlinkReply { file: 77, links: 1 }
+    UnlinkReply {
+        file: 77,
+        links: 1,
+        directory: Some(Attributes {
+            size: 3,
+            ..Attributes::default()
+        }),
+    }
+}
+
+/// Directories in which a client changes names ahead of the service.
+fn delegation(kind: Kind) -> Kind {
+    let layout = Layout {
+        cells: 2,
+        servers: vec![1, 2],
+        ..Layout::default()
+    };
+    if kind == Kind::Delegate {
+        return call(
+            &DelegateRequest {
+                directory: 77,
+                ids: 300,
+            },
+            "084d10ac02",
+            &DelegateReply {
+                granted: true,
+                first: 301,
+                layouts: vec![layout],
+            },
+            "080110ad021a06080222020102",
+        );
+    }
+    let made = NewFile {
+        mode: 0o666,
+        umask: 0o22,
+        layout,
+        reading: true,
+        writing: true,
+        data: Some(Bytes::from_static(b"x")),
+        modified: 3,
+    };
+    let change = NameChange {
+        who: Credentials::default(),
+        directory: 77,
+        name: Bytes::from_static(b"n\xff"),
+        file: 301,
+        time: 2,
+        made: Some(made),
+    };
+    let refused = Failure {
+        code: Code::Exists as i32,
+        ..Failure::default()
+    };
+    call(
+        &ChangeNamesRequest {
+            changes: vec![change],
+            given_back: vec![77],
+        },
+        "0a250a00104d1a026eff20ad022802321608b60310121a0608022202010220012801320178380312014d",
+        &ChangeNamesReply {
+            done: vec![NameChanged {
+                refused: Some(refused),
+                attributes: Some(Attributes::default()),
+            }],
+        },
+        "0a060a0208081200",
+    )
 }
 
 /// Checks the bytes of a kind; returns the kind that was checked.
@@ -365,6 +435,7 @@ fn check(kind: Kind) -> Kind {
         | Kind::RemoveCheckpoint
         | Kind::RollBack
         | Kind::ListFileCheckpoints => checkpoints(kind),
+        Kind::Delegate | Kind::ChangeNames => delegation(kind),
     }
 }
 
@@ -1123,8 +1194,9 @@ fn rest(kind: Kind) -> Kind {
                     parent: 1,
                     name: Bytes::from_static(b"n\xff"),
                 }],
+                recalled: vec![5],
             },
-            "080910ad02180122034dac022a06080112026eff",
+            "080910ad02180122034dac022a06080112026eff320105",
         ),
         Kind::Append => call(
             &AppendRequest {

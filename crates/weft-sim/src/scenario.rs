@@ -358,7 +358,7 @@ impl Names {
         let result = if create {
             volume.make_directory(&name, 0o755).await.map(|_| ())
         } else {
-            volume.remove_directory(&name).await
+            volume.remove_directory(&name).await.map(drop)
         };
         let certain = match &result {
             Ok(()) => Some(create),

@@ -71,13 +71,10 @@ fn small_files_cost_as_many_calls_as_they_need() {
     let names: Vec<_> = (0..FILES).map(|i| folder.join(format!("f{i}"))).collect();
     let folders: Vec<_> = (0..FILES).map(|i| folder.join(format!("d{i}"))).collect();
     let at_most = |what: &str, names: &[PathBuf], requests, calls, work: &mut dyn FnMut(&Path)| {
-        // And one more for the directory, whose attributes the kernel may ask for.
+        // And one more for the directory, whose attributes the kernel may ask for, and one that gives a directory back.
         let (all, asked, called) = cost(&m.path, names, work);
         println!("{what}: {all:?}");
-        assert!(
-            called <= calls * FILES + 1,
-            "{what}: {called} calls: {all:?}"
-        );
+        assert!(called <= calls + 2, "{what}: {called} calls: {all:?}");
         assert!(
             asked <= requests * FILES + 1,
             "{what}: {asked} requests: {all:?}"
@@ -88,21 +85,29 @@ fn small_files_cost_as_many_calls_as_they_need() {
             "ends of attachments are told together: {all:?}"
         );
     };
-    at_most("create, close", &names, 5, 1, &mut |name| {
+    // Ahead of the service: some before it is worth asking for the directory, then many in a call.
+    at_most("create, close", &names, 5, FILES / 2, &mut |name| {
         File::create_new(name).unwrap();
     });
     at_most("stat", &names, 0, 0, &mut |name| {
         assert_eq!(fs::metadata(name).unwrap().len(), 0);
     });
-    at_most("unlink", &names, 3, 2, &mut |name| {
+    at_most("unlink", &names, 3, FILES / 2, &mut |name| {
         fs::remove_file(name).unwrap();
     });
-    at_most("create, write, close", &names, 8, 2, &mut |name| {
-        File::create_new(name)
-            .unwrap()
-            .write_all(&[7; 4096])
-            .unwrap();
-    });
+    // Name and bytes in one call.
+    at_most(
+        "create, write, close",
+        &names,
+        8,
+        FILES + FILES / 4,
+        &mut |name| {
+            File::create_new(name)
+                .unwrap()
+                .write_all(&[7; 4096])
+                .unwrap();
+        },
+    );
     at_most("stat of what was written", &names, 1, 0, &mut |name| {
         assert_eq!(fs::metadata(name).unwrap().len(), 4096);
     });
@@ -110,11 +115,11 @@ fn small_files_cost_as_many_calls_as_they_need() {
         let mut bytes = [0; 8192];
         assert_eq!(File::open(name).unwrap().read(&mut bytes).unwrap(), 4096);
     };
-    at_most("open, read, close", &names, 4, 1, read);
-    at_most("mkdir", &folders, 3, 1, &mut |name| {
+    at_most("open, read, close", &names, 4, FILES, read);
+    at_most("mkdir", &folders, 3, FILES, &mut |name| {
         fs::create_dir(name).unwrap();
     });
-    at_most("rmdir", &folders, 3, 2, &mut |name| {
+    at_most("rmdir", &folders, 3, FILES, &mut |name| {
         fs::remove_dir(name).unwrap();
     });
 }

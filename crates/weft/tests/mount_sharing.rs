@@ -1,5 +1,9 @@
 //! What the servers do for a mount by themselves, and locks between mounts.
 
+#[path = "mount_sharing/ahead.rs"]
+mod ahead;
+#[path = "mount_sharing/killed.rs"]
+mod killed;
 mod mount_support;
 
 use std::fs;

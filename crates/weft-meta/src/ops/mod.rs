@@ -1,8 +1,10 @@
 //! The operations, one per file, and the few steps that several of them share.
 
 mod attach;
+mod change_names;
 mod checkpoint;
 mod create;
+mod delegate;
 mod file_checkpoints;
 mod link;
 mod list;

@@ -44,9 +44,11 @@ impl Namespace {
             Ok(UnlinkReply {
                 file: node.id,
                 links,
+                directory: Some(edit.attributes(&slot.directory)),
             })
         })?;
         self.leases().end(removed.file);
+        self.delegations().gone(removed.file);
         Ok(removed)
     }
 }

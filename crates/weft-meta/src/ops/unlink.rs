@@ -31,6 +31,7 @@ impl Namespace {
             Ok(UnlinkReply {
                 file: node.id,
                 links,
+                directory: Some(edit.attributes(&slot.directory)),
             })
         })
     }

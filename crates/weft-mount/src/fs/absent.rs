@@ -7,7 +7,7 @@
 //!
 //! Invariant: of a directory that is kept every name that is there is kept.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
@@ -20,7 +20,8 @@ pub(super) struct Absent(Mutex<Directories>);
 
 #[derive(Debug, Default)]
 struct Directories {
-    names: HashMap<u64, HashSet<u64>>,
+    /// By directory, and by the hash of the name: what it names; 0 where that is not known.
+    names: HashMap<u64, HashMap<u64, u64>>,
     /// Names and directories.
     kept: usize,
 }
@@ -30,7 +31,7 @@ impl Absent {
     pub(super) fn made(&self, directory: u64) {
         let mut all = self.0.lock();
         all.room();
-        all.names.insert(directory, HashSet::new());
+        all.names.insert(directory, HashMap::new());
         all.kept += 1;
     }
 
@@ -38,18 +39,35 @@ impl Absent {
     pub(super) fn may_be_there(&self, directory: u64, name: u64) {
         let mut all = self.0.lock();
         if let Some(names) = all.names.get_mut(&directory)
-            && names.insert(name)
+            && names.insert(name, 0).is_none()
         {
             all.kept += 1;
             all.room();
         }
     }
 
+    /// A name names this file.
+    pub(super) fn names(&self, directory: u64, name: u64, file: u64) {
+        let mut all = self.0.lock();
+        if let Some(names) = all.names.get_mut(&directory)
+            && let Some(named) = names.get_mut(&name)
+        {
+            *named = file;
+        }
+    }
+
+    /// What a name names, where that is certain.
+    pub(super) fn named(&self, directory: u64, name: u64) -> Option<u64> {
+        let all = self.0.lock();
+        let file = *all.names.get(&directory)?.get(&name)?;
+        (file != 0).then_some(file)
+    }
+
     /// A name was taken away.
     pub(super) fn taken_away(&self, directory: u64, name: u64) {
         let mut all = self.0.lock();
         if let Some(names) = all.names.get_mut(&directory)
-            && names.remove(&name)
+            && names.remove(&name).is_some()
         {
             all.kept -= 1;
         }
@@ -60,7 +78,7 @@ impl Absent {
         let all = self.0.lock();
         all.names
             .get(&directory)
-            .is_some_and(|names| !names.contains(&name))
+            .is_some_and(|names| !names.contains_key(&name))
     }
 
     /// The lease of a directory has ended, or it is gone, or the kernel does not know it any more.
@@ -96,6 +114,11 @@ mod tests {
         assert!(absent.is_absent(5, 1));
         absent.may_be_there(5, 1);
         assert!(!absent.is_absent(5, 1) && absent.is_absent(5, 2));
+        assert_eq!(absent.named(5, 1), None, "it may be there");
+        absent.names(5, 1, 77);
+        assert_eq!(absent.named(5, 1), Some(77));
+        absent.may_be_there(5, 1);
+        assert_eq!(absent.named(5, 1), None, "it may be another");
         absent.taken_away(5, 1);
         assert!(absent.is_absent(5, 1));
         absent.forget(5);

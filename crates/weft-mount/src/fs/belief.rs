@@ -103,22 +103,12 @@ impl FileSystem {
     /// This mount has made something in a directory, which has one name more since: the kernel asks for its attributes
     /// before it makes the next.
     pub(super) fn entered(&self, asked: Asked, directory: u64, made: &Attr) {
-        let known = self.nodes.known(directory);
-        let overtaken = self.news.since(asked, Subject::File(directory));
-        self.touched(directory);
-        let Some(mut attr) = known.filter(|_| !overtaken) else {
-            return;
-        };
-        attr.size += 1;
-        attr.links += u32::from(made.kind == FileKind::Directory);
-        // The service notes one time for both.
-        (attr.modified, attr.changed) = (made.changed, made.changed);
-        let answer = Answer {
-            attr,
-            exact: true,
-            bare: self.nodes.is_bare(directory),
-        };
-        self.learn(self.news.now(), &answer);
+        self.directory_changed(asked, directory, |attr| {
+            attr.size += 1;
+            attr.links += u32::from(made.kind == FileKind::Directory);
+            // The service notes one time for both.
+            (attr.modified, attr.changed) = (made.changed, made.changed);
+        });
     }
 
     /// This mount has changed a file, and this is what the service says of it since. `pages`: nobody else writes it, so
@@ -148,6 +138,9 @@ impl FileSystem {
         let attr = &answer.attr;
         self.nodes.looked_up(attr);
         self.learn(asked, answer);
+        if !self.news.since(asked, self.news.name(parent, name)) {
+            self.absent.names(parent, self.news.hash(name), attr.id);
+        }
         Entry {
             attr: *attr,
             attr_valid: self.attributes_valid(asked, answer),

@@ -328,10 +328,10 @@ impl FileSystem {
     pub(super) async fn sync_names(&self) -> Result<(), FsError> {
         let changes = self.changes.load(Ordering::Acquire);
         if self.options.durable || self.synced.load(Ordering::Acquire) >= changes {
-            return Ok(());
+            return self.tell_refusals();
         }
         self.call(|| self.volume.sync_namespace()).await?;
         self.synced.fetch_max(changes, Ordering::AcqRel);
-        Ok(())
+        self.tell_refusals()
     }
 }

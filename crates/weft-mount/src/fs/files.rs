@@ -18,6 +18,8 @@ pub(super) struct Handle {
     pub(super) file: File,
     pub(super) data: OpenData,
     pub(super) write: bool,
+    /// The kernel keeps no pages of what is read and written by it.
+    past_pages: bool,
     /// Who has asked for locks by it.
     pub(super) lockers: Mutex<BTreeSet<u64>>,
     /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
@@ -25,12 +27,13 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    pub(super) fn new(file: File, data: OpenData, write: bool) -> Handle {
+    pub(super) fn new(file: File, data: OpenData, write: bool, past_pages: bool) -> Handle {
         Handle {
             id: file.id(),
             file,
             data,
             write,
+            past_pages,
             lockers: Mutex::default(),
             wrote: AtomicBool::new(false),
         }
@@ -105,6 +108,13 @@ impl Files {
     pub(super) fn writer(&self, id: u64) -> Option<Arc<Handle>> {
         let files = self.0.lock();
         files.get(&id)?.handles.iter().find(|h| h.write).cloned()
+    }
+
+    /// Whether somebody writes this file past the kernel's pages.
+    pub(super) fn are_past_pages(&self, id: u64) -> bool {
+        let files = self.0.lock();
+        let past = |file: &OpenFile| file.handles.iter().any(|h| h.write && h.past_pages);
+        files.get(&id).is_some_and(past)
     }
 
     /// The data cache's bytes of a file are old.

@@ -13,6 +13,7 @@
 //!    it with what the kernel was told and with the pages that it has.
 
 mod absent;
+mod ahead;
 mod attr;
 mod attributes;
 mod belief;
@@ -38,6 +39,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_client::{Attributes, Error as VolumeError, Volume};
 
@@ -124,6 +126,8 @@ pub struct FileSystem {
     /// Changes of the namespace that this mount has made, and how many of them survive power loss for certain.
     changes: AtomicU64,
     synced: AtomicU64,
+    /// The errno of something that was done ahead of the service and came to nothing; nobody was told yet.
+    came_to_nothing: Mutex<Option<i32>>,
     files: Files,
     handles: Table<Handle>,
     directories: Table<OpenDirectory>,
@@ -148,6 +152,7 @@ impl FileSystem {
             absent: Absent::default(),
             changes: AtomicU64::new(0),
             synced: AtomicU64::new(0),
+            came_to_nothing: Mutex::default(),
             files: Files::default(),
             handles: Table::default(),
             directories: Table::default(),
@@ -183,10 +188,12 @@ impl FileSystem {
         }
         self.cache.shut_down().await;
         self.volume.tell_ended().await;
+        self.volume.catch_up().await;
     }
 
     /// Hears of what others change, and takes back what was told about it. Ends when it is dropped.
     pub async fn follow_changes(self: Arc<Self>) {
+        self.hear_of_refusals();
         watch::follow(self).await;
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_client::{Access, Attributes, FileKind, NewMode, Place};
+use weft_client::{Access, Attributes, FileKind, NewMode, Place, Removed};
 
 use super::attr::kind_of_mode;
 use super::belief::Answer;
@@ -60,9 +60,19 @@ impl FileSystem {
         Ok((asked, answer))
     }
 
+    /// A name that this mount took away is absent, unless somebody has made it again; the service says what its
+    /// directory is since: the kernel asks for it before it removes the next.
+    fn removed(&self, asked: Asked, (parent, name): (u64, &[u8]), removed: &Removed) {
+        if let Some(directory) = &removed.directory {
+            self.touched_to(asked, &Answer::exact(directory), false);
+        } else {
+            self.touched(parent);
+        }
+        self.taken_away(asked, parent, name);
+    }
+
     /// A name that this mount took away is absent, unless somebody has made it again.
-    fn taken_away(&self, asked: Asked, parent: u64, name: &[u8]) {
-        self.touched(parent);
+    pub(super) fn taken_away(&self, asked: Asked, parent: u64, name: &[u8]) {
         if !self.news.since(asked, self.news.name(parent, name)) {
             self.absent.taken_away(parent, self.news.hash(name));
         }
@@ -184,13 +194,16 @@ impl FileSystem {
     /// Removes a name that is no directory.
     pub async fn unlink(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), FsError> {
         refuse(&[parent], &[name])?;
+        if self.remove_ahead(caller, parent, name).await {
+            return Ok(());
+        }
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let asked = self.news.now();
         let removed = self.call(|| volume.unlink(&place)).await;
         if let Ok(removed) = &removed {
             self.touched(removed.file);
-            self.taken_away(asked, parent, name);
+            self.removed(asked, (parent, name), removed);
         }
         removed.map(drop)
     }
@@ -206,8 +219,8 @@ impl FileSystem {
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let asked = self.news.now();
-        self.call(|| volume.remove_directory(&place)).await?;
-        self.taken_away(asked, parent, name);
+        let removed = self.call(|| volume.remove_directory(&place)).await?;
+        self.removed(asked, (parent, name), &removed);
         Ok(())
     }
 
@@ -223,6 +236,9 @@ impl FileSystem {
         let volume = self.on(caller);
         let (old, new) = (Place::under(from, from_name), Place::under(to, to_name));
         self.absent.may_be_there(to, self.news.hash(to_name));
+        if flags & libc::RENAME_EXCHANGE != 0 {
+            self.absent.may_be_there(from, self.news.hash(from_name));
+        }
         let asked = self.news.now();
         let renamed = match flags {
             0 => self.call(|| volume.rename(&old, &new)).await,
@@ -234,10 +250,9 @@ impl FileSystem {
         self.touched(to);
         self.touched(renamed.file);
         self.touched(renamed.other);
+        self.touched(from);
         if flags & libc::RENAME_EXCHANGE == 0 && renamed.file != 0 {
             self.taken_away(asked, from, from_name);
-        } else {
-            self.touched(from);
         }
         Ok(())
     }

@@ -118,6 +118,15 @@ impl FileSystem {
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let bits = mode & 0o7777;
+        let asked = self.news.now();
+        let ahead = (flags & libc::O_ACCMODE != libc::O_WRONLY, writes(flags));
+        if let Some(file) = self
+            .make_ahead(&volume, (parent, name), (bits, umask), ahead)
+            .await
+        {
+            self.absent.may_be_there(parent, self.news.hash(name));
+            return self.made(asked, (parent, name), file, flags);
+        }
         let access = match flags & libc::O_EXCL {
             0 => access(flags).create(bits).umask(umask).no_follow().inline(),
             _ => access(flags).create_new(bits).umask(umask).inline(),
@@ -125,22 +134,32 @@ impl FileSystem {
         self.absent.may_be_there(parent, self.news.hash(name));
         let asked = self.news.now();
         let file = self.call(|| volume.attach(&place, access.clone())).await?;
-        let created = file.created();
-        // It is this mount that writes it: of what a new file holds the service knows everything.
-        let answer = if created {
-            let answer = Answer::exact(file.attributes());
-            self.entered(asked, parent, &answer.attr);
-            answer
-        } else {
-            self.complete(file.attributes().clone()).await?
-        };
+        if file.created() {
+            return self.made(asked, (parent, name), file, flags);
+        }
+        let answer = self.complete(file.attributes().clone()).await?;
         let entry = self.entry(asked, &answer, (parent, name));
         let opened = self.adopt(asked, file, flags)?;
-        if flags & libc::O_TRUNC != 0 && !created {
+        if flags & libc::O_TRUNC != 0 {
             let handle = self.handles.get(opened.handle)?;
             self.empty(&handle, false).await?;
         }
         Ok((entry, opened))
+    }
+
+    /// A file was made and opened.
+    fn made(
+        &self,
+        asked: Asked,
+        (parent, name): (u64, &[u8]),
+        file: File,
+        flags: i32,
+    ) -> Result<(Entry, Opened), FsError> {
+        // It is this mount that writes it: of what a new file holds the service knows everything.
+        let answer = Answer::exact(file.attributes());
+        self.entered(asked, parent, &answer.attr);
+        let entry = self.entry(asked, &answer, (parent, name));
+        Ok((entry, self.adopt(asked, file, flags)?))
     }
 
     /// Takes an attached file among the open ones.
@@ -160,17 +179,20 @@ impl FileSystem {
         if !told && !file.created() {
             self.attributes_changed(id);
         }
-        let append = flags & libc::O_APPEND != 0;
+        let (append, write) = (flags & libc::O_APPEND != 0, writes(flags));
+        // Who makes a file to read it back has buffers of its own, and is often one of many: the kernel lets one at a
+        // time write pages, and any number write past them. Whoever else writes the file joins.
+        let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
+        let past_pages = self.options.strict || (write && (made || self.files.are_past_pages(id)));
         let data = self.cache.open(file.clone())?;
-        let handle = Arc::new(Handle::new(file, data, writes(flags)));
+        let handle = Arc::new(Handle::new(file, data, write, past_pages));
         self.files.add(&handle);
-        let write = handle.write;
         Ok(Opened {
             handle: self.handles.insert(handle),
             keep_pages: verdict.keep_pages && !self.options.strict,
             // The kernel would put appended bytes where it believes the end to be.
-            direct: self.options.strict || (append && write),
-            parallel: self.options.strict && !append,
+            direct: past_pages || (append && write),
+            parallel: past_pages && !append,
         })
     }
 

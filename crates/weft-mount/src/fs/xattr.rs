@@ -203,6 +203,8 @@ impl FileSystem {
             }
             tokio::time::sleep(CLOSING / 50).await;
         }
+        // New files in it have another layout from now on.
+        self.volume.end_ahead(id);
         Ok(())
     }
 

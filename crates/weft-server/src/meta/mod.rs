@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
+use weft_proto::delegation::ChangeNamesRequest;
 use weft_proto::meta::{
     Credentials, DetachRequest, MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest,
     ReportRequest, ServerMapRequest, StatReply, StatRequest, Target, TruncateRequest,
@@ -251,6 +252,16 @@ impl MetaService {
                 };
                 self.answer(call, detach).await;
             }
+            Kind::Delegate => self.answer(call, |r| n.delegate(now, client, r)).await,
+            Kind::ChangeNames => {
+                let change = |r: &ChangeNamesRequest| {
+                    let reply = n.change_names(client, r)?;
+                    n.delegations().end(client, &r.given_back);
+                    self.watchers.gave_back();
+                    Ok(reply)
+                };
+                self.answer(call, change).await;
+            }
             Kind::Reassert => {
                 let reassert = |r: &ReassertRequest| {
                     self.sessions.set_lazy(client, r.lazy);
@@ -319,7 +330,7 @@ impl MetaService {
     async fn answer<C: Call>(
         &self,
         call: Served,
-        operation: impl FnOnce(&C) -> Result<C::Reply, MetaError>,
+        operation: impl Fn(&C) -> Result<C::Reply, MetaError>,
     ) {
         let stable = Stable::soon_if(mutates(call.kind));
         self.answer_with(call, |request| {
@@ -332,14 +343,24 @@ impl MetaService {
     async fn answer_with<C: Call>(
         &self,
         call: Served,
-        operation: impl FnOnce(&C) -> Result<(C::Reply, Stable), MetaError>,
+        operation: impl Fn(&C) -> Result<(C::Reply, Stable), MetaError>,
     ) {
         let started = Instant::now();
         let request = match call.request::<C>() {
             Ok(request) => request,
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
-        let result = operation(&request).map_err(|e| failure::of_meta(&e));
+        let mut tries = 0;
+        let result = loop {
+            match operation(&request) {
+                Ok(done) => break Ok(done),
+                Err(error) => {
+                    if let Err(failure) = self.wait_for_names(error, &mut tries).await {
+                        break Err(failure);
+                    }
+                }
+            }
+        };
         self.finish::<C>(call, started, result).await;
     }
 
@@ -360,7 +381,12 @@ impl MetaService {
         }
         let frees = matches!(
             kind,
-            Kind::Unlink | Kind::Rename | Kind::Report | Kind::StoreInline | Kind::Detach
+            Kind::Unlink
+                | Kind::Rename
+                | Kind::Report
+                | Kind::StoreInline
+                | Kind::Detach
+                | Kind::ChangeNames
         );
         if result.is_ok() && frees {
             self.owed.notify_one();

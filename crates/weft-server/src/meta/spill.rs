@@ -112,7 +112,7 @@ impl MetaService {
                 synced.map_err(|reason| Failure::new(Code::Io, reason))?;
                 Err(failure::of_meta(&error))
             }
-            error => Err(failure::of_meta(&error)),
+            error => self.wait_for_names(error, tries).await,
         }
     }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
-use weft_meta::News;
+use weft_meta::{MetaError, News};
 use weft_net::Served;
+use weft_proto::Failure;
 use weft_proto::coord::{WatchReply, WatchRequest};
 
 use super::MetaService;
@@ -17,7 +18,7 @@ use crate::failure;
 
 /// A watcher is answered after this time also if nothing happened: well within what peers wait for each other.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long somebody who has changed a leased directory waits for its holder: longer than a client that hears nothing of
+/// How long somebody who needs a leased or delegated directory waits for its holder: longer than a client that hears nothing of
 /// its watch goes on believing.
 const RECALL: Duration = Duration::from_secs(5);
 /// From a change until watchers look, at least, so that one answer tells several changes.
@@ -26,6 +27,9 @@ const LINGER: Duration = Duration::from_millis(2);
 const LINGER_EACH: Duration = Duration::from_micros(100);
 /// And at most.
 const LINGER_MAX: Duration = Duration::from_millis(100);
+
+/// How often an operation may meet delegated directories before it is refused.
+const TRIES: usize = 16;
 
 pub(super) struct Watchers {
     /// This life of the service; never 0.
@@ -65,6 +69,11 @@ impl Watchers {
         }
     }
 
+    /// A holder of delegated directories may have given some back.
+    pub(super) fn gave_back(&self) {
+        self.heard.notify_waiters();
+    }
+
     fn linger(&self) -> Duration {
         let waiting = u32::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         LINGER
@@ -85,7 +94,9 @@ impl MetaService {
         let heard = if request.boot == watchers.boot {
             leases.heard(call.peer.client, request.cursor)
         } else {
-            leases.client_ended(call.peer.client)
+            self.namespace.delegations().client_ended(call.peer.client);
+            leases.client_ended(call.peer.client);
+            true
         };
         if heard {
             watchers.heard.notify_waiters();
@@ -110,9 +121,41 @@ impl MetaService {
 
     /// A client is gone: nobody waits for it.
     pub(super) fn lease_holder_ended(&self, client: u64) {
-        if self.namespace.leases().client_ended(client) {
-            self.watchers.heard.notify_waiters();
+        self.namespace.leases().client_ended(client);
+        self.namespace.delegations().client_ended(client);
+        self.watchers.heard.notify_waiters();
+    }
+
+    /// What follows from an operation's error: where it met directories in which another client changes names ahead of
+    /// the service, they are given back, and it is to be run again; else the failure to answer with.
+    pub(super) async fn wait_for_names(
+        &self,
+        error: MetaError,
+        tries: &mut usize,
+    ) -> Result<(), Failure> {
+        let MetaError::Delegated { directories } = &error else {
+            return Err(failure::of_meta(&error));
+        };
+        *tries += 1;
+        if *tries > TRIES {
+            return Err(failure::of_meta(&error));
         }
+        let delegations = self.namespace.delegations();
+        delegations.recall(directories);
+        self.watchers.changed.notify_waiters();
+        let deadline = Instant::now() + RECALL;
+        while delegations.are_out(directories) {
+            let mut heard = std::pin::pin!(self.watchers.heard.notified());
+            heard.as_mut().enable();
+            if delegations.are_out(directories) && timeout_at(deadline, heard).await.is_err() {
+                tracing::debug!(
+                    ?directories,
+                    "their holder does not give them back: it has none any more"
+                );
+                delegations.give_up(directories);
+            }
+        }
+        Ok(())
     }
 
     /// Returns when the holders of leases have heard of what this client has changed.
@@ -140,6 +183,7 @@ impl MetaService {
             let mut changed = std::pin::pin!(self.watchers.changed.notified());
             // From here on no change goes unnoticed.
             changed.as_mut().enable();
+            let recalled = self.namespace.delegations().wanted_of(client);
             match self.namespace.changes().since(client, cursor) {
                 News::Everything { cursor } => {
                     return WatchReply {
@@ -156,7 +200,7 @@ impl MetaService {
                     end,
                 } => {
                     cursor = next;
-                    let quiet = files.is_empty() && entries.is_empty();
+                    let quiet = files.is_empty() && entries.is_empty() && recalled.is_empty();
                     if !quiet || Instant::now() >= deadline {
                         return WatchReply {
                             boot,
@@ -164,6 +208,7 @@ impl MetaService {
                             everything: false,
                             files,
                             entries,
+                            recalled,
                         };
                     }
                     if !end {
@@ -172,7 +217,9 @@ impl MetaService {
                     }
                 }
             }
-            if timeout_at(deadline, changed).await.is_ok() {
+            if timeout_at(deadline, changed).await.is_ok()
+                && self.namespace.delegations().wanted_of(client).is_empty()
+            {
                 tokio::time::sleep(self.watchers.linger()).await;
             }
         }

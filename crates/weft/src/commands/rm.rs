@@ -54,7 +54,8 @@ impl Rm {
                 Ok(_) => return Ok(()),
                 Err(e) if e.code() == Code::NotFound && self.force => return Ok(()),
                 Err(e) if e.code() == Code::IsDirectory && self.dir => {
-                    return Ok(volume.remove_directory(path).await?);
+                    volume.remove_directory(path).await?;
+                    return Ok(());
                 }
                 Err(e) if e.code() == Code::IsDirectory => {
                     return Err(anyhow!(
@@ -81,7 +82,7 @@ impl Rm {
 async fn remove_one(volume: &Volume, when: Visit, path: RemotePath) -> Result<()> {
     let removed = match when {
         Visit::Enter => return Ok(()),
-        Visit::Leave => volume.remove_directory(&path).await,
+        Visit::Leave => volume.remove_directory(&path).await.map(drop),
         Visit::File => volume.unlink(&path).await.map(drop),
     };
     match removed {

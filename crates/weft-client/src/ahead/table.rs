@@ -1,0 +1,370 @@
+//! What this client has done ahead of the service and not told, and the directories in which it may: pure.
+//!
+//! Invariants:
+//! 1. Changes are told in the order in which they were made, each in one batch.
+//! 2. No batch makes a file and removes it.
+//! 3. A file counts as attached from the moment when a batch takes its making, unless it was closed before.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use weft_proto::delegation::{ChangeNamesRequest, DelegateReply, NameChange, NameChanged, NewFile};
+use weft_proto::limits::NAMES_AHEAD_MAX;
+use weft_proto::meta::{Attributes, Layout};
+
+use crate::Error;
+
+/// Changes that wait at a time; beyond them nothing is done ahead.
+const QUEUE_MAX: usize = 4 * NAMES_AHEAD_MAX;
+/// Bytes of new files in one batch.
+const BATCH_BYTES: usize = 256 << 10;
+/// Directories held at a time.
+const HELD_MAX: usize = 256;
+/// A directory in which nothing was done ahead for so long is given back.
+const IDLE: Duration = Duration::from_secs(1);
+/// A directory that others wanted is left to them for so long.
+const SHUNNED: Duration = Duration::from_secs(2);
+/// Directories of late of which it is counted how often names in them change.
+const COUNTED_MAX: usize = 1024;
+/// So many changes within [`COUNTED`] make a directory worth asking for.
+const WORTH: u32 = 4;
+const COUNTED: Duration = Duration::from_secs(1);
+
+/// Who waits for what the service says of a file that it stored ahead.
+pub(super) type Told = oneshot::Sender<Result<Attributes, Error>>;
+
+/// A change that waits.
+pub(super) struct Queued {
+    pub(super) change: NameChange,
+    pub(super) told: Option<Told>,
+}
+
+/// Changes that are told together.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) changes: Vec<Queued>,
+    pub(super) given_back: Vec<u64>,
+}
+
+impl Batch {
+    pub(super) fn request(&self) -> ChangeNamesRequest {
+        ChangeNamesRequest {
+            changes: self.changes.iter().map(|q| q.change.clone()).collect(),
+            given_back: self.given_back.clone(),
+        }
+    }
+
+    /// The files that it makes and that stay attached, and whether for writing.
+    pub(super) fn attached(&self) -> impl Iterator<Item = (u64, bool)> {
+        self.changes.iter().filter_map(|queued| {
+            let made = queued.change.made.as_ref()?;
+            (made.reading || made.writing).then_some((queued.change.file, made.writing))
+        })
+    }
+
+    /// Each change with what became of it.
+    pub(super) fn outcomes(
+        self,
+        done: Vec<NameChanged>,
+    ) -> impl Iterator<Item = (Queued, Option<NameChanged>)> {
+        let done = done.into_iter().map(Some).chain(std::iter::repeat(None));
+        self.changes.into_iter().zip(done)
+    }
+}
+
+/// A directory in which names are changed ahead.
+struct Held {
+    ids: VecDeque<(u64, Layout)>,
+    used: Instant,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Table {
+    held: HashMap<u64, Held>,
+    queue: VecDeque<Queued>,
+    given_back: Vec<u64>,
+    /// Changes, and directories given back, so far.
+    pub(super) noted: u64,
+    /// How many of them were told.
+    pub(super) told: u64,
+    /// Changes whenever a directory that was asked for may be lost already when the answer comes.
+    pub(super) turn: u64,
+    shunned: HashMap<u64, Instant>,
+    counted: HashMap<u64, (Instant, u32)>,
+    /// Somebody will tell soon.
+    pub(super) begun: bool,
+    /// Somebody looks after directories in which nothing happens.
+    pub(super) minded: bool,
+}
+
+impl Table {
+    /// Counts a change of a name in a directory that is not held. Whether it is worth asking for.
+    pub(super) fn is_worth(&mut self, directory: u64) -> bool {
+        let now = Instant::now();
+        if self
+            .shunned
+            .get(&directory)
+            .is_some_and(|until| *until > now)
+            || self.held.len() >= HELD_MAX
+        {
+            return false;
+        }
+        self.shunned.remove(&directory);
+        if self.counted.len() >= COUNTED_MAX {
+            self.counted.clear();
+        }
+        let (since, count) = self.counted.entry(directory).or_insert((now, 0));
+        if now - *since > COUNTED {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count >= WORTH
+    }
+
+    /// Whether names in this directory may be changed ahead; with `make`, whether there is an id for a new file, too.
+    pub(super) fn may_change(&self, directory: u64, make: bool) -> bool {
+        let held = self.held.get(&directory);
+        self.queue.len() < QUEUE_MAX && held.is_some_and(|held| !make || !held.ids.is_empty())
+    }
+
+    /// The service has answered that this directory may be held.
+    pub(super) fn hold(&mut self, directory: u64, reply: DelegateReply) {
+        self.counted.remove(&directory);
+        let ids = (reply.first..).zip(reply.layouts).collect();
+        let used = Instant::now();
+        self.held.insert(directory, Held { ids, used });
+    }
+
+    /// This directory is not to be asked for again soon.
+    pub(super) fn shun(&mut self, directory: u64) {
+        if self.shunned.len() >= COUNTED_MAX {
+            self.shunned.clear();
+        }
+        self.shunned.insert(directory, Instant::now() + SHUNNED);
+    }
+
+    /// An id and a layout for a new file.
+    pub(super) fn next(&mut self, directory: u64) -> Option<(u64, Layout)> {
+        if !self.may_change(directory, true) {
+            return None;
+        }
+        let held = self.held.get_mut(&directory)?;
+        held.used = Instant::now();
+        held.ids.pop_front()
+    }
+
+    /// Notes a change. True if somebody must tell it at once, because there are many.
+    pub(super) fn note(&mut self, change: NameChange) -> bool {
+        if let Some(held) = self.held.get_mut(&change.directory) {
+            held.used = Instant::now();
+        }
+        self.noted += 1;
+        self.queue.push_back(Queued { change, told: None });
+        self.queue.len() == NAMES_AHEAD_MAX
+    }
+
+    fn made(&mut self, file: u64) -> Option<(&mut NewFile, &mut Option<Told>)> {
+        let queued = self.queue.iter_mut().rev();
+        let mut of_file = queued.filter(|queued| queued.change.file == file);
+        of_file.find_map(|Queued { change, told }| Some((change.made.as_mut()?, told)))
+    }
+
+    /// A file that the service does not know yet is closed. Whether it was one.
+    pub(super) fn close(&mut self, file: u64) -> bool {
+        let made = self.made(file);
+        made.is_some_and(|(made, _)| {
+            (made.reading, made.writing) = (false, false);
+            true
+        })
+    }
+
+    /// The content of a file that the service does not know yet goes to it with its name. `None`: it knows the file.
+    pub(super) fn store(
+        &mut self,
+        file: u64,
+        data: Bytes,
+        modified: i64,
+    ) -> Option<oneshot::Receiver<Result<Attributes, Error>>> {
+        let (made, told) = self.made(file)?;
+        made.data = Some(data);
+        made.modified = modified;
+        let (tell, hear) = oneshot::channel();
+        *told = Some(tell);
+        Some(hear)
+    }
+
+    /// Nothing is done ahead in this directory any more.
+    pub(super) fn give_back(&mut self, directory: u64) {
+        self.held.remove(&directory);
+        self.turn += 1;
+        self.noted += 1;
+        self.given_back.push(directory);
+    }
+
+    /// As [`Table::give_back`], if the directory is held. Whether it was.
+    pub(super) fn end(&mut self, directory: u64) -> bool {
+        let had = self.held.contains_key(&directory);
+        if had {
+            self.give_back(directory);
+        }
+        had
+    }
+
+    /// Gives back what was not used of late. Whether something is left.
+    pub(super) fn give_back_idle(&mut self) -> bool {
+        let now = Instant::now();
+        let held = self.held.iter();
+        let idle: Vec<u64> = held
+            .filter(|(_, held)| now - held.used >= IDLE)
+            .map(|(directory, _)| *directory)
+            .collect();
+        for directory in idle {
+            self.give_back(directory);
+        }
+        !self.held.is_empty()
+    }
+
+    /// The service may have forgotten what this client holds.
+    pub(super) fn forget(&mut self) {
+        self.turn += 1;
+        self.held.clear();
+    }
+
+    /// What is to be told next.
+    pub(super) fn take(&mut self) -> Option<Batch> {
+        let mut batch = Batch::default();
+        let (mut made, mut bytes) = (HashSet::new(), 0);
+        while let Some(Queued { change, .. }) = self.queue.front() {
+            let data = change.made.as_ref().and_then(|made| made.data.as_ref());
+            bytes += data.map_or(0, Bytes::len);
+            let removes_made = change.made.is_none() && made.contains(&change.file);
+            let full = batch.changes.len() == NAMES_AHEAD_MAX || bytes > BATCH_BYTES;
+            if !batch.changes.is_empty() && (full || removes_made) {
+                break;
+            }
+            made.insert(change.file);
+            batch.changes.extend(self.queue.pop_front());
+        }
+        if self.queue.is_empty() {
+            // Not before everything that was done in them.
+            batch.given_back = std::mem::take(&mut self.given_back);
+        }
+        let some = !batch.changes.is_empty() || !batch.given_back.is_empty();
+        some.then_some(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lent(first: u64, ids: usize) -> DelegateReply {
+        DelegateReply {
+            granted: true,
+            first,
+            layouts: vec![Layout::default(); ids],
+        }
+    }
+
+    fn change(directory: u64, file: u64, made: bool) -> NameChange {
+        NameChange {
+            directory,
+            file,
+            made: made.then(|| NewFile {
+                writing: true,
+                ..NewFile::default()
+            }),
+            ..NameChange::default()
+        }
+    }
+
+    fn files(batch: &Batch) -> Vec<u64> {
+        batch.changes.iter().map(|q| q.change.file).collect()
+    }
+
+    #[test]
+    fn a_directory_is_worth_asking_for_when_names_in_it_change_often_and_nobody_wants_it() {
+        let mut table = Table::default();
+        let asked: Vec<bool> = (0..5).map(|_| table.is_worth(7)).collect();
+        assert_eq!(asked, [false, false, false, true, true]);
+        table.shun(7);
+        assert!(!table.is_worth(7));
+        for directory in 0..10 * COUNTED_MAX as u64 {
+            table.is_worth(directory);
+            table.shun(directory);
+        }
+        assert!(table.counted.len() <= COUNTED_MAX && table.shunned.len() <= COUNTED_MAX);
+    }
+
+    #[test]
+    fn ids_are_used_once_and_then_only_removals_go_on() {
+        let mut table = Table::default();
+        table.hold(7, lent(100, 2));
+        let ids: Vec<_> = std::iter::from_fn(|| table.next(7)).map(|n| n.0).collect();
+        assert_eq!(ids, [100, 101]);
+        assert!(!table.may_change(7, true) && table.may_change(7, false));
+        assert!(table.end(7) && !table.end(7) && !table.may_change(7, false));
+    }
+
+    #[test]
+    fn batches_keep_the_order_and_none_makes_a_file_and_removes_it() {
+        let mut table = Table::default();
+        table.hold(7, lent(100, 9));
+        table.note(change(7, 100, true));
+        table.note(change(7, 50, false));
+        table.note(change(7, 100, false));
+        table.note(change(7, 101, true));
+        table.end(7);
+        assert!(
+            table.close(101) && !table.close(50),
+            "one is not its making"
+        );
+        let first = table.take().unwrap();
+        assert_eq!(files(&first), [100, 50]);
+        assert_eq!(first.attached().collect::<Vec<_>>(), [(100, true)]);
+        assert!(first.given_back.is_empty(), "there is more to tell of it");
+        let second = table.take().unwrap();
+        assert_eq!(
+            (files(&second), &second.given_back[..]),
+            (vec![100, 101], &[7][..])
+        );
+        assert_eq!(second.attached().count(), 0, "it was closed before");
+        assert!(table.take().is_none() && !table.close(100));
+        assert_eq!(table.noted, 5);
+    }
+
+    #[test]
+    fn batches_and_the_queue_are_bounded() {
+        let mut table = Table::default();
+        table.hold(7, lent(0, 5000));
+        let mut many = 0;
+        while let Some((id, _)) = table.next(7) {
+            many += u32::from(table.note(change(7, id, true)));
+            if id < 40 {
+                let data = Bytes::from(vec![0; 16 << 10]);
+                assert!(table.store(id, data, 1).is_some());
+            }
+        }
+        assert_eq!((table.queue.len(), many), (QUEUE_MAX, 1));
+        let batches: Vec<_> = std::iter::from_fn(|| table.take()).collect();
+        assert!(batches.iter().all(|b| b.changes.len() <= NAMES_AHEAD_MAX));
+        assert_eq!(files(&batches[0]).len(), 16, "16 KiB each");
+        let told: Vec<u64> = batches.iter().flat_map(files).collect();
+        assert_eq!(told, (0..QUEUE_MAX as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_not_used_is_given_back() {
+        let mut table = Table::default();
+        table.hold(7, lent(0, 9));
+        table.hold(8, lent(9, 9));
+        table.held.get_mut(&7).unwrap().used -= IDLE;
+        assert!(table.give_back_idle());
+        assert_eq!(table.take().unwrap().given_back, [7]);
+        assert!(table.may_change(8, true));
+    }
+}

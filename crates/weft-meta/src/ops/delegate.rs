@@ -1,0 +1,47 @@
+//! Delegate: one client changes names in a directory ahead of the service from now on.
+
+use weft_proto::delegation::{DelegateReply, DelegateRequest};
+use weft_proto::limits::IDS_AHEAD_MAX;
+
+use crate::{MetaError, Namespace, keys, placement};
+
+impl Namespace {
+    /// Gives a client a directory and ids for new files in it, with the layouts that they have. Refused where there is
+    /// no such directory, or it is in a checkpoint. Ids that it does not use are lost.
+    pub fn delegate(
+        &self,
+        now: i64,
+        client: u64,
+        request: &DelegateRequest,
+    ) -> Result<DelegateReply, MetaError> {
+        let directory = request.directory;
+        let pool = self.pool(now);
+        let given = self.edit(|edit| {
+            let Some(inode) = keys::inode(edit.reader(), directory)? else {
+                return Ok(DelegateReply::default());
+            };
+            if !inode.is_directory() || inode.links == 0 || inode.frozen.is_some() {
+                return Ok(DelegateReply::default());
+            }
+            let mut reply = DelegateReply {
+                granted: true,
+                ..DelegateReply::default()
+            };
+            for _ in 0..request.ids.min(IDS_AHEAD_MAX) {
+                let id = edit.next_id()?;
+                if reply.layouts.is_empty() {
+                    reply.first = id;
+                }
+                let layout = placement::choose(&pool, id, None, inode.wish.as_ref(), b"")?;
+                reply.layouts.push((&layout).into());
+            }
+            // In the transaction: whoever commits after it meets the delegation.
+            reply.granted = self.delegations().give(client, directory);
+            Ok(reply)
+        });
+        if given.is_err() {
+            self.delegations().end(client, &[directory]);
+        }
+        given
+    }
+}

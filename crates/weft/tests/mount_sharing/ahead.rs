@@ -1,0 +1,139 @@
+//! Names that a mount makes and removes ahead of the service.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::mount_support::{Mounted, kill, wait_until, weft_ok};
+
+fn calls(mount: &Path, kind: &str) -> u64 {
+    let mut text = vec![0; 16 << 10];
+    let length = rustix::fs::getxattr(mount, "user.weft.counts", &mut text[..]).unwrap();
+    let text = std::str::from_utf8(&text[..length]).unwrap();
+    let line = format!("call {kind} ");
+    let count = text.lines().find_map(|l| l.strip_prefix(&line));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+fn live(m: &Mounted) {
+    // From its second question on the watch is live.
+    wait_until("the watch is live", || calls(&m.path, "Watch") > 1);
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn names_made_and_removed_ahead_are_seen_by_other_mounts_at_once() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let other = m.further("other", "");
+    for round in 0..12 {
+        let (here, there) = (
+            m.file(&format!("d{round}")),
+            other.join(format!("d{round}")),
+        );
+        fs::create_dir(&here).unwrap();
+        for number in 0..30 {
+            let name = here.join(format!("f{number:02}"));
+            if number % 10 == 9 {
+                fs::write(name, [number; 3000]).unwrap();
+            } else {
+                fs::File::create_new(name).unwrap();
+            }
+        }
+        match round % 4 {
+            0 => assert_eq!(names(&there).len(), 30),
+            1 => assert!(fs::metadata(there.join("f28")).is_ok()),
+            2 => assert_eq!(fs::read(there.join("f29")).unwrap(), [29; 3000]),
+            _ => {
+                let error = fs::File::create_new(there.join("f28")).unwrap_err();
+                assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+            }
+        }
+        // Long enough for the directory to be lent again.
+        if round % 4 == 1 {
+            std::thread::sleep(Duration::from_millis(2100));
+        }
+        for number in 0..25 {
+            fs::remove_file(here.join(format!("f{number:02}"))).unwrap();
+        }
+        let start = Instant::now();
+        assert_eq!(names(&there), ["f25", "f26", "f27", "f28", "f29"]);
+        assert!(
+            start.elapsed() < Duration::from_secs(4),
+            "it was not given back"
+        );
+        assert_eq!(names(&here).len(), 5);
+        assert_eq!(fs::metadata(&there).unwrap().len(), 5);
+        for name in names(&there) {
+            fs::remove_file(there.join(name)).unwrap();
+        }
+        fs::remove_dir(&there).unwrap();
+        assert!(!here.exists() || names(&here).is_empty());
+    }
+    assert!(calls(&m.path, "Delegate") >= 12, "directories were lent");
+    let told = calls(&m.path, "ChangeNames");
+    assert!(
+        told > 12 && told < 12 * 30,
+        "{told} calls told of 12 × 55 names"
+    );
+}
+
+#[test]
+fn a_mount_that_is_killed_has_told_what_was_synced_and_what_was_closed_with_bytes() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let directory = m.file("d");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..200 {
+        fs::File::create_new(directory.join(format!("f{number:03}"))).unwrap();
+    }
+    fs::File::open(&directory).unwrap().sync_all().unwrap();
+    fs::remove_file(directory.join("f000")).unwrap();
+    fs::write(directory.join("closed"), b"bytes").unwrap();
+    kill(m.process());
+    wait_until("the mount is dead", || rustix::fs::statfs(&m.path).is_err());
+    m.mount("");
+    let there = names(&directory);
+    assert_eq!(there.len(), 200, "{there:?}");
+    assert_eq!(fs::read(directory.join("closed")).unwrap(), b"bytes");
+}
+
+#[test]
+fn names_made_ahead_outlive_a_service_that_starts_again() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let directory = m.file("d");
+    fs::create_dir(&directory).unwrap();
+    let made = directory.clone();
+    let maker = std::thread::spawn(move || {
+        let start = Instant::now();
+        let mut number = 0;
+        while start.elapsed() < Duration::from_millis(1500) {
+            fs::File::create_new(made.join(format!("f{number:05}"))).unwrap();
+            if number % 3 == 2 {
+                fs::remove_file(made.join(format!("f{:05}", number - 1))).unwrap();
+            }
+            number += 1;
+        }
+        number
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    for pid in m.nodes() {
+        kill(pid);
+    }
+    weft_ok(&["up", m.volume.to_str().unwrap()]);
+    let number: usize = maker.join().unwrap();
+    fs::File::open(&directory).unwrap().sync_all().unwrap();
+    let other = m.further("other", "").join("d");
+    let kept = (0..number).filter(|n| n % 3 != 1 || n + 1 == number);
+    let expected: Vec<String> = kept.map(|n| format!("f{n:05}")).collect();
+    assert_eq!(names(&other), expected);
+}

@@ -1,0 +1,48 @@
+//! Locks of a mount whose process was killed.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::{hear, holder, open, try_bytes};
+use crate::mount_support::{Mounted, kill};
+
+/// The service waits 20 seconds for a client to come back.
+const GRACE: Duration = Duration::from_secs(20);
+
+#[test]
+#[ignore = "takes as long as the service waits for a client"]
+fn locks_of_a_mount_that_was_killed_end() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    fs::write(m.file("f"), vec![0; 1000]).unwrap();
+    let mut bytes = holder(&m.path, 100, 50);
+    hear(&mut bytes, "held");
+    let whole = open(&m.file("g"));
+    flock(&whole, FlockOperation::LockExclusive).unwrap();
+    let there = open(&other.join("g"));
+    let try_whole = || flock(&there, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(try_whole(), Err(Errno::AGAIN));
+    let start = Instant::now();
+    kill(m.process());
+    // Who waits is given the lock; who only tries gets it from then on.
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let there = open(&other.join("g"));
+            flock(&there, FlockOperation::LockShared).unwrap();
+            start.elapsed()
+        });
+        while !try_bytes(&other, 100, 50) {
+            assert!(start.elapsed() < 2 * GRACE, "bytes stay locked");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let (bytes, whole) = (start.elapsed(), waits.join().unwrap());
+        println!("bytes are free after {bytes:?}, the file after {whole:?}");
+        assert!(whole < 2 * GRACE, "{whole:?}");
+    });
+    try_whole().unwrap();
+    bytes.kill().unwrap();
+    bytes.wait().unwrap();
+}
