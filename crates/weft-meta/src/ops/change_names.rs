@@ -70,11 +70,11 @@ impl Namespace {
                 for change in changes {
                     done.push(match &change.made {
                         Some(file) => {
-                            let (new, changed) = make(edit, change, file)?;
+                            let (new, answer) = make(edit, change, file)?;
                             if new {
                                 made.push((change.file, file.reading, file.writing));
                             }
-                            changed
+                            answer
                         }
                         None => remove(edit, change)?,
                     });

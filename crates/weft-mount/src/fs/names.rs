@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustix::io::Errno;
 use weft_client::{Access, Attributes, FileKind, NewMode, Place, Removed};
+use weft_proto::limits::NAME_MAX;
 
 use super::attr::kind_of_mode;
 use super::belief::Answer;
@@ -27,6 +28,12 @@ impl FileSystem {
         if is_view(parent) || name == HIDDEN {
             let entry = self.look_up_view(caller, parent, name).await?;
             return Ok(Found::Node(entry));
+        }
+        if name.len() > NAME_MAX {
+            return Err(FsError::wrong(
+                "a name has at most 255 bytes",
+                Errno::NAMETOOLONG,
+            ));
         }
         let asked = self.news.now();
         let nothing = || Found::Nothing(self.name_valid(asked, parent, name));

@@ -34,6 +34,10 @@ fn names_made_and_removed_ahead_are_seen_by_other_mounts_at_once() {
     let Some(m) = Mounted::new() else { return };
     live(&m);
     let other = m.further("other", "");
+    fs::create_dir(m.file("names")).unwrap();
+    let long = fs::metadata(m.file("names").join("n".repeat(256)));
+    let too_long = rustix::io::Errno::NAMETOOLONG.raw_os_error();
+    assert_eq!(long.unwrap_err().raw_os_error(), Some(too_long));
     for round in 0..12 {
         let (here, there) = (
             m.file(&format!("d{round}")),
