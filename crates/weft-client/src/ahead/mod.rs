@@ -152,7 +152,7 @@ impl Volume {
         let time = self.shared.env.clock.now();
         let (many, id, layout) = self.shared.ahead.with(|table| {
             let (id, layout) = table.next(directory)?;
-            let made = NewFile {
+            let new = NewFile {
                 mode: mode.bits,
                 umask: mode.umask,
                 layout: layout.clone(),
@@ -161,7 +161,7 @@ impl Volume {
                 data: None,
                 modified: 0,
             };
-            let change = self.name_change(directory, name, (id, time), Some(made));
+            let change = self.name_change(directory, name, (id, time), Some(new));
             Some((table.note(change), id, layout))
         })?;
         self.tell_ahead(many);

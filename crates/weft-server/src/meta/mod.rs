@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
-use weft_proto::delegation::ChangeNamesRequest;
 use weft_proto::meta::{
     Credentials, DetachRequest, MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest,
     ReportRequest, ServerMapRequest, StatReply, StatRequest, Target, TruncateRequest,
@@ -253,15 +252,7 @@ impl MetaService {
                 self.answer(call, detach).await;
             }
             Kind::Delegate => self.answer(call, |r| n.delegate(now, client, r)).await,
-            Kind::ChangeNames => {
-                let change = |r: &ChangeNamesRequest| {
-                    let reply = n.change_names(client, r)?;
-                    n.delegations().end(client, &r.given_back);
-                    self.watchers.gave_back();
-                    Ok(reply)
-                };
-                self.answer(call, change).await;
-            }
+            Kind::ChangeNames => self.change_names(call).await,
             Kind::Reassert => {
                 let reassert = |r: &ReassertRequest| {
                     self.sessions.set_lazy(client, r.lazy);

@@ -12,6 +12,7 @@ use weft_meta::{MetaError, News};
 use weft_net::Served;
 use weft_proto::Failure;
 use weft_proto::coord::{WatchReply, WatchRequest};
+use weft_proto::delegation::ChangeNamesRequest;
 
 use super::MetaService;
 use crate::failure;
@@ -69,11 +70,6 @@ impl Watchers {
         }
     }
 
-    /// A holder of delegated directories may have given some back.
-    pub(super) fn gave_back(&self) {
-        self.heard.notify_waiters();
-    }
-
     fn linger(&self) -> Duration {
         let waiting = u32::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         LINGER
@@ -117,6 +113,19 @@ impl MetaService {
             }
         }
         call.reply.done(&reply);
+    }
+
+    /// Does what a client has done ahead, and takes back the directories that it gives back after that.
+    pub(super) async fn change_names(&self, call: Served) {
+        let client = call.peer.client;
+        let namespace = self.namespace.by(client);
+        let change = |request: &ChangeNamesRequest| {
+            let reply = namespace.change_names(client, request)?;
+            namespace.delegations().end(client, &request.given_back);
+            self.watchers.heard.notify_waiters();
+            Ok(reply)
+        };
+        self.answer(call, change).await;
     }
 
     /// A client is gone: nobody waits for it.
