@@ -57,6 +57,7 @@ impl Inner {
     /// Brings everything logged before the call into the index and removes its segments.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
         let _one = self.apply_lock.lock().await;
+        let logged = self.lock().logged;
         let bound = self.log.rotate(&self.state, &self.counters)?;
         self.flush(0).await?;
         // A full disk can leave pages dirty: what they need of the log must stay.
@@ -95,6 +96,7 @@ impl Inner {
             for extent in freed {
                 state.disk.free_after(sequence, extent);
             }
+            state.indexed = logged;
             state.evict(self.bounds.cache);
         }
         self.log.remove_through(bound)?;
@@ -308,10 +310,17 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
 }
 
 impl Inner {
+    /// Whether the log is worth an application: half of what it may have.
+    pub(crate) fn log_is_long(&self, state: &State) -> bool {
+        self.log.bytes() > self.bounds.log / 2
+            || state.to_replay() > self.bounds.replay / 2
+            || state.changes.chunks.len() as u64 > self.bounds.changed
+    }
+
     async fn work(&self) -> Result<(), StoreError> {
         self.merge_if_open().await?;
         let wanted = self.signals.apply.swap(false, Relaxed);
-        if wanted || self.log.bytes() > self.bounds.log / 2 {
+        if wanted || self.log_is_long(&self.lock()) {
             return self.apply().await;
         }
         let full = {
@@ -373,9 +382,6 @@ impl Store {
 
     /// Drops clean pages, so that the next reads come from the disk.
     pub fn drop_cache(&self) {
-        let mut state = self.0.lock();
-        // The clock's hand passes twice: once to forget that a page was used, once to take it.
-        state.evict(0);
-        state.evict(0);
+        self.0.lock().evict_all();
     }
 }

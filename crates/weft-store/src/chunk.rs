@@ -353,6 +353,10 @@ impl Chunk {
     /// The slot's place for a page.
     pub(crate) fn slot_mut(&mut self, slot: usize) -> &mut Option<Page> {
         if slot >= self.pages.len() {
+            if slot == 0 {
+                // Small chunks have one slot, and there are many of them.
+                self.pages.reserve_exact(1);
+            }
             self.pages.resize_with(slot + 1, || None);
         }
         &mut self.pages[slot]

@@ -12,6 +12,7 @@ use crate::load::OPERATION_BLOCKS;
 use crate::pool::{BLOCK, Slice};
 use crate::read::{ChunkRange, by_chunk};
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
+use crate::replay::MAP_COST;
 use crate::state::{State, set_page};
 use crate::store::Inner;
 
@@ -217,6 +218,7 @@ impl Inner {
             if let Some((chunk, runs)) = runs {
                 state.mark_changed(id, chunk);
                 state.count_entry(id, chunk);
+                state.logged += MAP_COST + runs.crcs.len() as u64 / 4;
                 ItemRecord::Map {
                     id,
                     chunk,

@@ -24,6 +24,7 @@ mod checkpoint;
 mod chunk;
 mod clear;
 mod config;
+mod count;
 mod counters;
 mod cut;
 mod decoders;
@@ -59,7 +60,7 @@ mod tree;
 mod write;
 
 pub use check::{CheckPass, Checked};
-pub use config::{DiskConfig, StoreConfig};
+pub use config::{DiskConfig, INDEX_MEMTABLE, StoreConfig};
 pub use counters::CounterSnapshot;
 pub use decoders::{DECODERS, Decoder};
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};

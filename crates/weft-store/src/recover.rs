@@ -8,18 +8,19 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_kv::{Batch, OrderedKv, Space};
+use weft_kv::{Batch, OrderedKv};
 
-use crate::alloc::{Allocator, Extent};
+use crate::alloc::Allocator;
 use crate::apply::background;
 use crate::chunk::slot_of;
 use crate::config::StoreConfig;
+use crate::count::{count_blocks, visit};
 use crate::counters::Counters;
 use crate::disk::DiskSet;
 use crate::error::StoreError;
@@ -28,11 +29,11 @@ use crate::load::Wanted;
 use crate::log::{Log, Segment};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
-    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord,
-    ItemRecord, META, Place, RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
+    CHUNKS, CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord, ItemRecord, META,
+    RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
 use crate::replay::{Overlay, Parsed, Replay, each, parse};
-use crate::state::{State, extent};
+use crate::state::State;
 use crate::storage::{FileKind, Storage};
 use crate::store::{Bounds, Inner, Signals, Store};
 
@@ -68,10 +69,12 @@ impl Store {
         .await?;
         state.sequence = sequence;
         state.last_change = sequence;
+        // What was replayed is in the log until the next application.
+        state.logged = parsed.cost();
         state.several = disks.all().len() > 1;
         state.disk = Allocator::default();
         disks.count(&mut state.disk)?;
-        let garbage = count_blocks(&*config.index, &mut state)?;
+        let (state, garbage) = count_blocks(&*storage, &config.index, state).await?;
 
         let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
         let recovered = !closed.is_empty();
@@ -220,28 +223,6 @@ async fn write_running(storage: &dyn Storage, boot: &str) -> Result<(), StoreErr
         .map_err(|e| StoreError::io("sync", ".", &e))
 }
 
-/// Visits a whole space; the first error ends it.
-fn visit(
-    index: &dyn OrderedKv,
-    space: Space,
-    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    let mut failed = None;
-    index.snapshot()?.scan(
-        space,
-        Bound::Unbounded,
-        Bound::Unbounded,
-        &mut |key, value| match each(key, value) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-    )?;
-    failed.map_or(Ok(()), Err)
-}
-
 /// Reads files and forks; returns the sequence that the index holds everything up to.
 fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreError> {
     let mut applied = 0;
@@ -250,7 +231,9 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
         state.next_fork = record.next_fork;
         applied = record.applied;
     }
-    visit(index, FILES, |key, value| {
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let reader = index.snapshot()?;
+    visit(&*reader, FILES, all, |key, value| {
         if let Some((file, number)) = CheckpointRecord::decode_key(key) {
             let made = CheckpointRecord::decode(key, value)?.made;
             state.add_checkpoint(file, number, made);
@@ -262,7 +245,7 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
         file.op = record.op;
         Ok(())
     })?;
-    visit(index, FORKS, |key, value| {
+    visit(&*reader, FORKS, all, |key, value| {
         let record = ForkRecord::decode(key, value)?;
         let (key, kept) = match ForkRecord::decode_key(key)? {
             ForkPlace::Living(key) => (key, false),
@@ -391,71 +374,6 @@ async fn is_borne_out(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result
         }
     }
     Ok(true)
-}
-
-/// Builds the allocator; returns keys of chunks whose forks are gone.
-fn count_blocks(index: &dyn OrderedKv, state: &mut State) -> Result<Vec<Vec<u8>>, StoreError> {
-    for dead in &mut state.changes.dead {
-        dead.counted = true;
-    }
-    state.count_children();
-    for fork in state.forks.values_mut() {
-        fork.blocks = 0;
-        fork.unplaced = 0;
-        fork.indexed_end = 0;
-    }
-    let twice = |e: Extent| StoreError::Corrupt {
-        what: "the map of the disks",
-        at: format!(
-            "disk {}, blocks {}+{}: used twice, or beyond the disk's end",
-            Place(e.start).disk(),
-            Place(e.start).block(),
-            e.blocks
-        ),
-    };
-    let mut garbage = Vec::new();
-    let mut taken: Vec<Extent> = Vec::new();
-    visit(index, CHUNKS, |key, value| {
-        let (id, n) = ChunkRecord::decode_key(key)?;
-        state.next_fork = state.next_fork.max(id.0 + 1);
-        let Some(fork) = state.forks.get_mut(&id) else {
-            garbage.push(key.to_vec());
-            return Ok(());
-        };
-        fork.indexed_end = fork.indexed_end.max(n + 1);
-        if fork.chunks.contains_key(&n) {
-            return Ok(());
-        }
-        let runs = ChunkRecord::decode_runs(key, value)?;
-        for run in runs.into_iter().filter(|r| !r.inherited) {
-            let extent = Extent {
-                start: run.place.0,
-                blocks: u64::from(run.blocks),
-            };
-            fork.blocks += extent.blocks;
-            fork.goal = extent.start + extent.blocks;
-            push(&mut taken, extent);
-        }
-        Ok(())
-    })?;
-    for fork in state.forks.values_mut() {
-        for chunk in fork.chunks.values() {
-            for place in chunk.places() {
-                fork.blocks += 1;
-                push(&mut taken, extent(place));
-            }
-        }
-    }
-    state.disk.claim_all(taken).map_err(twice)?;
-    Ok(garbage)
-}
-
-/// Adds blocks to those that are taken, as a part of the last extent where they follow it.
-fn push(taken: &mut Vec<Extent>, extent: Extent) {
-    match taken.last_mut() {
-        Some(last) if last.start + last.blocks == extent.start => last.blocks += extent.blocks,
-        _ => taken.push(extent),
-    }
 }
 
 async fn remove_garbage(inner: &Inner, keys: Vec<Vec<u8>>) -> Result<(), StoreError> {

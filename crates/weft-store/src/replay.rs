@@ -12,6 +12,7 @@ use crate::clear::{edges, numbers, within};
 use crate::cut::edge;
 use crate::direct::whole_blocks;
 use crate::error::StoreError;
+use crate::key::Run;
 use crate::pool::BLOCK;
 use crate::read::by_chunk;
 use crate::record::{
@@ -19,6 +20,13 @@ use crate::record::{
     VERSION, checksum, decode_body,
 };
 use crate::state::State;
+
+/// What replaying a `Map` item costs, in units of [`State::logged`], besides its blocks.
+pub(crate) const MAP_COST: u64 = 8;
+/// The same for a `Data` item.
+pub(crate) const DATA_COST: u64 = 4;
+/// The same for a piece of a `Pieces` item.
+const PIECE_COST: u64 = 2;
 
 /// A frame that was read back whole.
 pub(crate) struct Frame {
@@ -37,6 +45,28 @@ pub(crate) struct Parsed {
     pub(crate) cut: Option<(usize, u64)>,
     /// Everything up to here is known to be on stable storage.
     pub(crate) synced: u64,
+}
+
+impl Parsed {
+    /// What replaying it again would cost, in the units of [`State::logged`].
+    pub(crate) fn cost(&self) -> u64 {
+        let items = self.frames.iter().flat_map(|frame| &frame.items);
+        items.map(cost_of).sum()
+    }
+}
+
+fn cost_of(item: &ItemRecord) -> u64 {
+    match item {
+        ItemRecord::Map { runs, .. } => MAP_COST + runs.crcs.len() as u64 / 4,
+        ItemRecord::Data { data, .. } => DATA_COST + (data.len() / BLOCK) as u64,
+        ItemRecord::Pieces { runs, .. } => runs.iter().map(cost_of_run).sum(),
+        _ => DATA_COST,
+    }
+}
+
+/// What replaying the pieces of a run costs.
+pub(crate) fn cost_of_run(run: &Run) -> u64 {
+    run.count * (PIECE_COST + run.length / BLOCK as u64)
 }
 
 /// Reads segments in order up to the first frame that does not stand.

@@ -26,7 +26,9 @@ impl Inner {
                 let state = self.lock();
                 state.check_writable()?;
                 let dirty = state.dirty_blocks * BLOCK as u64;
-                if dirty <= self.bounds.dirty && self.log.bytes() <= self.bounds.log {
+                let log_has_room =
+                    self.log.bytes() <= self.bounds.log && state.to_replay() <= self.bounds.replay;
+                if dirty <= self.bounds.dirty && log_has_room {
                     break;
                 }
                 // A disk failed, and what is dirty has nowhere to go: waiting would not end.

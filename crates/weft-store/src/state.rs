@@ -19,6 +19,9 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, FrameRecord, ItemRecord, Place, new_body};
 use crate::trace::Trace;
 
+/// How many pages and entries that must stay an eviction looks at before it leaves the rest for the next one: where
+/// most of the cache is dirty, or not in the index yet, looking at all of it would cost each write milliseconds.
+const LOOK_IN_VAIN: usize = 512;
 /// The clock's mark for a chunk's entry instead of a page.
 pub(crate) const ENTRY: u32 = u32::MAX;
 
@@ -145,6 +148,10 @@ pub(crate) struct State {
     pub(crate) sequence: u64,
     /// The last frame that changed something.
     pub(crate) last_change: u64,
+    /// What replaying everything ever logged would cost, in units of about 100 ns.
+    pub(crate) logged: u64,
+    /// Of that, what the index has.
+    pub(crate) indexed: u64,
     /// Frames that are not in the kernel yet.
     pub(crate) pending: Vec<u8>,
     /// Everything up to this frame is on stable storage.
@@ -276,10 +283,16 @@ impl State {
         self.sequence + 1
     }
 
+    /// What it would cost to replay what the index does not have, in units of about 100 ns.
+    pub(crate) fn to_replay(&self) -> u64 {
+        self.logged.saturating_sub(self.indexed)
+    }
+
     /// Queues a frame for the log; returns its sequence.
     pub(crate) fn log(&mut self, body: &[u8]) -> u64 {
         self.sequence += 1;
         self.last_change = self.sequence;
+        self.logged += 1 + body.len() as u64 / 4;
         FrameRecord::append(&mut self.pending, self.sequence, false, body);
         self.sequence
     }
@@ -523,9 +536,22 @@ impl State {
     }
 
     /// Evicts clean pages, and entries that the index has, until `limit` holds.
+    ///
+    /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay; the next call goes on from there.
     pub(crate) fn evict(&mut self, limit: u64) {
         self.evict_spent(limit);
-        let mut patience = self.clock.len() * 2;
+        self.turn_clock(limit, LOOK_IN_VAIN);
+    }
+
+    /// Evicts everything that need not stay.
+    pub(crate) fn evict_all(&mut self) {
+        self.evict_spent(0);
+        // The hand passes twice: once to forget that a page was used, once to take it.
+        self.turn_clock(0, self.clock.len() * 2);
+    }
+
+    fn turn_clock(&mut self, limit: u64, most: usize) {
+        let mut patience = most.min(self.clock.len() * 2);
         while self.cached > limit && patience > 0 {
             patience -= 1;
             let Some((id, n, slot)) = self.clock.pop_front() else {
@@ -542,6 +568,7 @@ impl State {
                     self.cached -= chunk.cost;
                     fork.chunks.remove(&n);
                     self.evictions += 1;
+                    patience = most;
                 } else {
                     self.clock.push_back((id, n, slot));
                 }
@@ -552,6 +579,8 @@ impl State {
             };
             match place {
                 Some(page) if page.dirty != 0 || page.used => {
+                    // To forget that it was used is what the hand is for.
+                    patience += usize::from(page.used && page.dirty == 0);
                     page.used = false;
                     self.clock.push_back((id, n, slot));
                 }
@@ -559,6 +588,7 @@ impl State {
                     self.cached -= page.bytes();
                     self.fetched_in_vain += u64::from(page.fetched.count_ones());
                     *place = None;
+                    patience = most;
                 }
                 None => {}
             }

@@ -26,7 +26,16 @@ pub(crate) struct Bounds {
     pub(crate) dirty: u64,
     pub(crate) log: u64,
     pub(crate) growth: u64,
+    /// What replaying the log may cost, in units of [`State::logged`].
+    pub(crate) replay: u64,
+    /// Entries that differ from the index before the log is applied: they cannot be evicted.
+    pub(crate) changed: u64,
 }
+
+/// A replay of so many units takes about half a second.
+const REPLAY_MAX: u64 = 4 << 20;
+/// Memory of an entry of a small chunk.
+const ENTRY_BYTES: u64 = 512;
 
 impl Bounds {
     pub(crate) fn of(config: &StoreConfig) -> Self {
@@ -38,6 +47,8 @@ impl Bounds {
                 .growth_bytes
                 .next_multiple_of(BLOCK as u64)
                 .max(BLOCK as u64),
+            replay: REPLAY_MAX,
+            changed: (config.cache_bytes / 4 / ENTRY_BYTES).clamp(1024, REPLAY_MAX / 32),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::pool::BLOCK;
 use crate::put::Fragments;
 use crate::read::by_chunk;
 use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, new_body};
+use crate::replay::{DATA_COST, cost_of_run};
 use crate::state::{OpenFrame, State};
 use crate::store::{Inner, Store};
 
@@ -370,7 +371,7 @@ impl Inner {
         let full = state.full_slots >= FULL_SLOTS;
         let kick = full || state.dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2;
         let sequence = state.close_frame(frame);
-        if kick || self.log.bytes() > self.bounds.log / 2 {
+        if kick || self.log_is_long(state) {
             self.signals.work.notify_one();
         }
         sequence
@@ -398,10 +399,14 @@ impl Inner {
             rest = later;
             match now {
                 [run] if run.count == 1 => {
+                    state.logged += DATA_COST + run.length / BLOCK as u64;
                     let data = &w.data[run.at..run.at + run.length as usize];
                     ItemRecord::encode_data(&mut frame.body, id, run.offset.0, data);
                 }
-                runs => ItemRecord::encode_pieces(&mut frame.body, id, runs, &w.data),
+                runs => {
+                    state.logged += runs.iter().map(cost_of_run).sum::<u64>();
+                    ItemRecord::encode_pieces(&mut frame.body, id, runs, &w.data);
+                }
             }
             self.put_runs(state, id, w.chunk, now, &w.data);
             if frame.bytes() > BODY_SOFT {

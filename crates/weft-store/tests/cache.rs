@@ -186,3 +186,26 @@ proptest! {
         });
     }
 }
+
+/// Entries that the index does not have cannot be evicted, and what the log says of them is read again by every opening.
+#[test]
+fn small_chunks_come_into_the_index_before_they_fill_cache_and_log() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = Store::open(config(&machine, 4 << 20)).await.unwrap();
+        let before = store.counters().applies;
+        let data = vec![7_u8; 1 << 20];
+        for n in 0..16_u64 {
+            let piece = write(&key(1, 0), 4096, n << 20, data.clone());
+            store.write(vec![piece], now()).await.unwrap();
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert!(store.counters().applies > before);
+        for n in 0..16_u64 {
+            let found = read(&store, &key(1, 0), n << 20, 1 << 20).await.unwrap();
+            assert!(found == data);
+        }
+    });
+}

@@ -10,10 +10,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{key, now, write};
 use weft_kv::{FjallKv, FjallOptions};
-use weft_store::{FolderStorage, Store, StoreConfig, StoreError};
+use weft_store::{FolderStorage, INDEX_MEMTABLE, Store, StoreConfig, StoreError};
 
 fn config(folder: &Path) -> Result<StoreConfig, StoreError> {
-    let index = FjallKv::open(folder.join("index"), FjallOptions::default())?;
+    let options = FjallOptions {
+        memtable: INDEX_MEMTABLE,
+        ..FjallOptions::default()
+    };
+    let index = FjallKv::open(folder.join("index"), options)?;
     let storage = FolderStorage::open(&folder.join("store"))?;
     let mut config = StoreConfig::new(Arc::new(storage), Arc::new(index), "boot".into());
     config.cache_bytes = 256 << 20;
@@ -65,18 +69,51 @@ async fn a_store_of_a_million_chunks_opens_after_a_kill_in_two_seconds() {
     let store = Store::open(config(folder.path()).unwrap()).await.unwrap();
     // The smallest chunks, so that there are many of them in few bytes.
     let data = Bytes::from(vec![7; 1 << 20]);
+    let started = Instant::now();
     for n in 0..chunks / 256 {
         let piece = write(&key(n / 64, 0), 4096, (n % 64) << 20, data.clone());
         store.write(vec![piece], now()).await.unwrap();
     }
     store.sync().await.unwrap();
     let before = store.usage();
+    let written = started.elapsed();
     // Neither closed nor applied: what a kill leaves.
     drop(store);
+    let (index, took, store) = reopen(folder.path()).await;
+    println!("{chunks} chunks, written in {written:?}: index {index:?}, all {took:?}");
+    assert_eq!(store.usage().used, before.used);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures"]
+async fn a_log_of_small_writes_is_replayed_in_two_seconds() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = Store::open(config(folder.path()).unwrap()).await.unwrap();
+    let mut log = 0;
+    for (size, batch, count) in [(64_u64, 1024, 1 << 20), (4096, 16, 1 << 16)] {
+        let data = Bytes::from(vec![3; size as usize]);
+        for n in (0..count).step_by(batch as usize) {
+            // An odd factor: blocks in no order.
+            let at = |i: u64| (i * 40_503) % count * size * 2;
+            let piece = |i| write(&key(size, 0), 262_144, at(i), data.clone());
+            let pieces = (n..n + batch).map(piece).collect();
+            store.write(pieces, now()).await.unwrap();
+        }
+        log = store.counters().log_bytes;
+    }
+    drop(store);
+    let (index, took, _store) = reopen(folder.path()).await;
+    println!("small writes, {log} bytes logged: index {index:?}, all {took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+/// Opens a store that was dropped; the time of the index, of all, and the store.
+async fn reopen(folder: &Path) -> (Duration, Duration, Store) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let (config, started) = loop {
         let started = Instant::now();
-        match config(folder.path()) {
+        match config(folder) {
             Ok(config) => break (config, started),
             Err(_) if Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -86,8 +123,5 @@ async fn a_store_of_a_million_chunks_opens_after_a_kill_in_two_seconds() {
     };
     let index = started.elapsed();
     let store = Store::open(config).await.unwrap();
-    let took = started.elapsed();
-    println!("{chunks} chunks: index {index:?}, all {took:?}");
-    assert_eq!(store.usage().used, before.used);
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    (index, started.elapsed(), store)
 }

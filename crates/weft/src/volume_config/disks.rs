@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use rustix::fs::statvfs;
 use weft_kv::{FjallKv, FjallOptions};
 use weft_store::{
-    DeviceStorage, DiskConfig, FolderStorage, Storage, Store, StoreConfig, StoreError,
+    DeviceStorage, DiskConfig, FolderStorage, INDEX_MEMTABLE, Storage, Store, StoreConfig,
+    StoreError,
 };
 
 use super::{Config, Marker, NodeName, ServerSection, volume_id};
@@ -19,7 +20,11 @@ pub(crate) fn store_config(
     folder: &Path,
     new: bool,
 ) -> Result<StoreConfig> {
-    let index = FjallKv::open(folder.join("index"), FjallOptions::default())?;
+    let options = FjallOptions {
+        memtable: INDEX_MEMTABLE,
+        ..FjallOptions::default()
+    };
+    let index = FjallKv::open(folder.join("index"), options)?;
     let storage = FolderStorage::open(&folder.join("store"))?;
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .context("cannot read the machine's boot id, which recovery needs")?;
