@@ -13,6 +13,8 @@ night WEFT_CASES=20000 cargo test -p weft-store --test corruption
 night WEFT_CASES=300 cargo test -p weft-kv --test loss
 night WEFT_CASES=500000 cargo test -p weft-fuzz
 night scripts/fuzz.sh 600
+night WEFT_CASES=300 cargo test -p weft --test kill power -- --include-ignored --nocapture --test-threads 1
+night WEFT_KILL_ROUNDS=300 cargo test -p weft --test kill kill_nine -- --nocapture
 night WEFT_CASES=5000 cargo test -p weft-meta --test trees
 night WEFT_CASES=100 cargo test -p weft-client --test checkpoints
 night cargo test -p weft-client --test checkpoints -- --ignored --nocapture

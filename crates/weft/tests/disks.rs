@@ -5,7 +5,7 @@ mod files_support;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use files_support::{bytes, weft};
 use tempfile::TempDir;
@@ -168,6 +168,62 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
         let read = volume.run(&format!("cat /f{n}"));
         assert!(read.stdout == bytes(n, MIB / 4), "{}", text(&read));
     }
+}
+
+/// A real block device, backed by a file.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &Path) -> Loop {
+        let mut losetup = Command::new("losetup");
+        let made = losetup.args(["--find", "--show"]).arg(image).output();
+        let made = made.unwrap();
+        good(&made);
+        Loop(String::from_utf8_lossy(&made.stdout).trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).output();
+    }
+}
+
+#[test]
+fn a_block_device_is_a_disk_that_one_server_has_alone() {
+    if !Path::new("/dev/loop-control").exists() || !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: this needs root and /dev/loop-control");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let image = folder.path().join("image");
+    // No power of two, and no multiple of a block.
+    File::create(&image).unwrap().set_len(100_000_256).unwrap();
+    let device = Loop::new(&image);
+    let arguments = ["--servers", "1", "--cache", "64M", "--disks", &device.0];
+    let volume = Volume::up(&arguments);
+    for n in 0..8 {
+        good(&volume.put(&format!("/f{n}"), &bytes(n, MIB + 1234)));
+    }
+    let (code, found) = volume.disks();
+    assert_eq!((code, found[1].0.as_str()), (Some(0), "in use"));
+    assert!(found[0].1 == 0 && found[1].1 >= 8 * MIB as u64, "{found:?}");
+    let thief = weft()
+        .arg("up")
+        .arg(folder.path().join("thief"))
+        .args(arguments)
+        .output();
+    let thief = thief.unwrap();
+    assert!(!thief.status.success(), "two servers have one device");
+    volume.down();
+    volume.start(&[]);
+    for n in 0..8 {
+        let read = volume.run(&format!("cat /f{n}"));
+        assert!(read.stdout == bytes(n, MIB + 1234), "{}", text(&read));
+    }
+    let put = volume.put("/large", &bytes(9, 120 * MIB));
+    assert!(text(&put).contains("no space"), "{}", text(&put));
+    good(&volume.run("cat /f0"));
 }
 
 #[test]

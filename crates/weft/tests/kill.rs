@@ -1,4 +1,6 @@
-//! kill −9 of each process of a volume in turn, under load, against a manifest of what was acknowledged.
+//! kill −9 of each process of a volume in turn, under load, against a manifest of what was acknowledged; and the loss of power.
+
+mod power;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

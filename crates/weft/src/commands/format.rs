@@ -158,11 +158,8 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
             }
         }
     }
-    fs::write(
-        config.base.join("volume.address"),
-        format!("{}\n", config.meta.address),
-    )?;
-    Ok(())
+    let address = format!("{}\n", config.meta.address);
+    volume_config::write_durably(&config.base.join("volume.address"), &address)
 }
 
 /// A fresh key in a file that only its owner can read.

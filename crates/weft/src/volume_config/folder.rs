@@ -71,13 +71,7 @@ impl Marker {
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(MARKER);
-        let mut file =
-            File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        file.write_all(toml::to_string(self)?.as_bytes())?;
-        file.sync_all()?;
-        File::open(folder)?.sync_all()?;
-        Ok(())
+        write_durably(&folder.join(MARKER), &toml::to_string(self)?)
     }
 
     /// Checks that the folder is this node's.
@@ -105,6 +99,27 @@ impl Marker {
         }
         Ok(())
     }
+}
+
+/// Writes a small file: on return it survives power loss, and before that it is there as it was or not at all.
+pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
+    let write = || {
+        let beside = path.with_extension("new");
+        let mut file = File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        let mut folders = path.ancestors().skip(1);
+        if let Some(folder) = folders.next() {
+            File::open(folder)?.sync_all()?;
+        }
+        // The folder may be new, too. Whoever made it can mostly read where it lies; else its name is the system's care.
+        if let Some(Ok(above)) = folders.next().map(File::open) {
+            above.sync_all()?;
+        }
+        std::io::Result::Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Held by a running node; free as soon as its process ends, however it ends.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
 pub(crate) use disks::{label_disks, store_config};
-pub(crate) use folder::{Lock, Marker, NodeName, lock_of};
+pub(crate) use folder::{Lock, Marker, NodeName, lock_of, write_durably};
 pub(crate) use ports::free_addresses;
 pub(crate) use size::Size;
 
@@ -150,8 +150,7 @@ impl Config {
     pub(crate) fn write(&self) -> Result<()> {
         let head = "# A Weft volume; every key is described in docs/operating.md.\n\n";
         let text = format!("{head}{}", toml::to_string(self)?);
-        std::fs::write(&self.path, text)
-            .with_context(|| format!("cannot write {}", self.path.display()))
+        write_durably(&self.path, &text)
     }
 
     fn check(&self) -> Result<()> {
