@@ -5,6 +5,7 @@ mod disk;
 mod metadata;
 mod plain;
 mod read;
+mod store;
 mod volume;
 mod write;
 
@@ -55,6 +56,18 @@ enum Case {
         #[arg(long, default_value_t = 5000)]
         files: usize,
     },
+    /// One server on one disk, beside direct I/O: large and small, cold, rewritten, after checkpoints
+    Store {
+        /// A file's size, in MiB
+        #[arg(long, default_value_t = 1024)]
+        mib: u64,
+        /// Small accesses of each kind
+        #[arg(long, default_value_t = 8000)]
+        small: u64,
+        /// Chunks of the long file of which checkpoints are made; 0: leave that out
+        #[arg(long, default_value_t = 1_000_000)]
+        chunks: u64,
+    },
     /// The other end of the plain TCP stream (started by `read`)
     #[command(hide = true)]
     Sender { mib: u64 },
@@ -67,6 +80,9 @@ fn main() -> Result<()> {
         Case::Read { mib, depth } => read::run(&setting, mib, depth),
         Case::Write { mib, depth } => write::run(&setting, mib, depth),
         Case::Metadata { files } => metadata::run(&setting, files),
+        Case::Store { mib, small, chunks } => {
+            store::run(&setting, &store::Amount { mib, small, chunks })
+        }
         Case::Sender { mib } => plain::send(mib),
     }
 }

@@ -38,6 +38,24 @@ impl OwnVolume {
         Ok(volume)
     }
 
+    /// Stops it and starts it again.
+    pub fn restart(&self) -> Result<(), SuiteError> {
+        for command in ["down", "up"] {
+            run(Command::new(&self.program).arg(command).arg(self.path()))?;
+        }
+        Ok(())
+    }
+
+    /// Process ids of its I/O servers.
+    pub fn server_processes(&self) -> Result<Vec<u32>, SuiteError> {
+        let mut status = Command::new(&self.program);
+        let told = run(status.arg("status").arg(self.path()).arg("--json"))?;
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
+        let servers = told["servers"].as_array().into_iter().flatten();
+        let pids = servers.filter_map(|server| server["pid"].as_u64()?.try_into().ok());
+        Ok(pids.collect())
+    }
+
     /// Its folder.
     pub fn path(&self) -> &Path {
         self.folder.path()

@@ -96,7 +96,7 @@ pub async fn sync_now_and_then(file: File, manifest: Arc<Mutex<Manifest>>) {
             let mut manifest = manifest.lock().unwrap();
             manifest.writers.entry(writer).or_default().synced = count;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(40)).await;
     }
 }
 

@@ -146,7 +146,7 @@ impl Machine {
             format!("00000000-0000-4000-8000-{:012}\n", self.boots),
         )
         .unwrap();
-        let script = "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && exec \"$2\" up \"$3\" --servers \"$4\" --cache 64MiB";
+        let script = "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && exec \"$2\" up \"$3\" --servers \"$4\"";
         let weft = env!("CARGO_BIN_EXE_weft");
         let volume = self.volume.to_str().unwrap();
         run(

@@ -104,8 +104,9 @@ async fn what_was_synced_survives_the_loss_of_power() {
     println!(
         "{rounds} cuts: {synced} records synced before one, {names} names, {lost} writes of the disk lost or torn"
     );
+    // Few cuts may all fall just behind a flush.
     assert!(
-        synced > 50 && names > 5 && lost > 0,
+        synced > 50 && names > 5 && (lost > 0 || rounds < 10),
         "the load was too thin to show anything"
     );
 }

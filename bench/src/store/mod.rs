@@ -1,0 +1,113 @@
+//! One server on one disk beside direct I/O to that disk, in interleaved rounds: what the store costs.
+
+mod checkpoint;
+mod large;
+mod rewrite;
+mod small;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::Result;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use weft_client::{Access, File, NewLayout, OpenView, Volume};
+use weft_layout::ViewOffset;
+
+use crate::volume::{Running, Setting, block_on};
+use crate::{share, show};
+
+/// The server's memory for data: little, so that what is read is not in it.
+const CACHE: &str = "64 MiB";
+const MIB: u64 = 1 << 20;
+
+/// What to measure, and how much.
+pub(crate) struct Amount {
+    /// MiB of a file.
+    pub(crate) mib: u64,
+    /// Small accesses of each kind.
+    pub(crate) small: u64,
+    /// Chunks of the long file that a checkpoint is made of; 0: none.
+    pub(crate) chunks: u64,
+}
+
+pub(crate) fn run(setting: &Setting, amount: &Amount) -> Result<()> {
+    let folder = tempfile::Builder::new()
+        .prefix("weft-bench-")
+        .tempdir_in(&setting.folder)?;
+    let bench = Bench {
+        running: setting.volume(1, CACHE)?,
+        folder: folder.path().to_owned(),
+        runs: setting.runs,
+        names: AtomicU64::new(0),
+    };
+    block_on(async {
+        let volume = bench.running.connect().await?;
+        let of = large::run(&bench, &volume, amount.mib).await?;
+        small::run(&bench, &of, amount.small).await?;
+        rewrite::run(&bench, &volume, amount.mib).await
+    })?;
+    drop(bench);
+    if amount.chunks > 0 {
+        checkpoint::run(setting, amount.chunks)?;
+    }
+    Ok(())
+}
+
+/// A server, and a folder on the same disk.
+struct Bench {
+    running: Running,
+    folder: PathBuf,
+    runs: usize,
+    names: AtomicU64,
+}
+
+impl Bench {
+    /// A name that nothing has yet.
+    fn name(&self) -> String {
+        format!("file-{}", self.names.fetch_add(1, Relaxed))
+    }
+
+    /// A new file on the server.
+    async fn file(&self, volume: &Volume, chunk: Option<u32>) -> Result<File> {
+        let layout = NewLayout {
+            cells: Some(1),
+            chunk,
+            ..NewLayout::default()
+        };
+        let access = Access::read_write().create_new(0o644).layout(&layout);
+        Ok(volume.attach(format!("/{}", self.name()), access).await?)
+    }
+}
+
+/// Writes pieces of `size` bytes in order, `depth` at a time, and syncs; MiB per second.
+async fn write_all(file: &File, bytes: u64, size: u64, depth: usize) -> Result<f64> {
+    let (view, data) = (&file.canonical()?, &Bytes::from(vec![9; size as usize]));
+    let started = std::time::Instant::now();
+    stream::iter(0..bytes / size)
+        .map(|i| async move { view.write_at(ViewOffset(i * size), data.clone()).await })
+        .buffer_unordered(depth)
+        .try_collect::<Vec<u64>>()
+        .await?;
+    file.sync().await?;
+    Ok(bytes as f64 / MIB as f64 / started.elapsed().as_secs_f64())
+}
+
+/// Reads `size` bytes at each of some places, `depth` at a time; seconds.
+async fn read_places(view: &OpenView, places: &[u64], size: usize, depth: usize) -> Result<f64> {
+    let started = std::time::Instant::now();
+    // Each lane has one buffer.
+    let lanes = stream::iter(0..depth).map(|lane| async move {
+        let mut buffer = vec![1; size];
+        for at in places.iter().skip(lane).step_by(depth) {
+            let moved = view.read_at(ViewOffset(*at), &mut buffer).await?;
+            anyhow::ensure!(moved == size as u64, "{moved} bytes at {at}");
+        }
+        anyhow::Ok(())
+    });
+    lanes
+        .buffer_unordered(depth)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(started.elapsed().as_secs_f64())
+}

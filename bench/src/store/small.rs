@@ -1,0 +1,72 @@
+//! 4 KiB here and there: written with a sync each, read when nothing is in memory.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use weft_layout::ViewOffset;
+
+use super::large::Pair;
+use super::{Bench, read_places, share, show};
+use crate::disk;
+
+const DEPTH: usize = 16;
+const SIZE: u64 = 4096;
+
+/// Different blocks of a file in no order; the same ones for the same round.
+fn places(bytes: u64, count: u64, round: u64) -> Vec<u64> {
+    let blocks = bytes / SIZE;
+    // A step that shares no factor with the number of blocks meets each once.
+    let mut step = (blocks / 2 + 7919) | 1;
+    while gcd(step, blocks) > 1 {
+        step += 2;
+    }
+    let at = |i: u64| ((i + round * count).wrapping_mul(step)) % blocks * SIZE;
+    (0..count.min(blocks)).map(at).collect()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+pub(super) async fn run(bench: &Bench, of: &Pair, count: u64) -> Result<()> {
+    let view = of.weft.canonical()?;
+    let data = &Bytes::from(vec![7; SIZE as usize]);
+    let mut writes = (Vec::new(), Vec::new());
+    let mut reads = (Vec::new(), Vec::new());
+    for round in 0..=bench.runs {
+        let places = places(of.bytes, count, round as u64);
+        let limit = disk::direct_write_synced(&of.direct, &places, SIZE as usize, DEPTH)?;
+        let (started, view) = (Instant::now(), &view);
+        stream::iter(&places)
+            .map(|at| async move { view.write_at_synced(ViewOffset(*at), data.clone()).await })
+            .buffer_unordered(DEPTH)
+            .try_collect::<Vec<u64>>()
+            .await?;
+        let seconds = started.elapsed().as_secs_f64();
+        bench.running.restart()?;
+        // The first call after a restart connects.
+        view.read_at(ViewOffset(0), &mut [0]).await?;
+        let cold_limit = disk::direct_read(&of.direct, &places, SIZE as usize, DEPTH)?;
+        let cold = read_places(view, &places, SIZE as usize, DEPTH).await?;
+        if round > 0 {
+            let rate = |seconds: f64| count as f64 / seconds;
+            writes.0.push(rate(seconds));
+            writes.1.push(rate(limit));
+            reads.0.push(rate(cold));
+            reads.1.push(rate(cold_limit));
+        }
+    }
+    show(
+        "direct: random write, 4 KiB, sync, depth 16",
+        "/s",
+        &writes.1,
+    );
+    show("weft: random write, 4 KiB, sync, depth 16", "/s", &writes.0);
+    share("share of direct I/O (aim 50 %)", &writes.0, &writes.1);
+    show("direct: random read, 4 KiB, depth 16, cold", "/s", &reads.1);
+    show("weft: random read, 4 KiB, depth 16, cold", "/s", &reads.0);
+    share("share of direct I/O (aim 80 %)", &reads.0, &reads.1);
+    Ok(())
+}
