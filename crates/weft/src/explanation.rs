@@ -237,11 +237,8 @@ mod tests {
 
     fn explained(layout: &Layout, view: View, offset: u64, length: u64) -> Explanation {
         let map = Map::new(layout.grid(), view).unwrap();
-        let request = Request::Contiguous {
-            offset: ViewOffset(offset),
-            length,
-        };
-        explain(&map, layout, &request, length, 2).unwrap()
+        let asked = Asked::bytes(ViewOffset(offset), length);
+        explain(&map, layout, &asked, 2).unwrap()
     }
 
     #[test]
