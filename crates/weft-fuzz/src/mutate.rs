@@ -1,7 +1,5 @@
 //! Bytes that are nearly valid.
 
-use crc_fast::crc32_iscsi;
-
 /// A small generator, so that a seed means the same everywhere (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);
@@ -74,7 +72,7 @@ pub(crate) fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 fn reseal(bytes: &mut [u8]) {
     if let Some((front, crc)) = bytes.split_last_chunk_mut::<4>() {
-        *crc = crc32_iscsi(front).to_le_bytes();
+        *crc = weft_sum::of(front).to_le_bytes();
     }
 }
 
@@ -86,9 +84,9 @@ fn reseal_log(bytes: &mut Vec<u8>) {
     bytes[..4].copy_from_slice(b"WfL\x01");
     let body = bytes.len() - 32;
     bytes[4..8].copy_from_slice(&(body as u32).to_le_bytes());
-    let crc = crc32_iscsi(&bytes[32..]);
+    let crc = weft_sum::of(&bytes[32..]);
     bytes[16..20].copy_from_slice(&crc.to_le_bytes());
-    let crc = crc32_iscsi(&bytes[..28]);
+    let crc = weft_sum::of(&bytes[..28]);
     bytes[28..32].copy_from_slice(&crc.to_le_bytes());
     bytes.resize(32 + body.next_multiple_of(8), 0);
 }
@@ -103,8 +101,8 @@ fn reseal_frame(bytes: &mut [u8]) {
     bytes[..4].copy_from_slice(b"WEFT");
     bytes[16..20].copy_from_slice(&(body as u32).to_le_bytes());
     bytes[20..24].copy_from_slice(&((rest - body) as u32).to_le_bytes());
-    let crc = crc32_iscsi(&bytes[32 + body..]);
+    let crc = weft_sum::of(&bytes[32 + body..]);
     bytes[24..28].copy_from_slice(&crc.to_le_bytes());
     let covered = [&bytes[..28], &bytes[32..32 + body]].concat();
-    bytes[28..32].copy_from_slice(&crc32_iscsi(&covered).to_le_bytes());
+    bytes[28..32].copy_from_slice(&weft_sum::of(&covered).to_le_bytes());
 }

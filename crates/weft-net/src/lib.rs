@@ -40,5 +40,5 @@ pub use error::{CallError, ConnectError};
 pub use handshake::{Identity, Peer, VolumeKey};
 pub use link::Link;
 pub use pool::BufferPool;
-pub use server::{Bounds, Gone, Payload, Reply, Served, Service, serve};
+pub use server::{Bounds, Chunk, Gone, Parcel, Payload, Reply, Served, Service, serve};
 pub use tcp::{SystemClock, SystemEntropy, TcpNetwork};

@@ -102,6 +102,8 @@ pub(crate) struct Message {
     pub request: u64,
     pub body: Vec<u8>,
     pub payload: Vec<Bytes>,
+    /// The payload's sum, where it is known.
+    pub sum: Option<u32>,
 }
 
 /// Where a frame waits.
@@ -136,17 +138,19 @@ impl Message {
             request,
             body,
             payload: Vec::new(),
+            sum: None,
         }
     }
 
     fn ready(self) -> Ready {
-        let header = Header::encode(
-            self.kind,
-            self.flags,
-            self.request,
-            &self.body,
-            &self.payload,
-        );
+        let (kind, flags, request) = (self.kind, self.flags, self.request);
+        let header = match self.sum {
+            None => Header::encode(kind, flags, request, &self.body, &self.payload),
+            Some(sum) => {
+                let length = self.payload.iter().map(Bytes::len).sum();
+                Header::summed(kind, flags, request, &self.body, length, sum)
+            }
+        };
         let mut head = Vec::with_capacity(HEADER_BYTES + self.body.len());
         head.extend_from_slice(&header);
         head.extend_from_slice(&self.body);

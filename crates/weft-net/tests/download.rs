@@ -178,3 +178,38 @@ async fn taking_can_be_interrupted_without_losing_bytes() {
     }
     assert_eq!(bytes, 40_000);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_changed_since_they_were_summed_fail_the_call() {
+    use weft_net::Parcel;
+    for (length, at) in [(5000, 17), (5 << 20, 3 << 20), (5 << 20, (5 << 20) - 1)] {
+        let server = Server::start(Options::default(), move |mut call: Served| async move {
+            let good = pattern(0, length);
+            let sum = Some(weft_sum::of(&good));
+            let mut bytes = good.to_vec();
+            if call.kind == Kind::Read {
+                bytes[at] ^= 1;
+            }
+            let parcel = Parcel {
+                parts: vec![bytes.into()],
+                sum,
+            };
+            // The client ends the connection where the bytes do not have the sum.
+            let _ = call.reply.head(&ReadReply::default(), parcel, true).await;
+        })
+        .await;
+        let connection = server.connect().await;
+        let fetched = within(connection.fetch(&read(0))).await;
+        let error = match fetched {
+            Err(error) => error,
+            Ok((_, mut incoming)) => loop {
+                match within(incoming.next()).await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("all of it came"),
+                    Err(error) => break error,
+                }
+            },
+        };
+        assert!(error.to_string().contains("damaged on the way"), "{error}");
+    }
+}

@@ -142,7 +142,21 @@ impl Header {
         body: &[u8],
         payload: &[Bytes],
     ) -> [u8; HEADER_BYTES] {
-        let payload_len: usize = payload.iter().map(Bytes::len).sum();
+        let length = payload.iter().map(Bytes::len).sum();
+        let sum = crc(payload.iter().map(Bytes::as_ref));
+        Header::summed(kind, flags, request, body, length, sum)
+    }
+
+    /// As [`Header::encode`], of a payload of this length whose checksum is known from elsewhere: what happened to its bytes
+    /// since then is noticed by whoever receives them.
+    pub fn summed(
+        kind: Kind,
+        flags: Flags,
+        request: u64,
+        body: &[u8],
+        payload_len: usize,
+        payload_sum: u32,
+    ) -> [u8; HEADER_BYTES] {
         assert!(
             body.len() <= limits::BODY_MAX as usize,
             "body over its bound"
@@ -159,7 +173,7 @@ impl Header {
             request: U64::new(request),
             body_len: U32::new(body.len() as u32),
             payload_len: U32::new(payload_len as u32),
-            payload_crc: U32::new(crc(payload.iter().map(Bytes::as_ref))),
+            payload_crc: U32::new(payload_sum),
             header_crc: U32::new(0),
         };
         let sum = crc([&raw.as_bytes()[..28], body]);
@@ -224,6 +238,11 @@ impl Header {
                 expected: self.crc,
             })
         }
+    }
+
+    /// The payload's checksum, as the sender told it.
+    pub fn payload_sum(&self) -> u32 {
+        self.payload_crc
     }
 
     /// Checks the payload against the header's checksum.

@@ -135,7 +135,7 @@ impl Process {
 }
 
 #[allow(clippy::too_many_lines)] // a table
-fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 26] {
+fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 27] {
     let c = store.counters();
     [
         ("weft_store_reads", "Reads asked of the store", c.reads),
@@ -236,6 +236,11 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 26] {
             "weft_store_bad_checksums",
             "Checksums that did not match",
             c.bad_checksums,
+        ),
+        (
+            "weft_store_memory_faults",
+            "Blocks whose bytes changed in this server's memory",
+            c.memory_faults,
         ),
         (
             "weft_store_scrub_chunks",

@@ -53,6 +53,8 @@ pub(crate) struct Page {
     pub(crate) listed: bool,
     /// Fetched ahead and not read yet.
     pub(crate) fetched: u16,
+    /// Checksums of dirty blocks; the map has those of clean ones.
+    pub(crate) sums: [u32; BUFFER_BLOCKS_MAX],
 }
 
 impl Page {
@@ -75,6 +77,7 @@ impl Page {
             spent: false,
             listed: false,
             fetched: 0,
+            sums: [0; BUFFER_BLOCKS_MAX],
         }
     }
 
@@ -95,6 +98,7 @@ impl Page {
             spent: false,
             listed: false,
             fetched: 0,
+            sums: [0; BUFFER_BLOCKS_MAX],
         }
     }
 
@@ -343,6 +347,16 @@ impl Chunk {
     pub(crate) fn valid_page(&self, block: u32) -> Option<&Page> {
         let page = self.pages.get(slot_of(block))?.as_ref()?;
         (page.valid & bit(block) != 0).then_some(page)
+    }
+
+    /// The checksum that a valid block's bytes must have.
+    pub(crate) fn sum(&self, block: u32) -> u32 {
+        match self.valid_page(block) {
+            Some(page) if page.dirty & bit(block) != 0 => {
+                page.sums[block as usize % BUFFER_BLOCKS_MAX]
+            }
+            _ => self.place(block).map_or(0, |(_, crc)| crc),
+        }
     }
 
     /// The slot's page.

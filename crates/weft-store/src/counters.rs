@@ -67,6 +67,8 @@ counters! {
     stalls,
     /// Checksums that did not match.
     bad_checksums,
+    /// Blocks whose bytes changed in memory.
+    memory_faults,
     /// Chunks that passes of the scrub looked at.
     scrub_chunks,
     /// Bytes that they read from the disk; not in `disk_read_bytes`.

@@ -49,10 +49,10 @@ pub(crate) fn direct_blocks(size: u32, offset: u64, length: u64) -> u64 {
 
 /// Blocks of one slot, copied, with their checksums and their new places.
 pub(crate) struct Prepared {
-    chunk: u64,
-    first: u32,
+    pub(crate) chunk: u64,
+    pub(crate) first: u32,
     page: Page,
-    blocks: Vec<(Place, u32)>,
+    pub(crate) blocks: Vec<(Place, u32)>,
 }
 
 /// Hands out the blocks of extents one by one.

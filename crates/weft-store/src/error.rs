@@ -5,7 +5,7 @@ use std::io;
 use thiserror::Error;
 use weft_layout::{CellIndex, FileId};
 
-use crate::key::ForkName;
+use crate::key::{ForkKey, ForkName};
 
 /// What can go wrong in a store. Cheap to clone: one failed sync answers many callers.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -34,6 +34,29 @@ pub enum StoreError {
         expected: u32,
         /// The checksum of what was read.
         found: u32,
+    },
+    /// Bytes changed in the memory of this process; they were neither stored nor returned.
+    #[error(
+        "the server's memory changed bytes: file {file}, cell {cell}, fork {fork}, chunk {chunk}, block {at} of the chunk: {}",
+        if *closes {
+            "the store takes no writes until the server is started again, which brings back all that was acknowledged"
+        } else {
+            "nothing of this call was kept; call again, and test the machine's memory"
+        }
+    )]
+    Memory {
+        /// The file.
+        file: FileId,
+        /// Its cell.
+        cell: CellIndex,
+        /// The fork.
+        fork: ForkName,
+        /// The chunk's number in the fork.
+        chunk: u64,
+        /// The block's number in the chunk.
+        at: u32,
+        /// The log has the right bytes, and the disk does not: the store closed itself.
+        closes: bool,
     },
     /// A disk does not give a block, or is not there.
     #[error(
@@ -175,6 +198,23 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Bytes of a block that changed in memory.
+    pub(crate) fn memory(key: &ForkKey, chunk: u64, at: u32, closes: bool) -> Self {
+        Self::Memory {
+            file: key.file,
+            cell: key.cell,
+            fork: key.fork.clone(),
+            chunk,
+            at,
+            closes,
+        }
+    }
+
+    /// Whether the store closed itself.
+    pub(crate) fn closes(&self) -> bool {
+        matches!(self, Self::Memory { closes: true, .. })
+    }
+
     /// An error of the storage with its place.
     pub(crate) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
         Self::Io {

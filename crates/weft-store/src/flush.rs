@@ -12,7 +12,7 @@ use crate::chunk::{bit, push_block, slot_of};
 use crate::counters::Counters;
 use crate::direct::Operations;
 use crate::error::StoreError;
-use crate::pool::BLOCK;
+use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
 use crate::state::State;
 use crate::store::Inner;
@@ -38,6 +38,8 @@ struct Round {
     next: Option<(ForkId, u64)>,
     which: Which,
     runs: u64,
+    /// A block whose bytes changed in memory.
+    rotten: Option<(ForkId, u64, u32)>,
 }
 
 /// The chunks of all forks.
@@ -133,6 +135,7 @@ impl Inner {
             next: None,
             which,
             runs: 0,
+            rotten: None,
         };
         let mut at = from;
         while (round.flights.len() as u64) < ROUND_BLOCKS {
@@ -145,6 +148,12 @@ impl Inner {
             take_off(state, id, n, &mut round);
             round.next = Some((id, n));
             at = Bound::Excluded((id, n));
+        }
+        if let Some((id, n, block)) = round.rotten {
+            // The log has the right bytes as long as nothing of this is mapped.
+            let error = StoreError::memory(&state.forks[&id].key, n, block, true);
+            self.signals.room.notify_waiters();
+            return Err(state.fail_memory(self.memory_fault(error)));
         }
         Counters::add(&self.counters.placed_runs, round.runs);
         let placed = round.flights.len() as u64;
@@ -281,7 +290,10 @@ fn take_off(state: &mut State, id: ForkId, n: u64, round: &mut Round) {
         for block in (slot * 16..slot * 16 + 16).filter(|b| page.dirty & bit(*b) != 0) {
             let place = places.next().expect("as many places as dirty blocks");
             let at = page.at(block % 16);
-            let crc = checksum(&page.buffer()[at..at + BLOCK]);
+            let crc = page.sums[block as usize % BUFFER_BLOCKS_MAX];
+            if crc != checksum(&page.buffer()[at..at + BLOCK]) {
+                round.rotten.get_or_insert((id, n, block));
+            }
             round.operations.add(page, block, std::iter::once(place));
             round.flights.push(Flight {
                 id,

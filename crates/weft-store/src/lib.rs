@@ -40,7 +40,9 @@ mod load;
 mod log;
 mod merge;
 mod note;
+mod part;
 mod pool;
+mod proof;
 mod put;
 mod read;
 mod record;
@@ -71,7 +73,9 @@ pub use key::{
     Usage, Write,
 };
 pub use list::Page;
+pub use part::Part;
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
+pub use read::READ_TRIES;
 pub use record::INDEX_SPACES;
 pub use rescue::{Obstacle, rescue};
 pub use runs::DataRuns;

@@ -240,6 +240,11 @@ impl Slice {
         Self { buffer, range }
     }
 
+    /// Whether it is part of this buffer.
+    pub(crate) fn is_of(&self, buffer: &Arc<Buffer>) -> bool {
+        Arc::ptr_eq(&self.buffer, buffer)
+    }
+
     /// Whether `at` of `buffer` is where this slice ends.
     pub(crate) fn grows(&self, buffer: &Arc<Buffer>, at: usize) -> bool {
         Arc::ptr_eq(&self.buffer, buffer) && self.range.end == at

@@ -8,7 +8,7 @@ use crate::ahead::SLOT;
 use crate::chunk::{Page, bit, slot_of};
 use crate::key::Run;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
-use crate::record::{ForkId, end_is_legal};
+use crate::record::{ForkId, checksum, end_is_legal};
 use crate::state::{State, set_page};
 use crate::store::Inner;
 
@@ -167,7 +167,9 @@ impl Inner {
         let mut next = fragments.next();
         while let Some(first) = next {
             let place = first.place;
-            let block = self.open_block(state, id, &first);
+            let (page, carry) = self.open_block(state, id, &first);
+            let in_slot = place.block % BUFFER_BLOCKS_MAX as u32;
+            let block = page.block_mut(&self.pool, in_slot);
             let mut now = first;
             loop {
                 let from = Spaced::packed(now.at, now.length);
@@ -178,11 +180,19 @@ impl Inner {
                     _ => break,
                 }
             }
+            let sum = checksum(block) ^ carry;
+            page.sums[in_slot as usize] = sum;
         }
     }
 
-    /// The bytes of a block that is about to be changed, its page marked dirty.
-    fn open_block<'s>(&self, state: &'s mut State, id: ForkId, first: &Fragment) -> &'s mut [u8] {
+    /// The page of a block that is about to be changed, marked dirty, and what its new checksum is to be off by: nothing,
+    /// except where the block's bytes are not what they were. So what became of them in memory stays known.
+    fn open_block<'s>(
+        &self,
+        state: &'s mut State,
+        id: ForkId,
+        first: &Fragment,
+    ) -> (&'s mut Page, u32) {
         let sequence = state.next_sequence();
         let BlockAt {
             chunk: n, block, ..
@@ -197,6 +207,7 @@ impl Inner {
             .entry(n)
             .or_default();
         let placed = chunk.place(block).is_some();
+        let expected = chunk.sum(block);
         let uncounted = chunk.cost == 0;
         if chunk.page_mut(slot).is_none() {
             let last = first.last.clamp(block, slot as u32 * blocks + blocks - 1);
@@ -217,8 +228,13 @@ impl Inner {
             .expect("the page was made above");
         let (before, known) = (page.bytes(), page.valid & mask != 0);
         let bytes = page.block_mut(&self.pool, block % blocks);
+        let whole = first.whole();
+        let carry = if known && !whole {
+            checksum(bytes) ^ expected
+        } else {
+            0
+        };
         if !known {
-            let whole = first.whole();
             assert!(
                 !placed || whole,
                 "a block is loaded before part of it is written"
@@ -244,7 +260,7 @@ impl Inner {
         if page.touch(first.bytes(), SLOT as u32) {
             state.replace.push_back((id, n, slot as u32));
         }
-        page.block_mut(&self.pool, block % blocks)
+        (page, carry)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_layout::{CellOffset, OFFSET_MAX};
@@ -14,7 +13,8 @@ use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::load::{Missing, Wanted};
-use crate::pool::{BLOCK, Slice};
+use crate::part::Part;
+use crate::pool::BLOCK;
 use crate::record::{ForkId, end_is_legal};
 use crate::state::State;
 use crate::store::{Inner, Store};
@@ -43,9 +43,12 @@ pub(crate) fn by_chunk(size: u32, offset: u64, length: u64) -> impl Iterator<Ite
     })
 }
 
+/// How often bytes that changed in memory are read again.
+pub const READ_TRIES: u32 = 3;
+
 /// Bytes of one slot's buffer, or a hole, on their way to the caller.
 enum Found {
-    Cached(Slice),
+    Cached(Part),
     Hole(u64),
 }
 
@@ -72,6 +75,25 @@ impl Store {
         offset: CellOffset,
         length: u64,
     ) -> Result<Vec<Bytes>, StoreError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let parts = self.read_parts(key, checkpoint, offset, length).await?;
+            if self.verify(&parts, tries >= READ_TRIES)? {
+                return Ok(parts.into_iter().map(|part| part.bytes().clone()).collect());
+            }
+        }
+    }
+
+    /// As [`Store::read`], of a living fork or one of a checkpoint. Whoever uses the bytes calls [`Store::verify`] afterwards:
+    /// until then nothing says that the cache's memory still holds what was stored.
+    pub async fn read_parts(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<Part>, StoreError> {
         let inner = &self.0;
         Counters::add(&inner.counters.reads, 1);
         if !end_is_legal(offset.0, 0) {
@@ -162,20 +184,20 @@ impl Inner {
         }
     }
 
-    fn hand_out(&self, found: Vec<Found>) -> Vec<Bytes> {
+    fn hand_out(&self, found: Vec<Found>) -> Vec<Part> {
         let mut out = Vec::with_capacity(found.len());
         let mut bytes = 0;
         for part in found {
             match part {
-                Found::Cached(slice) => {
-                    bytes += slice.len() as u64;
-                    out.push(slice.into_bytes());
+                Found::Cached(part) => {
+                    bytes += part.len() as u64;
+                    out.push(part);
                 }
                 Found::Hole(mut length) => {
                     bytes += length;
                     while length > 0 {
                         let part = length.min(ZEROS.len() as u64);
-                        out.push(Bytes::from_static(&ZEROS[..part as usize]));
+                        out.push(Bytes::from_static(&ZEROS[..part as usize]).into());
                         length -= part;
                     }
                 }
@@ -227,9 +249,8 @@ fn gather_chunk(
                 if page.touch(stop - at, SLOT as u32) {
                     replace.push_back((id, range.chunk, slot_of(block) as u32));
                 }
-                let from = page.at(block % 16) + at as usize % BLOCK;
-                let slice = from..from + (stop - at) as usize;
-                found.push(Found::Cached(Slice::new(Arc::clone(page.buffer()), slice)));
+                let part = Part::of(id, range.chunk, chunk, at..stop);
+                found.push(Found::Cached(part.expect("the page is valid")));
             }
         } else if let Some((place, _)) = chunk.place(block) {
             missing.blocks.push(Wanted {

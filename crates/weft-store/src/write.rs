@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::key::{ForkKey, Run, Scattered, Timestamp, Write};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
+use crate::proof::Proof;
 use crate::put::Fragments;
 use crate::read::by_chunk;
 use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, new_body};
@@ -51,6 +52,29 @@ impl Store {
         writes: Vec<Scattered>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
+        self.write_given(writes, None, modified).await
+    }
+
+    /// As [`Store::write_scattered`], of one buffer that all of the writes are from and whose CRC-32C was `sum` where it came
+    /// from: what is stored is what had that sum.
+    ///
+    /// # Errors
+    /// [`StoreError::Memory`] when it is not.
+    pub async fn write_summed(
+        &self,
+        writes: Vec<Scattered>,
+        sum: u32,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write_given(writes, Some(sum), modified).await
+    }
+
+    async fn write_given(
+        &self,
+        writes: Vec<Scattered>,
+        sum: Option<u32>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut direct = false;
         for w in &writes {
             if !chunk_is_legal(w.chunk) {
@@ -73,9 +97,9 @@ impl Store {
         let inner = Arc::clone(&self.0);
         inner.check_batch(&writes)?;
         if direct {
-            return whole(async move { inner.write_batch(writes, modified).await }).await;
+            return whole(async move { inner.write_batch(writes, sum, modified).await }).await;
         }
-        inner.write_batch(writes, modified).await
+        inner.write_batch(writes, sum, modified).await
     }
 
     /// Makes a fork without bytes; one that exists with this chunk size is left as it is.
@@ -254,22 +278,26 @@ impl Inner {
     pub(crate) async fn write_batch(
         &self,
         writes: Vec<Scattered>,
+        sum: Option<u32>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         self.admit().await?;
         let mut plans: Vec<Plan> = writes.iter().map(Plan::of).collect();
-        let taken = loop {
-            let mut taken = Vec::new();
-            let Err(failed) = self.write_direct(&writes, &mut plans, &mut taken).await else {
-                break taken;
+        let (taken, proof) = loop {
+            let (mut taken, mut proof) = (Vec::new(), Proof::of(sum));
+            let written = self.write_direct(&writes, &mut plans, &mut taken, &mut proof);
+            let Err(failed) = written.await else {
+                break (taken, proof);
             };
             let error = self.give_back(taken, failed.error);
             if !failed.again {
                 return Err(error);
             }
         };
-        match self.commit(&writes, plans, modified).await {
+        match self.commit(&writes, plans, &proof, modified).await {
             Ok(sequence) => self.append(sequence),
+            // They are in the map already; nobody allocates any more.
+            Err(error) if error.closes() => Err(error),
             Err(error) => Err(self.give_back(taken, error)),
         }
     }
@@ -280,6 +308,7 @@ impl Inner {
         writes: &[Scattered],
         plans: &mut [Plan],
         taken: &mut Vec<Extent>,
+        proof: &mut Proof,
     ) -> Result<(), WriteFailed> {
         let for_good = |error| WriteFailed {
             error,
@@ -295,7 +324,12 @@ impl Inner {
                     .evict(self.bounds.cache.saturating_sub(blocks * BLOCK as u64));
                 let data = &w.data[direct.at..direct.at + length as usize];
                 direct.prepared = self.prepare(w.chunk, offset, data, extents);
+                proof.take(w.chunk, offset, direct.at, &direct.prepared);
             }
+        }
+        if proof.has_direct() {
+            let checked = proof.check(writes, false);
+            checked.map_err(|error| for_good(self.memory_fault(error)))?;
         }
         let direct = plans.iter().flat_map(|plan| &plan.direct);
         self.write_prepared(direct.flat_map(|d| &d.prepared)).await
@@ -315,6 +349,7 @@ impl Inner {
         &self,
         writes: &[Scattered],
         plans: Vec<Plan>,
+        proof: &Proof,
         modified: Timestamp,
     ) -> Result<u64, StoreError> {
         let mut again = false;
@@ -324,7 +359,14 @@ impl Inner {
                 state.check_writable()?;
                 let (missing, needed) = survey(&state, writes, &plans)?;
                 if missing.is_empty() && needed <= state.disk.available() {
-                    return Ok(self.take_effect(&mut state, writes, plans, modified));
+                    let small = plans.iter().any(|plan| !plan.small.is_empty());
+                    let sequence = self.take_effect(&mut state, writes, plans, modified);
+                    // After the copies were made and summed: so they are copies of what had the sum. The frame is not in
+                    // the kernel yet, and does not get there if they are not.
+                    if small && let Err(error) = proof.check(writes, true) {
+                        return Err(state.fail_memory(self.memory_fault(error)));
+                    }
+                    return Ok(sequence);
                 }
                 (missing, needed)
             };

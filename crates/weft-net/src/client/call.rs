@@ -111,6 +111,7 @@ impl OpenCall {
                 request: self.id,
                 body: std::mem::take(&mut body),
                 payload: frame,
+                sum: None,
             };
             let sent = self.connection.0.queue.bulk(message, None).await;
             sent.map_err(|_| self.connection.lost_error())?;

@@ -39,7 +39,7 @@ impl Served {
 
 /// The payload of a call, as it arrives. Dropping it lets the rest go unread.
 pub struct Payload {
-    chunks: mpsc::UnboundedReceiver<Bytes>,
+    chunks: mpsc::UnboundedReceiver<Chunk>,
     wire: Arc<Wire>,
     id: u64,
     flow: Arc<Flow>,
@@ -64,12 +64,55 @@ pub struct Reply {
 #[derive(Clone, Copy, Debug)]
 pub struct Gone;
 
+/// Payload of a reply.
+#[derive(Clone, Debug, Default)]
+pub struct Parcel {
+    /// The bytes, one part after another.
+    pub parts: Vec<Bytes>,
+    /// Their CRC-32C where it is known from when they were stored: the client sees by it what became of them since then.
+    pub sum: Option<u32>,
+}
+
+impl From<Vec<Bytes>> for Parcel {
+    fn from(parts: Vec<Bytes>) -> Parcel {
+        Parcel { parts, sum: None }
+    }
+}
+
+impl Parcel {
+    /// How many bytes there are.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// Several, one after another.
+    pub fn joined(parcels: impl IntoIterator<Item = Parcel>) -> Parcel {
+        let (mut parts, mut sum) = (Vec::new(), Some(0));
+        for parcel in parcels {
+            let length = parcel.bytes() as usize;
+            let both = sum.zip(parcel.sum);
+            sum = both.map(|(first, second)| weft_sum::joined(first, second, length));
+            parts.extend(parcel.parts);
+        }
+        Parcel { parts, sum }
+    }
+}
+
+/// Bytes of a call's payload with the sum that the client sent along.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// The bytes; they matched when they arrived.
+    pub bytes: Bytes,
+    /// Their CRC-32C as the client computed it.
+    pub sum: u32,
+}
+
 impl Payload {
     pub(super) fn new(
         wire: Arc<Wire>,
         id: u64,
         flow: Arc<Flow>,
-        chunks: mpsc::UnboundedReceiver<Bytes>,
+        chunks: mpsc::UnboundedReceiver<Chunk>,
     ) -> Self {
         Payload {
             chunks,
@@ -86,8 +129,13 @@ impl Payload {
     ///
     /// The caller sends no more than its window until [`Payload::release`] is called.
     pub async fn next(&mut self) -> Option<Bytes> {
+        Some(self.next_chunk().await?.bytes)
+    }
+
+    /// As [`Payload::next`], with the sum: what was sent as one frame comes as one chunk.
+    pub async fn next_chunk(&mut self) -> Option<Chunk> {
         let chunk = self.chunks.recv().await?;
-        self.held += window_cost(chunk.len());
+        self.held += window_cost(chunk.bytes.len());
         Some(chunk)
     }
 
@@ -116,7 +164,7 @@ impl Drop for Payload {
     fn drop(&mut self) {
         self.chunks.close();
         while let Ok(chunk) = self.chunks.try_recv() {
-            self.held += window_cost(chunk.len());
+            self.held += window_cost(chunk.bytes.len());
         }
         self.release();
     }
@@ -159,13 +207,13 @@ impl Reply {
     pub async fn head<M: Message>(
         &mut self,
         reply: &M,
-        payload: Vec<Bytes>,
+        payload: impl Into<Parcel>,
         last: bool,
     ) -> Result<(), Gone> {
         debug_assert!(!self.begun, "a reply has one head");
         self.begun = true;
         match self.encode(reply) {
-            Ok(body) => self.send(self.kind, body, payload, last).await,
+            Ok(body) => self.send(self.kind, body, payload.into(), last).await,
             Err(failure) => {
                 self.send_failure(&failure);
                 Err(Gone)
@@ -177,9 +225,10 @@ impl Reply {
     ///
     /// # Cancellation
     /// As [`Reply::head`].
-    pub async fn data(&mut self, payload: Vec<Bytes>, last: bool) -> Result<(), Gone> {
+    pub async fn data(&mut self, payload: impl Into<Parcel>, last: bool) -> Result<(), Gone> {
         debug_assert!(self.begun, "a reply begins with its head");
-        self.send(Kind::Data, Vec::new(), payload, last).await
+        self.send(Kind::Data, Vec::new(), payload.into(), last)
+            .await
     }
 
     /// Whether nobody waits for the answer any more.
@@ -198,18 +247,24 @@ impl Reply {
         &mut self,
         kind: Kind,
         body: Vec<u8>,
-        payload: Vec<Bytes>,
+        payload: Parcel,
         last: bool,
     ) -> Result<(), Gone> {
         debug_assert!(!self.answered, "nothing follows the last frame");
         let mut message = queue::Message {
-            payload,
+            payload: payload.parts,
+            sum: payload.sum,
             ..queue::Message::bare(kind, Flags::REPLY, self.id, body)
         };
         while let Some(rest) = cut(&mut message.payload) {
+            let later = message
+                .sum
+                .map(|all| sum_of_rest(&message.payload, all, &rest));
+            message.sum = None;
             let kind = Kind::Data;
             let next = queue::Message {
                 payload: rest,
+                sum: later,
                 ..queue::Message::bare(kind, Flags::REPLY, self.id, Vec::new())
             };
             self.send_frame(std::mem::replace(&mut message, next), false)
@@ -296,6 +351,14 @@ impl Drop for Reply {
     }
 }
 
+/// The sum of the rest that goes with the sum of `all`: bytes that changed since that was computed do not fit to it.
+fn sum_of_rest(now: &[Bytes], all: u32, rest: &[Bytes]) -> u32 {
+    let join = |sum, part: &Bytes| weft_sum::joined(sum, weft_sum::of(part), part.len());
+    let now = now.iter().fold(0, join);
+    let length = rest.iter().map(Bytes::len).sum();
+    weft_sum::joined(now, 0, length) ^ all
+}
+
 /// Leaves in `payload` what one frame can carry and returns the rest, if there is any.
 fn cut(payload: &mut Vec<Bytes>) -> Option<Vec<Bytes>> {
     let mut room = limits::PAYLOAD_MAX as usize;
@@ -317,6 +380,14 @@ fn cut(payload: &mut Vec<Bytes>) -> Option<Vec<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_of_what_is_cut_goes_with_the_sum_of_all() {
+        let (now, rest) = ([Bytes::from_static(b"we")], [Bytes::from_static(b"ft")]);
+        let sum = sum_of_rest(&now, weft_sum::of(b"weft"), &rest);
+        assert_eq!(sum, weft_sum::of(b"ft"));
+        assert_ne!(sum_of_rest(&now, weft_sum::of(b"wift"), &rest), sum);
+    }
 
     #[test]
     fn payload_is_cut_at_what_a_frame_can_carry() {

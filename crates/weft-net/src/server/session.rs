@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::time::timeout;
 use weft_proto::session::{Cancel, Credit};
-use weft_proto::{Flags, FrameError, Kind};
+use weft_proto::{Flags, FrameError, Header, Kind};
 
-use super::call::{Payload, Reply, Served};
+use super::call::{Chunk, Payload, Reply, Served};
 use super::wire::Wire;
 use super::{Bounds, Service};
 use crate::counters::Counters;
@@ -47,6 +48,11 @@ impl Drop for Session {
         self.wire.close("the connection has ended");
         self.service.closed(&self.peer);
     }
+}
+
+fn chunk(bytes: Bytes, header: &Header) -> Chunk {
+    let sum = header.payload_sum();
+    Chunk { bytes, sum }
 }
 
 impl Accepting {
@@ -141,7 +147,7 @@ impl Accepting {
             Kind::Cancel => wire.cancel(frame.body_as::<Cancel>().map_err(text)?.request),
             Kind::Data => {
                 let last = header.flags.has(Flags::LAST);
-                wire.data(header.request, frame.payload, last)?;
+                wire.data(header.request, chunk(frame.payload, &header), last)?;
             }
             Kind::Hello | Kind::Proof => return Err("a second handshake".to_owned()),
             _ => return self.begin(wire, peer, frame),
@@ -152,7 +158,8 @@ impl Accepting {
     fn begin(&self, wire: &Arc<Wire>, peer: &Arc<Peer>, frame: Frame) -> Result<(), String> {
         let (kind, id) = (frame.header.kind, frame.header.request);
         let last = frame.header.flags.has(Flags::LAST);
-        let (chunks, flow) = wire.begin(id, frame.body.len(), frame.payload, last)?;
+        let payload = chunk(frame.payload, &frame.header);
+        let (chunks, flow) = wire.begin(id, frame.body.len(), payload, last)?;
         self.counters.called(kind);
         let call = Served {
             kind,

@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use weft_proto::limits::{self, window_cost};
 use weft_proto::session::Credit;
 use weft_proto::{Flags, Kind, prost::Message as _};
 
-use super::Bounds;
+use super::{Bounds, Chunk};
 use crate::queue::{Lane, Leaving, Message, SendQueue, Sender};
 use crate::window::shared_part;
 
@@ -37,7 +36,7 @@ struct Table {
 
 struct Open {
     /// Where its payload goes; nowhere after its end or a cancel.
-    payload: Option<mpsc::UnboundedSender<Bytes>>,
+    payload: Option<mpsc::UnboundedSender<Chunk>>,
     outstanding: u64,
     body: u64,
     flow: Arc<Flow>,
@@ -79,9 +78,9 @@ impl Wire {
         &self,
         id: u64,
         body: usize,
-        payload: Bytes,
+        payload: Chunk,
         last: bool,
-    ) -> Result<(mpsc::UnboundedReceiver<Bytes>, Arc<Flow>), String> {
+    ) -> Result<(mpsc::UnboundedReceiver<Chunk>, Arc<Flow>), String> {
         let mut table = self.table();
         if table.open.len() >= self.bounds.calls as usize {
             return Err("the client has more calls in flight than it was granted".to_owned());
@@ -111,8 +110,8 @@ impl Wire {
     }
 
     /// Payload of a call has arrived.
-    pub(super) fn data(&self, id: u64, payload: Bytes, last: bool) -> Result<(), String> {
-        let cost = window_cost(payload.len());
+    pub(super) fn data(&self, id: u64, payload: Chunk, last: bool) -> Result<(), String> {
+        let cost = window_cost(payload.bytes.len());
         let mut table = self.table();
         let table = &mut *table;
         // Payload of a call that was answered or cancelled meanwhile goes nowhere, and so does its window.

@@ -7,6 +7,8 @@
 
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellIndex, CellLengths, Cutter, Piece, Pieces, Spaced, Stretch, copy_spaced};
+use weft_net::Parcel;
+use weft_store::Part;
 
 /// Payload bytes of one batch.
 pub(super) const BATCH_BYTES: u64 = 512 << 10;
@@ -137,8 +139,9 @@ impl Batch {
     }
 
     /// Packs what was read into the batch's payload: exactly its bytes, in view order. What a range lacks at its
-    /// end (the cell was cut meanwhile) is zeros. Also returns how many bytes were copied.
-    pub(super) fn pack(&self, ranges: &[Range], read: &[Vec<Bytes>]) -> (Vec<Bytes>, u64) {
+    /// end (the cell was cut meanwhile) is zeros. Its sum is the one under which whole blocks are stored: the caller has the
+    /// store verify what was read afterwards. Also returns how many bytes were copied.
+    pub(super) fn pack(&self, ranges: &[Range], read: &[Vec<Part>]) -> (Parcel, u64) {
         let mut out = Packer::new(ranges, read, self.bytes as usize);
         for stretch in &self.stretches {
             if stretch.length as usize >= SLICE_MIN {
@@ -156,13 +159,15 @@ impl Batch {
 /// Puts a payload together.
 struct Packer<'a> {
     ranges: &'a [Range],
-    read: &'a [Vec<Bytes>],
+    read: &'a [Vec<Part>],
     /// The range and the slice last used, and the bytes of the cell that the slice has.
     range: usize,
     slice: usize,
     from: u64,
     end: u64,
     parts: Vec<Bytes>,
+    /// The sum of the parts.
+    sum: u32,
     small: BytesMut,
     /// Bytes still to come.
     rest: usize,
@@ -170,7 +175,7 @@ struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    fn new(ranges: &'a [Range], read: &'a [Vec<Bytes>], bytes: usize) -> Self {
+    fn new(ranges: &'a [Range], read: &'a [Vec<Part>], bytes: usize) -> Self {
         Packer {
             ranges,
             read,
@@ -179,6 +184,7 @@ impl<'a> Packer<'a> {
             from: ranges.first().map_or(0, |range| range.start),
             end: 0,
             parts: Vec::new(),
+            sum: 0,
             small: BytesMut::new(),
             rest: bytes,
             copied: 0,
@@ -186,7 +192,7 @@ impl<'a> Packer<'a> {
     }
 
     /// The slice that holds a byte of a cell; `None` where nothing was read.
-    fn seek(&mut self, cell: CellIndex, offset: u64) -> Option<&'a Bytes> {
+    fn seek(&mut self, cell: CellIndex, offset: u64) -> Option<&'a Part> {
         let last = &self.ranges[self.range];
         if (last.cell, last.start) > (cell, offset) || (last.cell, last.end) <= (cell, offset) {
             let before = |r: &Range| (r.cell, r.end) <= (cell, offset);
@@ -229,7 +235,8 @@ impl<'a> Packer<'a> {
             let taken = length.min(slice.len() - at);
             if taken >= SLICE_MIN && self.parts.len() < SLICES_MAX {
                 self.flush();
-                self.parts.push(slice.slice(at..at + taken));
+                self.sum = weft_sum::joined(self.sum, slice.sum(at..at + taken), taken);
+                self.parts.push(slice.bytes().slice(at..at + taken));
                 self.rest -= taken;
             } else {
                 self.grow(taken).copy_from_slice(&slice[at..at + taken]);
@@ -266,13 +273,16 @@ impl<'a> Packer<'a> {
 
     fn flush(&mut self) {
         if !self.small.is_empty() {
-            self.parts.push(self.small.split().freeze());
+            let small = self.small.split().freeze();
+            self.sum = weft_sum::joined(self.sum, weft_sum::of(&small), small.len());
+            self.parts.push(small);
         }
     }
 
-    fn finish(mut self) -> (Vec<Bytes>, u64) {
+    fn finish(mut self) -> (Parcel, u64) {
         self.flush();
-        (self.parts, self.copied)
+        let (parts, sum) = (self.parts, Some(self.sum));
+        (Parcel { parts, sum }, self.copied)
     }
 }
 
@@ -298,6 +308,17 @@ mod tests {
         };
         let pieces = map.pieces(&request, ServerSlot(0)).unwrap();
         Batches::new(pieces, |_| length).collect()
+    }
+
+    fn part(bytes: &[u8]) -> Part {
+        Bytes::copy_from_slice(bytes).into()
+    }
+
+    /// The bytes, which have the sum that goes with them.
+    fn packed(parcel: &Parcel) -> Vec<u8> {
+        let bytes = parcel.parts.concat();
+        assert_eq!(parcel.sum, Some(weft_sum::of(&bytes)));
+        bytes
     }
 
     #[test]
@@ -332,15 +353,15 @@ mod tests {
                 start: 1000,
                 end: 1200,
             }];
-            let read = [bytes.chunks(64).map(Bytes::copy_from_slice).collect()];
-            let (parts, _) = batch.pack(&ranges, &read);
+            let read = [bytes.chunks(64).map(part).collect()];
+            let (parcel, _) = batch.pack(&ranges, &read);
             let place =
                 |p: &Piece| (p.offset.0 - 1000) as usize..(p.offset.0 - 1000 + p.length) as usize;
             let expected: Vec<u8> = pieces
                 .iter()
                 .flat_map(|p| bytes[place(p)].to_vec())
                 .collect();
-            assert_eq!(parts.concat(), expected);
+            assert_eq!(packed(&parcel), expected);
         }
     }
 
@@ -365,14 +386,14 @@ mod tests {
         let all = batches(3, 30, 3 * 4 * 10);
         let ranges = all[0].ranges();
         let cell = |c: u8| (0..30u8).map(|i| c * 100 + i).collect::<Vec<u8>>();
-        let read: Vec<Vec<Bytes>> = ranges
+        let read: Vec<Vec<Part>> = ranges
             .iter()
             .map(|r| {
                 let bytes = cell(r.cell.0 as u8);
-                bytes.chunks(7).map(Bytes::copy_from_slice).collect()
+                bytes.chunks(7).map(part).collect()
             })
             .collect();
-        let (parts, copied) = all[0].pack(&ranges, &read);
+        let (parcel, copied) = all[0].pack(&ranges, &read);
         let expected: Vec<u8> = (0..10)
             .flat_map(|row| {
                 [0u8, 2]
@@ -380,7 +401,7 @@ mod tests {
                     .concat()
             })
             .collect();
-        assert_eq!(parts.concat(), expected);
+        assert_eq!(packed(&parcel), expected);
         assert_eq!(copied, 60);
     }
 
@@ -388,8 +409,8 @@ mod tests {
     fn what_was_cut_meanwhile_is_zeros() {
         let all = batches(64, 128, 64 * 4 * 2);
         let ranges = all[0].ranges();
-        let (parts, _) = all[0].pack(&ranges, &[vec![Bytes::from_static(b"ab")], vec![]]);
-        let packed = parts.concat();
+        let (parcel, _) = all[0].pack(&ranges, &[vec![part(b"ab")], vec![]]);
+        let packed = packed(&parcel);
         assert_eq!(packed.len(), 256);
         assert_eq!(&packed[..3], b"ab\0");
     }

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use futures_util::stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use weft_layout::{CellIndex, CellOffset, bytes_of};
-use weft_net::{Gone, Reply, Served};
+use weft_net::{Gone, Parcel, Reply, Served};
 use weft_proto::io::{CellRun, ReadReply, ReadRequest};
 use weft_proto::{Failure, Kind};
-use weft_store::{ForkKey, StoreError};
+use weft_store::{ForkKey, Part, READ_TRIES, StoreError};
 
 use super::plan::{BATCH_BYTES, Batch, Batches, Range};
 use super::{IoService, Job};
@@ -38,7 +37,7 @@ impl From<Gone> for Ended {
 }
 
 struct Fetched {
-    payload: Vec<Bytes>,
+    payload: Parcel,
     disk: Duration,
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -84,7 +83,7 @@ impl IoService {
         while let Some(batch) = arriving.next().await {
             let batch = batch.map_err(|e| Ended::Failed(failure::of_store(&e)))?;
             disk += batch.disk;
-            sent += batch.payload.iter().map(|p| p.len() as u64).sum::<u64>();
+            sent += batch.payload.bytes();
             let last = sent == bytes;
             match head.take() {
                 Some(head) => reply.head(&head, batch.payload, last).await?,
@@ -92,7 +91,7 @@ impl IoService {
             }
         }
         if let Some(head) = head {
-            reply.head(&head, Vec::new(), true).await?;
+            reply.head(&head, Parcel::default(), true).await?;
         }
         self.metrics.stage(Kind::Read, Stage::Disk, disk);
         Ok(())
@@ -116,10 +115,18 @@ impl IoService {
         };
         let started = Instant::now();
         let ranges = batch.ranges();
-        let reads = ranges.iter().map(|range| self.read_range(job, range));
-        let read = try_join_all(reads).await?;
-        let (payload, copied) = batch.pack(&ranges, &read);
-        self.metrics.copied(copied);
+        let mut tries = 0;
+        let payload = loop {
+            tries += 1;
+            let reads = ranges.iter().map(|range| self.read_range(job, range));
+            let read = try_join_all(reads).await?;
+            let (payload, copied) = batch.pack(&ranges, &read);
+            self.metrics.copied(copied);
+            // After packing: so what was packed is what was stored.
+            if (self.store).verify(read.iter().flatten(), tries >= READ_TRIES)? {
+                break payload;
+            }
+        };
         Ok(Fetched {
             payload,
             disk: started.elapsed(),
@@ -127,18 +134,16 @@ impl IoService {
         })
     }
 
-    /// Reads a range of a cell of the job's fork.
+    /// Reads a range of a cell of the job's fork; the caller has the store verify it after use.
     pub(super) async fn read_range(
         &self,
         job: &Job,
         range: &Range,
-    ) -> Result<Vec<Bytes>, StoreError> {
+    ) -> Result<Vec<Part>, StoreError> {
         let key = job.key(range.cell);
         let (at, length) = (CellOffset(range.start), range.end - range.start);
-        match job.checkpoint {
-            0 => self.store.read(&key, at, length).await,
-            n => self.store.read_checkpoint(&key, n, at, length).await,
-        }
+        let checkpoint = (job.checkpoint != 0).then_some(job.checkpoint);
+        self.store.read_parts(&key, checkpoint, at, length).await
     }
 
     /// The lengths of the cells that the job touches here; cells without bytes are left out.

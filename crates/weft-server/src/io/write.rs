@@ -109,9 +109,10 @@ impl IoService {
                     call.payload.release_chunk(len);
                     continue;
                 }
-                arrived = call.payload.next(), if under_way.len() < depth => arrived,
+                arrived = call.payload.next_chunk(), if under_way.len() < depth => arrived,
             };
-            let Some(data) = arrived else { break };
+            let Some(chunk) = arrived else { break };
+            let (data, sum) = (chunk.bytes, chunk.sum);
             let len = data.len();
             bytes += len as u64;
             let writes = dealer.deal(&job, &data)?;
@@ -119,7 +120,7 @@ impl IoService {
             under_way.push(async move {
                 let started = Instant::now();
                 (
-                    store.write_scattered(writes, now).await,
+                    store.write_summed(writes, sum, now).await,
                     started.elapsed(),
                     len,
                 )

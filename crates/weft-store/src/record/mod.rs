@@ -14,7 +14,6 @@ mod log;
 mod tests;
 
 use bytes::BufMut;
-use crc_fast::crc32_iscsi;
 
 pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
 pub use index::INDEX_SPACES;
@@ -33,7 +32,7 @@ use crate::pool::BLOCK;
 pub(crate) const VERSION: u8 = 1;
 /// CRC-32C (iSCSI) of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
-    crc32_iscsi(bytes)
+    weft_sum::of(bytes)
 }
 
 /// Reads fields off the front of a record; `None` once bytes run out.

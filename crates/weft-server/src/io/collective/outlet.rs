@@ -1,8 +1,7 @@
 //! Where the bytes of a collective read go: a stream to each member, or one stream to the process that asks for all.
 
-use bytes::Bytes;
 use futures_util::future::join_all;
-use weft_net::Reply;
+use weft_net::{Parcel, Reply};
 use weft_proto::collective::{CollectiveReadReply, JoinedReadReply};
 use weft_proto::io::CellRun;
 use weft_proto::{Failure, prost::Message};
@@ -24,9 +23,8 @@ pub(super) enum Outlets {
 
 impl<M: Message> Outlet<M> {
     /// Sends the next bytes. Whoever no longer wants them gets none: nobody else is held up.
-    async fn give(&mut self, payload: Vec<Bytes>) {
-        let bytes: u64 = payload.iter().map(|p| p.len() as u64).sum();
-        self.left -= bytes;
+    async fn give(&mut self, payload: Parcel) {
+        self.left -= payload.bytes();
         let last = self.left == 0;
         let Some(reply) = &mut self.reply else { return };
         let sent = match self.head.take() {
@@ -41,7 +39,7 @@ impl<M: Message> Outlet<M> {
     /// Sends the head of a stream without bytes.
     async fn begin(&mut self) {
         if self.left == 0 && self.head.is_some() {
-            self.give(Vec::new()).await;
+            self.give(Parcel::default()).await;
         }
     }
 }
@@ -86,16 +84,16 @@ impl Outlets {
     }
 
     /// Sends a round: what each member gets.
-    pub(super) async fn give(&mut self, round: Vec<Vec<Bytes>>) {
+    pub(super) async fn give(&mut self, round: Vec<Parcel>) {
         match self {
             Outlets::Each(outlets) => {
                 let pairs = outlets.iter_mut().zip(round);
                 let sends = pairs
-                    .filter(|(_, payload)| !payload.is_empty())
+                    .filter(|(_, payload)| !payload.parts.is_empty())
                     .map(|(outlet, payload)| outlet.give(payload));
                 join_all(sends).await;
             }
-            Outlets::One(outlet) => outlet.give(round.into_iter().flatten().collect()).await,
+            Outlets::One(outlet) => outlet.give(Parcel::joined(round)).await,
         }
     }
 

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::future::try_join_all;
 use futures_util::{StreamExt, stream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use weft_layout::{CellIndex, Clipped, Piece};
-use weft_net::Reply;
+use weft_net::{Parcel, Reply};
 use weft_proto::{Failure, Kind};
-use weft_store::StoreError;
+use weft_store::{Part as Stored, READ_TRIES, StoreError};
 
 use super::outlet::Outlets;
 use super::table::Outcome;
@@ -25,7 +25,7 @@ use crate::metrics::Stage;
 const DEPTH: usize = 2;
 
 struct Fetched {
-    payloads: Vec<Vec<Bytes>>,
+    payloads: Vec<Parcel>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -120,13 +120,22 @@ impl IoService {
         let bytes = ranges.iter().map(|r| r.end - r.start).sum();
         let room = self.collectives.room(bytes).await;
         let started = Instant::now();
-        let read = try_join_all(ranges.iter().map(|range| self.read_long(job, range))).await?;
-        let pack = |pieces| {
-            let (payload, copied) = Batch::of(pieces).pack(&ranges, &read);
-            self.metrics.copied(copied);
-            payload
+        let batches: Vec<Batch> = round.into_iter().map(Batch::of).collect();
+        let mut tries = 0;
+        let payloads = loop {
+            tries += 1;
+            let read = try_join_all(ranges.iter().map(|range| self.read_long(job, range))).await?;
+            let pack = |batch: &Batch| {
+                let (payload, copied) = batch.pack(&ranges, &read);
+                self.metrics.copied(copied);
+                payload
+            };
+            let payloads = batches.iter().map(pack).collect();
+            // After packing: so what was packed is what was stored.
+            if (self.store).verify(read.iter().flatten(), tries >= READ_TRIES)? {
+                break payloads;
+            }
         };
-        let payloads = round.into_iter().map(pack).collect();
         self.metrics
             .stage(Kind::CollectiveRead, Stage::Disk, started.elapsed());
         Ok(Fetched {
@@ -136,7 +145,7 @@ impl IoService {
     }
 
     /// Reads a range of any length, parts of it side by side. What it lacks (the cell was cut meanwhile) is zeros.
-    async fn read_long(&self, job: &Job, range: &Range) -> Result<Vec<Bytes>, StoreError> {
+    async fn read_long(&self, job: &Job, range: &Range) -> Result<Vec<Stored>, StoreError> {
         let starts = (range.start..range.end).step_by(RANGE_MAX as usize);
         let parts = starts.map(|start| async move {
             let end = range.end.min(start + RANGE_MAX);
@@ -148,7 +157,8 @@ impl IoService {
             let mut read = self.read_range(job, &part).await?;
             let came: u64 = read.iter().map(|slice| slice.len() as u64).sum();
             if came < end - start {
-                read.push(BytesMut::zeroed((end - start - came) as usize).freeze());
+                let zeros = BytesMut::zeroed((end - start - came) as usize);
+                read.push(zeros.freeze().into());
             }
             Ok::<_, StoreError>(read)
         });

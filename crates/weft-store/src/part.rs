@@ -1,0 +1,178 @@
+//! Bytes on their way to a reader, with the sums under which they are stored: `docs/design/0014-checksums.md`.
+//!
+//! A block's sum is computed when it is stored. What a reader gets is judged by that sum, not by one computed from what lies in
+//! memory by then: whoever sends bytes on sends [`Part::sum`], and asks [`Store::verify`] *after* the last use of the bytes.
+//! A page whose bytes changed in memory is dropped and read anew from the disk; where the disk does not have them yet, the
+//! store closes itself, because its log has.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::chunk::{Chunk, bit, slot_of};
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Slice};
+use crate::record::ForkId;
+use crate::store::{Inner, Store};
+
+/// Consecutive bytes of a fork: of one page, or of a hole.
+#[derive(Clone, Debug)]
+pub struct Part {
+    bytes: Bytes,
+    blocks: Option<Blocks>,
+}
+
+/// The whole blocks that a part lies in.
+#[derive(Clone, Debug)]
+struct Blocks {
+    slice: Slice,
+    /// Bytes before the part.
+    before: usize,
+    sums: [u32; BUFFER_BLOCKS_MAX],
+    id: ForkId,
+    chunk: u64,
+    /// The first block in the chunk.
+    first: u32,
+}
+
+impl From<Bytes> for Part {
+    /// Bytes that are not stored anywhere: zeros, say.
+    fn from(bytes: Bytes) -> Part {
+        let blocks = None;
+        Part { bytes, blocks }
+    }
+}
+
+impl Deref for Part {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Part {
+    /// Bytes `range` of a chunk, all in valid blocks of one page.
+    pub(crate) fn of(id: ForkId, n: u64, chunk: &Chunk, range: Range<u32>) -> Option<Part> {
+        let (first, last) = (range.start / BLOCK as u32, (range.end - 1) / BLOCK as u32);
+        let page = chunk.valid_page(first)?;
+        let mut sums = [0; BUFFER_BLOCKS_MAX];
+        for (sum, block) in sums.iter_mut().zip(first..=last) {
+            *sum = chunk.sum(block);
+        }
+        let at = page.at(first % BUFFER_BLOCKS_MAX as u32);
+        let end = at + (last - first + 1) as usize * BLOCK;
+        let slice = Slice::new(Arc::clone(page.buffer()), at..end);
+        let before = range.start as usize % BLOCK;
+        let from = at + before;
+        let part = from..from + range.len();
+        Some(Part {
+            bytes: Slice::new(Arc::clone(page.buffer()), part).into_bytes(),
+            blocks: Some(Blocks {
+                slice,
+                before,
+                sums,
+                id,
+                chunk: n,
+                first,
+            }),
+        })
+    }
+
+    /// The bytes; they share the cache's memory.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The CRC-32C of some of the bytes, from the sums of the blocks that they are; that of parts of blocks from the bytes.
+    pub fn sum(&self, range: Range<usize>) -> u32 {
+        let Some(blocks) = &self.blocks else {
+            return weft_sum::of(&self.bytes[range]);
+        };
+        let (mut at, end) = (blocks.before + range.start, blocks.before + range.end);
+        let mut sum = 0;
+        while at < end {
+            let stop = (at / BLOCK * BLOCK + BLOCK).min(end);
+            let of = if stop - at == BLOCK {
+                blocks.sums[at / BLOCK]
+            } else {
+                weft_sum::of(&blocks.slice[at..stop])
+            };
+            sum = weft_sum::joined(sum, of, stop - at);
+            at = stop;
+        }
+        sum
+    }
+}
+
+impl Blocks {
+    /// The blocks of the chunk whose bytes are not those that were stored.
+    fn rotten(&self) -> Vec<u32> {
+        let blocks = self.slice.chunks_exact(BLOCK).zip(self.sums);
+        let rotten = (self.first..).zip(blocks);
+        rotten
+            .filter(|(_, (bytes, sum))| weft_sum::of(bytes) != *sum)
+            .map(|(block, _)| block)
+            .collect()
+    }
+}
+
+impl Store {
+    /// Whether parts that were read still are what was stored. Where not, what is in the cache is dropped: the caller reads
+    /// again, or gives up when that was its `last` try.
+    ///
+    /// Cost: a sum over the blocks that the parts lie in.
+    /// # Errors
+    /// [`StoreError::Memory`] when the disk does not have the bytes yet, and on the last try.
+    pub fn verify<'a>(
+        &self,
+        parts: impl IntoIterator<Item = &'a Part>,
+        last: bool,
+    ) -> Result<bool, StoreError> {
+        let mut right = true;
+        for blocks in parts.into_iter().filter_map(|part| part.blocks.as_ref()) {
+            for block in blocks.rotten() {
+                right = false;
+                let error = self.0.drop_rotten(blocks, block);
+                if let Some(error) = error.filter(|e| last || e.closes()) {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(right)
+    }
+}
+
+impl Inner {
+    /// Drops a block whose bytes changed in memory; `None` when that was done before.
+    fn drop_rotten(&self, blocks: &Blocks, block: u32) -> Option<StoreError> {
+        let mut state = self.lock();
+        let fork = state.forks.get_mut(&blocks.id)?;
+        let key = fork.key.clone();
+        let chunk = fork.chunks.get_mut(&blocks.chunk)?;
+        let page = chunk.page_mut(slot_of(block))?;
+        let same = blocks.slice.is_of(page.buffer()) && page.valid & bit(block) != 0;
+        if !same {
+            return None;
+        }
+        let dirty = page.dirty & bit(block) != 0;
+        if !dirty {
+            page.valid &= !bit(block);
+            page.fetched &= !bit(block);
+        }
+        let error = self.memory_fault(StoreError::memory(&key, blocks.chunk, block, dirty));
+        Some(if dirty {
+            state.fail_memory(error)
+        } else {
+            error
+        })
+    }
+
+    /// Counts and tells what memory did.
+    pub(crate) fn memory_fault(&self, error: StoreError) -> StoreError {
+        Counters::add(&self.counters.memory_faults, 1);
+        tracing::error!(%error, "this machine's memory is not to be relied upon");
+        error
+    }
+}

@@ -1,0 +1,93 @@
+//! That what is stored is what came: `docs/design/0014-checksums.md`.
+//!
+//! Whoever sent bytes summed them. The blocks that go the direct way are summed when they are prepared, so for them the sum of
+//! all follows from those of the blocks; what goes through log and dirty pages is summed where it came from, after it was
+//! copied.
+
+use crate::direct::Prepared;
+use crate::error::StoreError;
+use crate::key::Scattered;
+use crate::pool::BLOCK;
+use crate::state::State;
+
+/// The sum that the data of a batch had where it came from, and what is known of it here.
+pub(crate) struct Proof {
+    sum: Option<u32>,
+    /// Bytes that were prepared for the direct way: where they begin in the data, how many, their sum.
+    direct: Vec<(usize, usize, u32)>,
+}
+
+impl Proof {
+    /// Of a batch of which nothing is prepared yet.
+    pub(crate) fn of(sum: Option<u32>) -> Self {
+        let direct = Vec::new();
+        Self { sum, direct }
+    }
+
+    /// Takes in blocks prepared from the data, where byte `offset` of the fork is at `at`.
+    pub(crate) fn take(&mut self, size: u32, offset: u64, at: usize, prepared: &[Prepared]) {
+        if self.sum.is_none() {
+            return;
+        }
+        for p in prepared {
+            let start = p.chunk * u64::from(size) + u64::from(p.first) * BLOCK as u64;
+            // A last block that is short is padded, which is not in the data.
+            let room = (size - p.first * BLOCK as u32) as usize / BLOCK;
+            let blocks = &p.blocks[..p.blocks.len().min(room)];
+            let join = |sum, block: &(_, u32)| weft_sum::joined(sum, block.1, BLOCK);
+            let sum = blocks.iter().fold(0, join);
+            let from = at + (start - offset) as usize;
+            self.direct.push((from, blocks.len() * BLOCK, sum));
+        }
+    }
+
+    /// Whether anything was prepared for the direct way.
+    pub(crate) fn has_direct(&self) -> bool {
+        !self.direct.is_empty()
+    }
+
+    /// Refuses what does not have the sum that it had; `closes`: it has taken effect already, but not in the log, and the
+    /// store must not go on.
+    pub(crate) fn check(&self, writes: &[Scattered], closes: bool) -> Result<(), StoreError> {
+        let (Some(sum), Some(first)) = (self.sum, writes.first()) else {
+            return Ok(());
+        };
+        let same = |w: &Scattered| w.data.as_ptr() == first.data.as_ptr();
+        debug_assert!(writes.iter().all(same), "the sum is one of one buffer");
+        if self.sum_of(&first.data) == sum {
+            return Ok(());
+        }
+        let offset = first.runs.first().map_or(0, |run| run.offset.0);
+        let (chunk, within) = (
+            offset / u64::from(first.chunk),
+            offset % u64::from(first.chunk),
+        );
+        let at = (within / BLOCK as u64) as u32;
+        Err(StoreError::memory(&first.key, chunk, at, closes))
+    }
+
+    fn sum_of(&self, data: &[u8]) -> u32 {
+        let mut direct = self.direct.clone();
+        direct.sort_unstable();
+        let (mut sum, mut at) = (0, 0);
+        let mut add = |of, length| sum = weft_sum::joined(sum, of, length);
+        for (from, length, of) in direct {
+            // What was written twice in one batch was prepared twice.
+            if from < at {
+                return weft_sum::of(data);
+            }
+            add(weft_sum::of(&data[at..from]), from - at);
+            add(of, length);
+            at = from + length;
+        }
+        add(weft_sum::of(&data[at..]), data.len() - at);
+        sum
+    }
+}
+
+impl State {
+    /// Closes the store to writes, and to reads of what is not in the log: memory changed what was acknowledged or shown.
+    pub(crate) fn fail_memory(&mut self, error: StoreError) -> StoreError {
+        self.failed.get_or_insert(error).clone()
+    }
+}
