@@ -69,7 +69,9 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn put(out: &mut Vec<u8>, words: &[u32]) {
-    words.iter().for_each(|w| out.extend(w.to_le_bytes()));
+    for word in words {
+        out.extend(word.to_le_bytes());
+    }
 }
 
 fn attributes(out: &mut Vec<u8>, node: u64, disk: &Disk) {

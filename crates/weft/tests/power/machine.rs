@@ -18,7 +18,7 @@ use super::fuse;
 const BYTES: u64 = 3 << 30;
 const SERVERS: &str = "2";
 /// What every step may take on a machine that does other things, too.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 pub struct Machine {
     folder: TempDir,
