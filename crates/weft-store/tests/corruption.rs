@@ -151,15 +151,12 @@ proptest! {
         run(async {
             let machine = Machine::new(seed);
             let states = history(&machine).await;
-            let hit = match target(&machine, at) {
-                Some(name) => {
-                    machine.disk.damage(&name, |bytes| damage(bytes, how, place, other, length));
-                    name
-                }
-                None => {
-                    let change = |bytes: &mut Vec<u8>| damage(bytes, how, place, other, length);
-                    machine.index.damage_nth(place, change).to_owned()
-                }
+            let hit = if let Some(name) = target(&machine, at) {
+                machine.disk.damage(&name, |bytes| damage(bytes, how, place, other, length));
+                name
+            } else {
+                let change = |bytes: &mut Vec<u8>| damage(bytes, how, place, other, length);
+                machine.index.damage_nth(place, change).to_owned()
             };
             let store = match machine.open().await {
                 Ok(store) => store,
