@@ -60,7 +60,7 @@ impl File {
             copy.through_here(from_offset.0, to_offset.0, length).await
         };
         // Even a failed copy may have moved the end of the file.
-        self.note_write(Some(to_offset.0 + length));
+        self.note_write(copied.is_ok().then_some(to_offset.0 + length));
         copied.map(|()| length)
     }
 }

@@ -338,9 +338,10 @@ impl File {
     }
 
     /// Notes that bytes up to canonical offset `end` were written at `time` (nanoseconds since the epoch) for this
-    /// attachment through another one of this process, so that [`File::close`] reports size and time.
-    pub fn note_written_to(&self, end: u64, time: i64) {
-        self.note_write_at(Some(end), time);
+    /// attachment through another one of this process, so that [`File::close`] reports size and time. `None`: how far they
+    /// reach the servers know.
+    pub fn note_written_to(&self, end: Option<u64>, time: i64) {
+        self.note_write_at(end, time);
     }
 
     /// Notes a write through this attachment; `end` is one past its last canonical byte, where that is known.

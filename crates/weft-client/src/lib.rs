@@ -46,6 +46,7 @@ mod operation;
 mod options;
 mod parts;
 mod place;
+mod quota;
 mod read;
 mod servers;
 mod span;
@@ -77,6 +78,7 @@ pub use operation::{Operation, Outcome, wait_all, wait_any};
 pub use options::ConnectOptions;
 pub use parts::ReadParts;
 pub use place::Place;
+pub use quota::{NewBounds, Payer, Quota};
 pub use stat::{Attributes, FileKind};
 pub use transfer::Transfer;
 pub use upkeep::{
@@ -88,4 +90,6 @@ pub use volume::Volume;
 pub use watch::{Changed, ChangedEntry, Watch};
 
 pub use weft_layout::ServerId;
+pub use weft_proto::quota::QuotaKind;
+
 pub use weft_proto::meta::{Credentials, Server, ServerMapReply, ServerState};

@@ -186,9 +186,10 @@ impl OpenView {
         let slots = self.map.slots(request)?;
         let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
         let moved = try_join_all(writes).await;
-        // Even a failed write may have moved the end of the file.
+        // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
-        self.file.note_write(canonical.then(|| request.end()));
+        let known = canonical && moved.is_ok();
+        self.file.note_write(known.then(|| request.end()));
         Ok(moved?.into_iter().sum())
     }
 

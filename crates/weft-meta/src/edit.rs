@@ -26,10 +26,10 @@ use crate::record::{
 };
 
 /// An inode that a transaction changes.
-struct Changed {
+pub(crate) struct Changed {
     /// As it was; `None`: it is new.
-    before: Option<InodeRecord>,
-    now: InodeRecord,
+    pub(crate) before: Option<InodeRecord>,
+    pub(crate) now: InodeRecord,
 }
 
 impl Changed {
@@ -50,6 +50,10 @@ pub(crate) struct Edit<'t, 'n> {
     /// Held from the first look until the commit, so that no attachment slips in between.
     open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
     inodes: BTreeMap<u64, Changed>,
+    /// Inodes that were there and are removed, as they were.
+    gone: Vec<InodeRecord>,
+    /// What happens has happened already, whatever quotas say.
+    forced: bool,
     counters: Option<CountersRecord>,
     /// What watchers will be told, if it is committed.
     changes: Vec<Change>,
@@ -66,6 +70,8 @@ impl<'t, 'n> Edit<'t, 'n> {
             txn,
             open,
             inodes: BTreeMap::new(),
+            gone: Vec::new(),
+            forced: false,
             counters: None,
             changes: Vec::new(),
         }
@@ -74,6 +80,25 @@ impl<'t, 'n> Edit<'t, 'n> {
     /// Reads of the state before this transaction's changes of inodes and counters.
     pub(crate) fn reader(&self) -> &dyn Reader {
         &*self.txn
+    }
+
+    /// What this transaction notes has happened already, and is counted whatever bounds there are.
+    pub(crate) fn force(&mut self) {
+        self.forced = true;
+    }
+
+    /// What it changes.
+    pub(crate) fn namespace(&self) -> &'n Namespace {
+        self.namespace
+    }
+
+    pub(crate) fn is_forced(&self) -> bool {
+        self.forced
+    }
+
+    /// The inodes that this transaction removes, as they were before it.
+    pub(crate) fn gone(&self) -> &[InodeRecord] {
+        &self.gone
     }
 
     /// Who has what open; nobody attaches or detaches until this transaction has ended.
@@ -222,7 +247,8 @@ impl<'t, 'n> Edit<'t, 'n> {
     /// Removes an inode that has no name and that nobody has open, and owes the rest.
     pub(crate) fn bury(&mut self, node: &Node) -> Result<(), MetaError> {
         let known = self.change(node.id, &node.inode).clone();
-        self.inodes.remove(&node.id);
+        let removed = self.inodes.remove(&node.id);
+        self.gone.extend(removed.and_then(|changed| changed.before));
         self.delete(INODES, &node.id.to_be_bytes());
         let counters = self.counters()?;
         counters.files = counters.files.saturating_sub(1);
@@ -274,9 +300,11 @@ impl<'t, 'n> Edit<'t, 'n> {
         Ok(())
     }
 
-    /// Writes what was changed in memory. Answers what changes with the commit.
+    /// Writes what was changed in memory, and charges it. Answers what changes with the commit.
     pub(crate) fn finish(mut self) -> Result<Vec<Change>, MetaError> {
-        for (id, changed) in std::mem::take(&mut self.inodes) {
+        let inodes = std::mem::take(&mut self.inodes);
+        self.charge(&inodes)?;
+        for (id, changed) in inodes {
             if !changed.is_allowed() {
                 return Err(MetaError::ReadOnly { id });
             }

@@ -9,6 +9,7 @@ use weft_proto::limits::{
 };
 
 use crate::HARD_LINKS_MAX;
+use crate::quota::Payer;
 
 /// Why an operation was refused or failed. Paths are shown as text, bytes that are none replaced.
 #[derive(Debug, Error)]
@@ -239,6 +240,26 @@ pub enum MetaError {
         /// What is not supported.
         reason: &'static str,
     },
+    /// More would be used than a bound allows.
+    #[error(
+        "{payer} would use {wanted} {what}, and {bound} are allowed: remove something, or have `weft quota set` allow more"
+    )]
+    QuotaExceeded {
+        /// Whose bound.
+        payer: Payer,
+        /// bytes or files.
+        what: &'static str,
+        /// The bound.
+        bound: u64,
+        /// What would be used then.
+        wanted: u128,
+    },
+    /// A directory, or a file with several names, does not leave its tree.
+    #[error("{path}: it cannot go into a tree with another quota: copy it")]
+    CrossDevice {
+        /// The path.
+        path: String,
+    },
     /// The engine holds no volume.
     #[error("there is no volume here; format one first")]
     NotFormatted,
@@ -308,6 +329,8 @@ impl MetaError {
             MetaError::AttributeTooLarge { .. } => Code::AttributeTooLarge,
             MetaError::AttributesFull { .. } => Code::NoSpace,
             MetaError::Stale { .. } => Code::Stale,
+            MetaError::QuotaExceeded { .. } => Code::QuotaExceeded,
+            MetaError::CrossDevice { .. } => Code::CrossDevice,
             MetaError::Inline { .. }
             | MetaError::LayoutInUse { .. }
             | MetaError::Delegated { .. } => Code::Busy,

@@ -24,6 +24,8 @@ pub(crate) const CHECKPOINTS: Space = Space("checkpoints");
 pub(crate) const TREE_FILES: Space = Space("tree_files");
 /// `id` → [`HeldRecord`].
 pub(crate) const HELD: Space = Space("held");
+/// `kind ‖ id` (1 and 8 bytes) → `QuotaRecord`.
+pub(crate) const QUOTAS: Space = Space("quotas");
 /// `id` → `OrphanRecord`.
 pub(crate) const ORPHANS: Space = Space("orphans");
 /// `number` → [`IntentRecord`].

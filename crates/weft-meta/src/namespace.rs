@@ -14,11 +14,16 @@ use crate::MetaError;
 use crate::changes::ChangeLog;
 use crate::delegations::Delegations;
 use crate::edit::Edit;
-use crate::keys::{self, CLEAN_KEY, COUNTERS_KEY, INODES, SERVERS, VOLUME, VOLUME_KEY};
+use crate::growth::Growth;
+use crate::keys::{self, CLEAN_KEY, COUNTERS_KEY, INODES, QUOTAS, SERVERS, VOLUME, VOLUME_KEY};
 use crate::leases::Leases;
 use crate::open_files::OpenFiles;
 use crate::permission::MODE;
-use crate::record::{CountersRecord, FORMAT, InodeRecord, ServerRecord, VolumeRecord};
+use crate::quota::Payer;
+use crate::record::{
+    CountersRecord, FORMAT, FORMAT_UNCOUNTED, InodeRecord, QuotaRecord, ServerRecord, VolumeRecord,
+};
+use crate::recount::first_count;
 use crate::servers::ServerTable;
 use crate::watched::Watched;
 
@@ -76,6 +81,7 @@ pub struct Inner {
     pub(crate) kv: Arc<dyn OrderedKv>,
     pub(crate) open_files: Mutex<OpenFiles>,
     pub(crate) servers: RwLock<ServerTable>,
+    pub(crate) growth: Growth,
     /// No intent below this number is left: keeps scans off the graves of carried-through ones.
     pub(crate) oldest_intent: AtomicU64,
     recovering: AtomicBool,
@@ -117,6 +123,10 @@ impl Namespace {
             intents: 0,
             epoch: 1,
         };
+        let counted = QuotaRecord {
+            files: 1,
+            ..QuotaRecord::default()
+        };
         let root = InodeRecord {
             kind: FileKind::Directory as i32,
             mode: settings.mode & MODE,
@@ -145,6 +155,10 @@ impl Namespace {
             ),
             (VOLUME, CLEAN_KEY.to_vec(), Some(Vec::new())),
         ];
+        for payer in [Payer::User(settings.uid), Payer::Group(settings.gid)] {
+            let record = Some(counted.encode_to_vec());
+            changes.push((QUOTAS, payer.key().to_vec(), record));
+        }
         for (id, address) in &settings.servers {
             let address = address.clone();
             let record = ServerRecord { address }.encode_to_vec();
@@ -161,6 +175,7 @@ impl Namespace {
     /// # Errors
     /// [`MetaError::NotFormatted`], [`MetaError::FormatVersion`], or the engine's.
     pub fn open(kv: Arc<dyn OrderedKv>) -> Result<Namespace, MetaError> {
+        count_first(&*kv)?;
         let (volume, mut counters, servers) = {
             let reader = kv.snapshot()?;
             let volume = keys::volume(&*reader)?.ok_or(MetaError::NotFormatted)?;
@@ -199,15 +214,18 @@ impl Namespace {
             delegations: Delegations::default(),
             open_files: Mutex::default(),
             servers: RwLock::new(servers),
+            growth: Growth::default(),
             oldest_intent: AtomicU64::new(0),
             recovering: AtomicBool::new(!clean),
             first_id: counters.next_id,
             volume,
         };
-        Ok(Namespace {
+        let namespace = Namespace {
             inner: Arc::new(inner),
             origin: 0,
-        })
+        };
+        namespace.look_for_bounds()?;
+        Ok(namespace)
     }
 
     /// The same namespace, for what this client does: watchers of the same client are not told of it.
@@ -369,6 +387,23 @@ impl Namespace {
     }
 }
 
+/// Counts what everybody uses in a volume of a version that did not, and makes it one of this version.
+///
+/// # Durability
+/// Survives power loss with the next sync, all or nothing.
+fn count_first(kv: &dyn OrderedKv) -> Result<(), MetaError> {
+    let reader = kv.snapshot()?;
+    let Some(mut volume) = keys::volume(&*reader)?.filter(|v| v.format == FORMAT_UNCOUNTED) else {
+        return Ok(());
+    };
+    tracing::info!(volume = %volume.name, "counting what everybody uses, once");
+    let counted = first_count(&*reader)?.into_iter();
+    volume.format = FORMAT;
+    let mut changes = vec![(VOLUME, VOLUME_KEY.to_vec(), Some(volume.encode_to_vec()))];
+    changes.extend(counted.map(|(payer, record)| (QUOTAS, payer.key().to_vec(), Some(record))));
+    Ok(kv.write(Batch { changes })?)
+}
+
 fn check_settings(settings: &VolumeSettings) -> Result<(), MetaError> {
     let refuse = |reason: String| Err(MetaError::Settings { reason });
     if settings.name.is_empty() || settings.name.len() > 255 {
@@ -405,6 +440,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::RemoveXattr
         | Kind::StoreInline
         | Kind::ChangeNames
+        | Kind::SetQuota
         | Kind::Reassert => true,
         Kind::Attach
         | Kind::Report
@@ -463,6 +499,9 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::RollBack
         | Kind::Detach
         | Kind::Delegate
+        | Kind::LimitGrowth
+        | Kind::ListQuotas
+        | Kind::QuotasOf
         | Kind::ListFileCheckpoints => false,
     }
 }

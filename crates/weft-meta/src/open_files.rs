@@ -70,6 +70,12 @@ impl OpenFiles {
         self.files.get(&file).is_some_and(|open| open.writers > 0)
     }
 
+    /// The files that somebody has open for writing.
+    pub(crate) fn written(&self) -> Vec<u64> {
+        let written = self.files.iter().filter(|(_, open)| open.writers > 0);
+        written.map(|(file, _)| *file).collect()
+    }
+
     /// Somebody other than this client has the file open for writing.
     pub(crate) fn has_other_writer(&self, client: u64, file: u64) -> bool {
         let Some(open) = self.files.get(&file) else {

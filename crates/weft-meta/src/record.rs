@@ -2,7 +2,9 @@
 //! that a later version reads what an earlier one wrote. The bytes are fixed by `tests/golden.rs`.
 
 /// Version of all records together; see `docs/design/0004-metadata.md`.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
+/// The version before usage was counted: opening counts it, and makes the volume one of [`FORMAT`].
+pub(crate) const FORMAT_UNCOUNTED: u32 = 1;
 
 /// How a file lies on the servers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -122,6 +124,32 @@ pub struct InodeRecord {
     /// It is a copy that a checkpoint of a tree keeps: nothing of it changes.
     #[prost(message, optional, tag = "25")]
     pub frozen: Option<FrozenRecord>,
+    /// The nearest directory with a quota that it is charged to, itself included; 0: none.
+    #[prost(uint64, tag = "26")]
+    pub tree: u64,
+}
+
+/// What a user, a group or a tree uses and may use.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct QuotaRecord {
+    /// Bytes of regular files, holes included: the low half.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+    /// The high half.
+    #[prost(uint64, tag = "2")]
+    pub bytes_high: u64,
+    /// Inodes.
+    #[prost(uint64, tag = "3")]
+    pub files: u64,
+    /// The most bytes.
+    #[prost(uint64, optional, tag = "4")]
+    pub bytes_max: Option<u64>,
+    /// The most inodes.
+    #[prost(uint64, optional, tag = "5")]
+    pub files_max: Option<u64>,
+    /// Of a tree: the directory with the next quota above; 0: none.
+    #[prost(uint64, tag = "6")]
+    pub above: u64,
 }
 
 /// What an inode in a checkpoint of a tree is a copy of.
@@ -369,6 +397,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     ("FrozenRecord", again::<FrozenRecord>),
     ("TreeFileRecord", again::<TreeFileRecord>),
     ("HeldRecord", again::<HeldRecord>),
+    ("QuotaRecord", again::<QuotaRecord>),
     ("InlineRecord", again::<InlineRecord>),
     ("AclRecord", again::<AclRecord>),
     ("EntryRecord", again::<EntryRecord>),

@@ -23,6 +23,7 @@ impl Namespace {
     ) -> Result<ReassertReply, MetaError> {
         let gone = self.edit_then(
             |edit| {
+                edit.force();
                 let mut gone = Vec::new();
                 let mut held = BTreeSet::new();
                 for id in request.reading.iter().chain(&request.writing) {

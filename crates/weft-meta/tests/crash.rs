@@ -18,6 +18,7 @@ use weft_meta::{Intent, KeptFiles, MetaError, Namespace, Truncation};
 use weft_proto::checkpoint::{MakeCheckpointRequest, RemoveCheckpointRequest, RollBackRequest};
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
+use weft_proto::quota::{QuotaKind, SetQuotaRequest};
 
 /// When the engine fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -344,7 +345,20 @@ fn remove_checkpoint(path: &'static str, name: &'static str) -> Step {
     })
 }
 
-/// One of everything that checkpoints of trees meet.
+fn quota(path: &'static str, clear: bool) -> Step {
+    step(move |meta| {
+        let request = SetQuotaRequest {
+            who: who(0),
+            kind: QuotaKind::Tree as i32,
+            target: Some(at(path)),
+            clear,
+            ..SetQuotaRequest::default()
+        };
+        meta.set_quota(&request)
+    })
+}
+
+/// One of everything that checkpoints of trees meet, in trees with quotas.
 fn tree_script() -> Vec<Step> {
     let inline = || {
         step(|meta| {
@@ -364,8 +378,10 @@ fn tree_script() -> Vec<Step> {
     vec![
         mkdir("d"),
         mkdir("d/e"),
+        quota("d/e", false),
         attach(1, "d/f", true, true),
         detach(1, "d/f", true),
+        quota("d", false),
         attach(1, "d/e/g", true, true),
         detach(1, "d/e/g", true),
         inline(),
@@ -387,6 +403,7 @@ fn tree_script() -> Vec<Step> {
         roll_back("d", "one"),
         step(carry_all),
         unlink("d/f"),
+        quota("d", true),
         remove_checkpoint("d", "one"),
         step(carry_all),
         remove_checkpoint("d", "two"),

@@ -81,6 +81,7 @@ fn inode_record() {
         acl: Some(acl()),
         default_acl: Some(AclRecord::default()),
         frozen: None,
+        tree: 0,
     };
     fixed(
         &record,
@@ -190,6 +191,20 @@ fn tree_records() {
         ..InodeRecord::default()
     };
     fixed(&inode, "ca0107080510ac021801");
+    let inode = InodeRecord {
+        tree: 300,
+        ..InodeRecord::default()
+    };
+    fixed(&inode, "d001ac02");
+    let quota = QuotaRecord {
+        bytes: 300,
+        bytes_high: 1,
+        files: 2,
+        bytes_max: Some(0),
+        files_max: Some(300),
+        above: 7,
+    };
+    fixed(&quota, "08ac0210011802200028ac023007");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use weft_meta::{CheckpointTask, Intent, KeptFiles, MetaError};
 use weft_proto::checkpoint::*;
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
+use weft_proto::quota::{Bound, QuotaKind, SetQuotaRequest};
 
 /// What a tree shows: by path kind, mode, owner, size, time, and text, bytes or attribute.
 type Shown = BTreeMap<String, (i32, u32, u32, u64, i64, Vec<u8>)>;
@@ -128,6 +129,18 @@ impl World {
         self.v.meta.roll_back(now, &request)?;
         self.carry();
         Ok(())
+    }
+
+    fn quota(&mut self, path: &str, bytes: Option<Bound>, clear: bool) -> Result<(), MetaError> {
+        let request = SetQuotaRequest {
+            who: who(0),
+            kind: QuotaKind::Tree as i32,
+            target: Some(at(path)),
+            bytes,
+            clear,
+            ..SetQuotaRequest::default()
+        };
+        self.v.meta.set_quota(&request).map(drop)
     }
 
     fn remove(&mut self, path: &str, name: &str) -> Result<(), MetaError> {
@@ -465,6 +478,9 @@ enum Op {
     Unlink(usize),
     Rmdir(usize),
     Chmod(usize, u32),
+    Chown(usize, u32),
+    Quota(usize, Option<u64>),
+    Clear(usize),
     Truncate(usize, u64),
     Make(usize),
     RollBack(usize),
@@ -486,6 +502,9 @@ fn op() -> impl Strategy<Value = Op> {
         3 => place().prop_map(Op::Unlink),
         1 => place().prop_map(Op::Rmdir),
         1 => (place(), 0..0o1000_u32).prop_map(|(p, m)| Op::Chmod(p, m)),
+        2 => (place(), 0..3_u32).prop_map(|(p, uid)| Op::Chown(p, uid)),
+        1 => (place(), proptest::option::of(20_000..200_000_u64)).prop_map(|(p, n)| Op::Quota(p, n)),
+        1 => place().prop_map(Op::Clear),
         1 => (place(), 0..30_000_u64).prop_map(|(p, n)| Op::Truncate(p, n)),
         2 => (0..3_usize).prop_map(Op::Make),
         2 => (0..3_usize).prop_map(Op::RollBack),
@@ -504,6 +523,15 @@ fn run(w: &mut World, kept: &mut BTreeMap<usize, (Shown, u64)>, op: Op) {
         Op::Unlink(p) => w.v.unlink(0, PATHS[p]).map(drop),
         Op::Rmdir(p) => w.v.rmdir(0, PATHS[p]).map(drop),
         Op::Chmod(p, mode) => w.v.chmod(0, PATHS[p], mode).map(drop),
+        Op::Chown(p, uid) => {
+            let path = format!("@{}", PATHS[p]);
+            w.v.chown(0, &path, Some(uid), Some(uid)).map(drop)
+        }
+        Op::Quota(p, most) => {
+            let bytes = Some(Bound { most });
+            w.quota(PATHS[p], bytes, false)
+        }
+        Op::Clear(p) => w.quota(PATHS[p], None, true),
         Op::Truncate(p, size) => loop {
             match w.v.truncate(0, PATHS[p], size) {
                 Err(MetaError::Inline { id }) => w.spill(id),
@@ -519,8 +547,12 @@ fn run(w: &mut World, kept: &mut BTreeMap<usize, (Shown, u64)>, op: Op) {
         }
         Op::RollBack(n) => {
             let done = w.roll_back("t", &n.to_string());
-            assert_eq!(done.is_ok(), kept.contains_key(&n));
-            if let Some((shown, _)) = kept.get(&n) {
+            let quota = matches!(
+                done,
+                Err(MetaError::QuotaExceeded { .. } | MetaError::CrossDevice { .. })
+            );
+            assert_eq!(done.is_ok() || quota, kept.contains_key(&n));
+            if let Some((shown, _)) = kept.get(&n).filter(|_| !quota) {
                 assert!(w.shown(at("t")) == *shown, "rolled back to {n}");
             }
             done

@@ -1,6 +1,7 @@
 //! Formatting, opening, and the server map.
 
 mod common;
+mod quotas;
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ fn a_volume_of_another_format_is_refused() {
         error,
         MetaError::FormatVersion {
             found: 99,
-            known: 1
+            known: 2
         }
     ));
 }

@@ -1,7 +1,9 @@
 //! The table of calls: number, request and reply of each.
 
 use crate::decoders::{Decoder, again};
-use crate::{checkpoint, collective, coord, delegation, fsck, inline, io, meta, session, upkeep};
+use crate::{
+    checkpoint, collective, coord, delegation, fsck, inline, io, meta, quota, session, upkeep,
+};
 
 /// A request type: its kind on the wire and the type of its reply.
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
@@ -115,6 +117,8 @@ calls! {
     Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
     /// Bring what a request touches on one server into its cache, or let it go.
     Advise = 57: io::AdviseRequest => io::AdviseReply;
+    /// Sizes of files that grow, and how long they may become (from the metadata service).
+    LimitGrowth = 58: quota::LimitGrowthRequest => quota::LimitGrowthReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;
@@ -188,6 +192,12 @@ calls! {
     ChangeNames = 98: delegation::ChangeNamesRequest => delegation::ChangeNamesReply;
     /// One page of the checkpoints of the files in a directory.
     ListFileCheckpoints = 100: checkpoint::ListFileCheckpointsRequest => checkpoint::ListFileCheckpointsReply;
+    /// Set, change or remove bounds of a user, a group or a tree.
+    SetQuota = 104: quota::SetQuotaRequest => quota::SetQuotaReply;
+    /// One page of all usages and bounds.
+    ListQuotas = 105: quota::ListQuotasRequest => quota::ListQuotasReply;
+    /// Usages and bounds of what a file counts for.
+    QuotasOf = 106: quota::QuotasOfRequest => quota::QuotasOfReply;
     /// Check the namespace in itself.
     CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
     /// One page of the regular files, in the order of their ids.

@@ -47,6 +47,9 @@ pub enum Fault {
     Counter = 17,
     /// A regular file has no layout that makes sense.
     NoLayout = 18,
+    /// What a user, group or tree is said to use is another number than its files amount to: `text` says of whom, `name`
+    /// whether of bytes or files.
+    Usage = 19,
 
     /// Cells of a file that is not there.
     LostCells = 32,

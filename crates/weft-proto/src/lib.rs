@@ -27,6 +27,7 @@ pub mod inline;
 pub mod io;
 pub mod limits;
 pub mod meta;
+pub mod quota;
 pub mod session;
 pub mod upkeep;
 

@@ -45,6 +45,10 @@ pub const LIST_PAGE_MAX: u32 = 1000;
 pub const TREE_NAMES_MAX: usize = 1 << 17;
 /// Files of a tree that one call to a server is about.
 pub const TREE_BATCH_MAX: usize = 8192;
+/// Files whose growth one call limits.
+pub const GROWTH_BATCH_MAX: usize = 4096;
+/// Quotas of trees one within the other.
+pub const QUOTA_DEPTH_MAX: usize = 16;
 /// Attachments that one call ends.
 pub const DETACH_MAX: usize = 4096;
 /// Changes of names ahead of the service that one call tells.

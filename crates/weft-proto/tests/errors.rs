@@ -118,6 +118,8 @@ fn the_page_states_the_limits_as_they_are() {
         ("LIST_PAGE_MAX", u64::from(l::LIST_PAGE_MAX)),
         ("TREE_NAMES_MAX", l::TREE_NAMES_MAX as u64),
         ("TREE_BATCH_MAX", l::TREE_BATCH_MAX as u64),
+        ("GROWTH_BATCH_MAX", l::GROWTH_BATCH_MAX as u64),
+        ("QUOTA_DEPTH_MAX", l::QUOTA_DEPTH_MAX as u64),
         ("DETACH_MAX", l::DETACH_MAX as u64),
         ("NAMES_AHEAD_MAX", l::NAMES_AHEAD_MAX as u64),
         ("IDS_AHEAD_MAX", l::IDS_AHEAD_MAX.into()),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use weft_proto::prost::Message;
 use weft_proto::{
     Flags, FrameError, HEADER_BYTES, Header, Kind, body_from, checkpoint, delegation, io, limits,
-    meta, session, upkeep,
+    meta, quota, session, upkeep,
 };
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -79,6 +79,14 @@ fn decode_all(kind: Kind, bytes: &[u8]) {
         checkpoint::DropCheckpointRequest,
         checkpoint::MakeCheckpointRequest,
         checkpoint::ListCheckpointsReply,
+        quota::LimitGrowthRequest,
+        quota::LimitGrowthReply,
+        quota::SetQuotaRequest,
+        quota::SetQuotaReply,
+        quota::ListQuotasRequest,
+        quota::ListQuotasReply,
+        quota::QuotasOfRequest,
+        quota::QuotasOfReply,
         upkeep::ScrubRequest,
         upkeep::ScrubStatusRequest,
         upkeep::ScrubStatusReply,

@@ -2,6 +2,8 @@
 
 #[path = "bytes/fsck.rs"]
 mod fsck;
+#[path = "bytes/quota.rs"]
+mod quota;
 
 use std::fmt::Debug;
 
@@ -401,6 +403,9 @@ fn check(kind: Kind) -> Kind {
         | Kind::RepairNamespace
         | Kind::AdoptFile
         | Kind::NamesOf => fsck::check(kind),
+        Kind::LimitGrowth | Kind::SetQuota | Kind::ListQuotas | Kind::QuotasOf => {
+            quota::quotas(kind)
+        }
         Kind::Attach
         | Kind::Report
         | Kind::Stat
@@ -1258,9 +1263,10 @@ fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
     let expected: Vec<u8> = (1..=6)
         .chain(32..=54)
-        .chain(56..=57)
-        .chain(64..=96)
+        .chain(56..=58)
+        .chain(64..=98)
         .chain([100])
+        .chain(104..=106)
         .chain(112..=116)
         .collect();
     assert_eq!(numbers, expected);

@@ -23,14 +23,14 @@ pub(crate) fn parse(text: &str) -> Result<Owner, String> {
     };
     let mut owner = Owner::default();
     if !user.is_empty() {
-        owner.uid = Some(id("passwd", user).ok_or_else(|| unknown("user", user))?);
+        owner.uid = Some(self::user(user)?);
     }
     match group {
         Some("") if !user.is_empty() => {
             owner.gid = Some(login_group(user).ok_or_else(|| unknown("user", user))?);
         }
         Some("") | None => {}
-        Some(group) => owner.gid = Some(id("group", group).ok_or_else(|| unknown("group", group))?),
+        Some(group) => owner.gid = Some(self::group(group)?),
     }
     if owner == Owner::default() {
         return Err(format!(
@@ -38,6 +38,16 @@ pub(crate) fn parse(text: &str) -> Result<Owner, String> {
         ));
     }
     Ok(owner)
+}
+
+/// Reads a user's name or number.
+pub(crate) fn user(text: &str) -> Result<u32, String> {
+    id("passwd", text).ok_or_else(|| unknown("user", text))
+}
+
+/// Reads a group's name or number.
+pub(crate) fn group(text: &str) -> Result<u32, String> {
+    id("group", text).ok_or_else(|| unknown("group", text))
 }
 
 fn unknown(what: &str, name: &str) -> String {

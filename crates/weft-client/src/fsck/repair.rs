@@ -22,7 +22,8 @@ pub(super) enum Done {
 /// Repairs in this order do not undo one another: inodes before what counts them.
 pub(super) fn rank(fault: i32) -> u32 {
     match Fault::try_from(fault) {
-        Ok(Fault::DeleteOwed) => 0,
+        // Counted first, usage follows what other repairs change.
+        Ok(Fault::DeleteOwed | Fault::Usage) => 0,
         Ok(Fault::LostCells) => 1,
         Ok(Fault::Record) => 2,
         Ok(Fault::NoInode | Fault::NoLayout) => 3,

@@ -190,6 +190,15 @@ fn owed(reader: &dyn Reader) -> Result<HashSet<u64>, MetaError> {
     Ok(files)
 }
 
+/// The path of a directory from the root. Cost: a scan of the entries beside each directory on the way.
+pub(crate) fn directory_path(reader: &dyn Reader, id: u64) -> Result<Vec<u8>, MetaError> {
+    let mut path = path(reader, id, Vec::new())?;
+    if path.len() > 1 && path.last() == Some(&b'/') {
+        path.pop();
+    }
+    Ok(path)
+}
+
 /// The path of a name in a directory, which is looked for among its parent's entries, and so on.
 fn path(reader: &dyn Reader, mut parent: u64, name: Vec<u8>) -> Result<Vec<u8>, MetaError> {
     let mut path = name;

@@ -126,6 +126,7 @@ impl Edit<'_, '_> {
                 let id = self.next_id()?;
                 let inode = InodeRecord {
                     parent: ROOT,
+                    tree: root.inode.tree,
                     ..bare(FileKind::Directory, now)
                 };
                 let kind = FileKind::Directory as i32;
@@ -265,6 +266,7 @@ impl Namespace {
             reason: source.to_string(),
         })?;
         self.edit(|edit| {
+            edit.force();
             let found = match keys::inode(edit.reader(), id) {
                 Err(MetaError::Corrupt { .. }) => return Ok(nothing()),
                 found => found?,

@@ -11,6 +11,8 @@ mod lost;
 mod related;
 mod repair;
 
+pub(crate) use list::directory_path;
+
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;

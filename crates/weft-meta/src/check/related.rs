@@ -10,10 +10,11 @@ use weft_proto::meta::FileKind;
 use super::{Pass, counted, damaged, distinct, of};
 use crate::MetaError;
 use crate::intents::Intent;
-use crate::keys::{self, CHECKPOINTS, INLINE, INODES, INTENTS, ORPHANS, XATTRS};
+use crate::keys::{self, CHECKPOINTS, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, XATTRS};
 use crate::record::{
     CheckpointRecord, InlineRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
 };
+use crate::recount;
 
 /// What is to be compared of the records under one id.
 #[derive(Default)]
@@ -35,7 +36,36 @@ impl Pass<'_> {
         self.owned::<CheckpointRecord>(CHECKPOINTS, "checkpoints", |_, _, _| {})?;
         self.owned::<OrphanRecord>(ORPHANS, "", |_, _, _| {})?;
         self.bare()?;
-        self.intents()
+        self.intents()?;
+        self.usage()
+    }
+
+    /// What everybody uses, against what the inodes amount to.
+    fn usage(&mut self) -> Result<(), MetaError> {
+        let used = recount::recount(self.reader)?;
+        let (records, damaged) = recount::stored(self.reader)?;
+        for (key, error) in damaged {
+            let mut finding = of(Fault::Usage, 0);
+            finding.text = format!("{}: {error}", QUOTAS.0);
+            finding.name = key.into();
+            self.found(finding);
+        }
+        let number = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
+        for (payer, right) in recount::corrected(records.clone(), &used) {
+            let (should, is) = (right.used(), records.get(&payer).copied());
+            let is = is.unwrap_or_default().used();
+            for (name, should, is) in [
+                ("bytes", number(should.bytes), number(is.bytes)),
+                ("files", should.files, is.files),
+            ] {
+                if should != is {
+                    let mut finding = counted(Fault::Usage, 0, should, is);
+                    (finding.text, finding.name) = (payer.to_string(), name.into());
+                    self.found(finding);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Records of one space under the ids of inodes.

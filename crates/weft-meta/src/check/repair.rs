@@ -12,13 +12,14 @@ use super::{contradiction, readable};
 use crate::edit::Edit;
 use crate::intents::Intent;
 use crate::keys::{
-    self, CHECKPOINTS, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, XATTRS, with_name,
+    self, CHECKPOINTS, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, XATTRS, with_name,
 };
 use crate::path::Node;
 use crate::record::{
     CHECKPOINT_THERE, CheckpointRecord, EntryRecord, InlineRecord, InodeRecord, IntentRecord,
     OrphanRecord, XattrRecord,
 };
+use crate::recount;
 use crate::{MetaError, Namespace};
 
 /// Entries that one repair moves.
@@ -34,8 +35,15 @@ impl Namespace {
     /// # Durability
     /// As every operation: the caller syncs.
     pub fn repair(&self, now: i64, finding: &Finding) -> Outcome {
+        self.edit(|edit| {
+            edit.force();
+            self.repair_in(edit, now, finding)
+        })
+    }
+
+    fn repair_in(&self, edit: &mut Edit<'_, '_>, now: i64, finding: &Finding) -> Outcome {
         let file = finding.file;
-        self.edit(|edit| match Fault::try_from(finding.fault) {
+        match Fault::try_from(finding.fault) {
             Ok(Fault::Record) => self.record(edit, finding, now),
             Ok(Fault::NoInode) => self.no_inode(edit, finding, now),
             Ok(Fault::EntryKind) => entry_kind(edit, finding),
@@ -73,11 +81,12 @@ impl Namespace {
             Ok(Fault::DeleteOwed) => delete_owed(edit, finding),
             Ok(Fault::TruncateLost) => truncate_lost(edit, finding),
             Ok(Fault::Counter) => counter(edit),
+            Ok(Fault::Usage) => usage(edit),
             Ok(Fault::NoLayout) => self.no_layout(edit, file, now),
             Ok(Fault::Short | Fault::Long) => size(edit, finding),
             Ok(Fault::CheckpointUnknown) => checkpoint_unknown(edit, finding, now),
             _ => Ok(nothing()),
-        })
+        }
     }
 
     fn record(&self, edit: &mut Edit<'_, '_>, finding: &Finding, now: i64) -> Outcome {
@@ -522,6 +531,25 @@ fn counter(edit: &mut Edit<'_, '_>) -> Outcome {
         gone()
     } else {
         done("set right".to_owned())
+    })
+}
+
+/// Counts anew what everybody uses.
+fn usage(edit: &mut Edit<'_, '_>) -> Outcome {
+    let used = recount::recount(edit.reader())?;
+    let (records, damaged) = recount::stored(edit.reader())?;
+    let wrong = recount::corrected(records, &used);
+    let right = wrong.is_empty() && damaged.is_empty();
+    for (key, _) in damaged {
+        edit.delete_unseen(QUOTAS, &key);
+    }
+    for (payer, record) in &wrong {
+        edit.put_quota(*payer, record);
+    }
+    Ok(if right {
+        gone()
+    } else {
+        done("counted anew".to_owned())
     })
 }
 

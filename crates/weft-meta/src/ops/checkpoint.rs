@@ -179,6 +179,7 @@ impl Namespace {
             let inode = edit.change(node.id, &node.inode);
             inode.size_exact = false;
             inode.truncate = number;
+            inode.size = inode.size.max(size);
             Ok(intent)
         })
     }
@@ -346,6 +347,7 @@ impl Edit<'_, '_> {
         size: u64,
         now: i64,
     ) -> Result<Option<Node>, MetaError> {
+        self.force();
         let Some(inode) = keys::inode(self.reader(), id)? else {
             return Ok(None);
         };

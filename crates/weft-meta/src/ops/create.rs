@@ -84,6 +84,7 @@ pub(super) fn new_inode(
         } else {
             0
         },
+        tree: directory.inode.tree,
         ..InodeRecord::default()
     };
     if kind != FileKind::Symlink {

@@ -7,7 +7,7 @@ use crate::{MetaError, Namespace, keys, placement};
 
 impl Namespace {
     /// Gives a client a directory and ids for new files in it, with the layouts that they have. Refused where there is
-    /// no such directory, or it is in a checkpoint. Ids that it does not use are lost.
+    /// no such directory, it is in a checkpoint, or anybody has a bound by a quota. Ids that it does not use are lost.
     pub fn delegate(
         &self,
         now: i64,
@@ -20,7 +20,12 @@ impl Namespace {
             let Some(inode) = keys::inode(edit.reader(), directory)? else {
                 return Ok(DelegateReply::default());
             };
-            if !inode.is_directory() || inode.links == 0 || inode.frozen.is_some() {
+            // What a quota refuses must be refused before a program hears that it is done.
+            if self.growth.may_refuse()
+                || !inode.is_directory()
+                || inode.links == 0
+                || inode.frozen.is_some()
+            {
                 return Ok(DelegateReply::default());
             }
             let mut reply = DelegateReply {

@@ -25,6 +25,10 @@ impl Namespace {
             if node.inode.links >= HARD_LINKS_MAX {
                 return Err(MetaError::TooManyLinks { path: text(source) });
             }
+            if node.inode.tree != slot.directory.inode.tree {
+                let path = text(&request.target.path);
+                return Err(MetaError::CrossDevice { path });
+            }
             edit.enter(&slot.directory, &slot.name, (node.id, node.inode.kind), now);
             let inode = edit.change(node.id, &node.inode);
             inode.links += 1;

@@ -11,6 +11,7 @@ mod list;
 mod make_directory;
 mod make_link;
 mod make_node;
+mod quota;
 mod read_link;
 mod remove_directory;
 mod rename;

@@ -59,8 +59,10 @@ impl Namespace {
             if moved {
                 needs_new_parent(edit, who, source, &to, to_path)?;
             }
+            keeps_tree(source, &from, &to, to_path)?;
             match old {
                 Some(old) if request.exchange => {
+                    keeps_tree(old, &to, &from, from_path)?;
                     if moved {
                         needs_new_parent(edit, who, old, &from, from_path)?;
                     }
@@ -119,6 +121,15 @@ fn needs_new_parent(
     need(who, &node.inode, WRITE, path)
 }
 
+/// Only a file with one name goes from one tree with a quota to another: it is charged anew.
+fn keeps_tree(node: &Node, from: &Slot, to: &Slot, path: &[u8]) -> Result<(), MetaError> {
+    let stays = from.directory.inode.tree == to.directory.inode.tree;
+    if stays || !node.inode.is_directory() && node.inode.links == 1 {
+        return Ok(());
+    }
+    Err(MetaError::CrossDevice { path: text(path) })
+}
+
 /// What is replaced must be of the same sort, and empty.
 fn replaceable(source: &Node, old: Option<&Node>, path: &[u8]) -> Result<(), MetaError> {
     let Some(old) = old else {
@@ -161,10 +172,13 @@ fn exchange(edit: &mut Edit<'_, '_>, from: &Slot, source: &Node, to: &Slot, old:
     settle(edit, to, old, from, now);
 }
 
-/// A moved file changed; a moved directory has another parent, which counts it.
+/// A moved file changed, and counts for where it is; a moved directory has another parent, which counts it.
 fn settle(edit: &mut Edit<'_, '_>, from: &Slot, node: &Node, to: &Slot, now: i64) {
     let inode = edit.change(node.id, &node.inode);
     inode.changed = now;
+    if from.directory.inode.tree != to.directory.inode.tree {
+        inode.tree = to.directory.inode.tree;
+    }
     if inode.kind == FileKind::Directory as i32 && from.directory.id != to.directory.id {
         inode.parent = to.directory.id;
         edit.change(from.directory.id, &from.directory.inode).links -= 1;

@@ -30,6 +30,8 @@ impl Namespace {
         let told_time = request.modified.filter(|_| request.write);
         self.edit_then(
             |edit| {
+                // What was written is written.
+                edit.force();
                 let Some(inode) = keys::inode(edit.reader(), id)? else {
                     return Ok(ReportReply::default());
                 };
@@ -92,6 +94,9 @@ impl Namespace {
             |open, reply| {
                 if told_time.is_some() {
                     open.wrote(id);
+                }
+                if request.write && !reply.size_wanted {
+                    self.growth.told(id);
                 }
                 if request.detach && !reply.size_wanted {
                     open.detach(client, id, request.write);

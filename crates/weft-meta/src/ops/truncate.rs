@@ -93,6 +93,8 @@ impl Namespace {
             // Until the servers have done it nobody may believe the size.
             after.size_exact = false;
             after.truncate = number;
+            // What it grows by is charged now, while it can be refused.
+            after.size = after.size.max(size);
             *edit.change(id, &inode) = after;
             Ok(Truncation::Owed(Intent::from_record(
                 edit.reader(),

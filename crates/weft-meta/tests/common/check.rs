@@ -8,7 +8,7 @@ use prost::Message;
 use weft_kv::{OrderedKv, Reader, Space};
 use weft_meta::record::{
     CheckpointRecord, CountersRecord, EntryRecord, HeldRecord, InlineRecord, InodeRecord,
-    IntentRecord, OrphanRecord, TreeFileRecord, XattrRecord,
+    IntentRecord, OrphanRecord, QuotaRecord, TreeFileRecord, XattrRecord,
 };
 
 const REGULAR: i32 = 1;
@@ -150,6 +150,7 @@ pub fn invariants(kv: &dyn OrderedKv) {
         assert!(inodes[id].inline, "a record of a file of cells");
         assert!(!record.data.is_empty());
     }
+    usage(reader, &inodes);
     let counters = reader.get(Space("volume"), b"counters").unwrap().unwrap();
     let counters = CountersRecord::decode(counters.as_slice()).unwrap();
     assert_eq!(counters.files, inodes.len() as u64);
@@ -186,6 +187,48 @@ pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
         inodes.map(|(key, _)| number(key)).collect(),
         owed.chain(held.map(|(key, _)| number(&key))).collect(),
     )
+}
+
+/// What users, groups and trees are said to use is what the inodes amount to; trees are those that directories say.
+fn usage(reader: &dyn Reader, inodes: &BTreeMap<u64, InodeRecord>) {
+    let records: BTreeMap<Vec<u8>, QuotaRecord> =
+        all::<QuotaRecord>(reader, "quotas").into_iter().collect();
+    let key = |kind: u8, id: u64| [&[kind][..], &id.to_be_bytes()].concat();
+    let mut counted: BTreeMap<Vec<u8>, (u64, u64)> = BTreeMap::new();
+    for (id, inode) in inodes.iter().filter(|(_, inode)| inode.frozen.is_none()) {
+        let bytes = if inode.kind == REGULAR { inode.size } else { 0 };
+        let mut payers = vec![key(1, inode.uid.into()), key(2, inode.gid.into())];
+        let mut tree = inode.tree;
+        while tree != 0 {
+            payers.push(key(3, tree));
+            tree = records[&key(3, tree)].above;
+        }
+        for payer in payers {
+            let used = counted.entry(payer).or_default();
+            *used = (used.0 + bytes, used.1 + 1);
+        }
+        let parent = inodes.get(&inode.parent);
+        if let Some(parent) =
+            parent.filter(|_| inode.kind == DIRECTORY && inode.links > 0 && *id != 1)
+        {
+            let outer = if inode.tree == *id {
+                records[&key(3, *id)].above
+            } else {
+                inode.tree
+            };
+            assert_eq!(outer, parent.tree, "the tree of directory {id}");
+        }
+    }
+    for (payer, record) in &records {
+        let used = counted.remove(payer).unwrap_or_default();
+        assert_eq!((record.bytes, record.files), used, "usage of {payer:?}");
+        let bound = record.bytes_max.is_some() || record.files_max.is_some();
+        assert!(record.files > 0 || bound, "an idle record of {payer:?}");
+    }
+    assert!(
+        counted.is_empty(),
+        "used by somebody without a record: {counted:?}"
+    );
 }
 
 /// What checkpoints of trees keep fits together; `images`: root of each, and its directory and number.

@@ -207,6 +207,7 @@ impl OpenData {
         self.data.cache.room().await;
         {
             let mut state = self.data.state.lock();
+            state.warned(self.open)?;
             let (before, epoch) = (state.extents.charge(), state.epoch);
             state.extents.write(offset, data, epoch);
             self.data.cache.dirty.change(before, state.extents.charge());
@@ -362,7 +363,9 @@ async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<Option<Cl
         let wrote = state.opens.remove(&open).and_then(|open| open.wrote);
         // Its bytes may have gone through another attachment.
         if let (Some((end, time)), Home::Cells) = (wrote, &state.home) {
-            file.note_written_to(end, time);
+            // Of what was lost nobody knows how far it came.
+            let known = state.failures == 0;
+            file.note_written_to(known.then_some(end), time);
         }
         told
     };

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tokio::time::Instant;
 use weft_client::{Attributes, File};
+use weft_proto::Code;
 
 use super::DataError;
 use super::extents::Extents;
@@ -77,6 +78,8 @@ pub(super) struct Open {
     pub(super) ahead: BTreeMap<u64, Arc<Ahead>>,
     /// Failures it was told of.
     pub(super) told: u64,
+    /// Failures of which a write told it that there is no room.
+    pub(super) warned: u64,
     /// One past the last byte it wrote and when it last wrote, if it wrote.
     pub(super) wrote: Option<(u64, i64)>,
 }
@@ -137,6 +140,7 @@ impl State {
             streams: Streams::new(read_ahead),
             ahead: BTreeMap::new(),
             told: self.failures,
+            warned: self.failures,
             wrote: None,
         };
         self.opens.insert(self.next_open, open);
@@ -166,6 +170,24 @@ impl State {
         for open in self.opens.values_mut() {
             open.ahead
                 .retain(|_, ahead| ahead.end <= range.start || ahead.start >= range.end);
+        }
+    }
+
+    /// Where written bytes were refused because there is no room for them, or no more is allowed: the next write is told so,
+    /// once, instead of being taken. Sync and close tell it, too.
+    pub(super) fn warned(&mut self, open: u64) -> Result<(), DataError> {
+        let Some(failure) = &self.last_failure else {
+            return Ok(());
+        };
+        if !matches!(failure.code(), Code::NoSpace | Code::QuotaExceeded) {
+            return Ok(());
+        }
+        match self.opens.get_mut(&open) {
+            Some(open) if open.warned != self.failures => {
+                open.warned = self.failures;
+                Err(failure.clone())
+            }
+            _ => Ok(()),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::time::Instant;
-use weft_client::{Changes, Credentials, FileKind, Place, ServerState, Time};
+use weft_client::{Changes, Credentials, FileKind, Place, Quota, QuotaKind, ServerState, Time};
 
 use super::kept::{is_kept, read_only};
 use super::views::is_view;
@@ -37,8 +37,29 @@ pub struct Space {
     pub capacity: u64,
     /// Bytes left.
     pub available: u64,
-    /// Files and directories.
+    /// Files and directories; in a tree with a quota, as many as it may have.
     pub files: u64,
+    /// How many more there may be.
+    pub files_free: u64,
+}
+
+/// No table of files runs out; programs want a number.
+const FILES_FREE: u64 = 1 << 40;
+
+impl Space {
+    /// What is left of it in a tree with this quota.
+    fn within(&mut self, quota: &Quota) {
+        if let Some(most) = quota.bytes_max {
+            self.capacity = self.capacity.min(most);
+            let left = most.saturating_sub(quota.bytes);
+            self.available = self.available.min(left);
+        }
+        if let Some(most) = quota.files_max {
+            self.files = self.files.min(most);
+            let left = most.saturating_sub(quota.files);
+            self.files_free = self.files_free.min(left);
+        }
+    }
 }
 
 /// How long the answer is used again: programs ask in bursts.
@@ -46,7 +67,7 @@ const SPACE_VALID: Duration = Duration::from_millis(500);
 
 /// What the volume last said of its space.
 #[derive(Debug, Default)]
-pub(super) struct SpaceCache(Mutex<Option<(Instant, Space)>>);
+pub(super) struct SpaceCache(Mutex<Option<(Instant, u64, Space)>>);
 
 /// Root, for what the kernel has decided already.
 pub(super) fn root() -> Credentials {
@@ -185,16 +206,18 @@ impl FileSystem {
         }
     }
 
-    /// How full the volume is.
-    pub async fn space(&self) -> Result<Space, FsError> {
-        if let Some((when, space)) = *self.space.0.lock()
+    /// How full the volume is for a file or directory: where it lies in a tree with a quota, what that has left.
+    pub async fn space(&self, id: u64) -> Result<Space, FsError> {
+        if let Some((when, of, space)) = *self.space.0.lock()
+            && of == id
             && when.elapsed() < SPACE_VALID
         {
             return Ok(space);
         }
         let map = self.call(|| self.volume.server_map()).await?;
         let mut space = Space {
-            files: map.files,
+            files: map.files.saturating_add(FILES_FREE),
+            files_free: FILES_FREE,
             ..Space::default()
         };
         for server in map
@@ -205,7 +228,18 @@ impl FileSystem {
             space.capacity = space.capacity.saturating_add(server.usage.capacity);
             space.available = space.available.saturating_add(server.usage.available);
         }
-        *self.space.0.lock() = Some((Instant::now(), space));
+        if !is_view(id) {
+            let volume = self.volume.on_behalf_of(root());
+            match volume.quotas_of(Place::of(id)).await {
+                Ok(quotas) => {
+                    let trees = quotas.iter().filter(|q| q.kind == QuotaKind::Tree);
+                    trees.for_each(|quota| space.within(quota));
+                }
+                // Of what is deleted nobody knows where it lay.
+                Err(error) => tracing::debug!(%error, file = id, "its quotas are not known"),
+            }
+        }
+        *self.space.0.lock() = Some((Instant::now(), id, space));
         Ok(space)
     }
 }

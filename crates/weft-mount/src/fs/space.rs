@@ -50,7 +50,7 @@ impl FileSystem {
             handle.data.clear(offset, length).await?;
             handle.note_wrote();
             self.resized(handle.id);
-        } else if self.space().await?.available < length {
+        } else if self.space(handle.id).await?.available < length {
             return Err(FsError::wrong(
                 "the volume has not so much room",
                 Errno::NOSPC,

@@ -124,7 +124,7 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
             fs.sync_directory(argument::<abi::FsyncIn>(request)?.0.fh)
                 .await,
         ),
-        opcode::STATFS => space(fs).await,
+        opcode::STATFS => space(fs, id).await,
         opcode::ACCESS => {
             let (access, _) = argument::<abi::AccessIn>(request)?;
             done(fs.access(caller, id, access.mask).await)
@@ -254,25 +254,22 @@ async fn list(fs: &FileSystem, request: &Incoming, plus: bool) -> Result {
     }
 }
 
-async fn space(fs: &FileSystem) -> Result {
+async fn space(fs: &FileSystem, id: u64) -> Result {
     const BLOCK: u32 = 4096;
-    let space = fs.space().await?;
+    let space = fs.space(id).await?;
     let blocks = |bytes: u64| bytes / u64::from(BLOCK);
     Ok(Answer::of(&abi::StatfsOut {
         blocks: blocks(space.capacity),
         bfree: blocks(space.available),
         bavail: blocks(space.available),
-        files: space.files.saturating_add(FILES_FREE),
-        ffree: FILES_FREE,
+        files: space.files,
+        ffree: space.files_free,
         bsize: BLOCK,
         namelen: weft_proto::limits::NAME_MAX as u32,
         frsize: BLOCK,
         ..abi::StatfsOut::default()
     }))
 }
-
-/// No table of files runs out; programs want a number.
-const FILES_FREE: u64 = 1 << 40;
 
 async fn xattr(fs: &FileSystem, caller: Caller, request: &Incoming) -> Result {
     let id = request.header.nodeid;

@@ -110,6 +110,7 @@ impl IoService {
             chunk: request.chunk,
             now: self.now(),
         };
+        self.may_grow(&copy.to)?;
         let pairs = Pairs {
             from: (copy.from.pieces()?, None),
             to: (copy.to.pieces()?, None),

@@ -9,6 +9,7 @@ mod collective;
 mod copy;
 mod data_runs;
 mod disks;
+mod growth;
 mod plan;
 mod read;
 mod scrub;
@@ -46,6 +47,7 @@ pub struct IoService {
     gates: checkpoint::Gates,
     checks: check::Checks,
     collectives: collective::Collectives,
+    growth: growth::Growth,
 }
 
 struct Client {
@@ -77,6 +79,7 @@ impl IoService {
             gates: checkpoint::Gates::default(),
             checks: check::Checks::default(),
             collectives: collective::Collectives::default(),
+            growth: growth::Growth::default(),
         }
     }
 
@@ -146,6 +149,12 @@ impl IoService {
                     return;
                 };
                 answer(call, async |r| self.checkpoint(r).await).await;
+            }
+            Kind::LimitGrowth => {
+                let Some(call) = only_service(call) else {
+                    return;
+                };
+                answer(call, async |r| self.limit_growth(r).await).await;
             }
             Kind::Rollback => {
                 let Some(call) = only_service(call) else {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use weft_layout::{CellIndex, Cutter, Endless};
 use weft_net::Served;
 use weft_proto::io::{WriteReply, WriteRequest};
+use weft_proto::session::Role;
 use weft_proto::{Failure, Kind};
 use weft_store::{Run, Scattered};
 
@@ -89,6 +90,10 @@ impl IoService {
     async fn receive(&self, request: &WriteRequest, call: &mut Served) -> Result<u64, Failure> {
         let job = self.job(&request.access)?.living()?;
         let _under_way = self.gates.enter(job.file).await;
+        // What the metadata service brings to the cells is charged already.
+        if call.peer.role != Role::MetaService {
+            self.may_grow(&job)?;
+        }
         let mut dealer = Dealer {
             cutter: Cutter::whole(job.pieces()?),
             chunk: request.chunk,

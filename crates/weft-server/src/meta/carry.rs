@@ -64,6 +64,12 @@ impl Carrier {
             .ok_or_else(|| format!("server {server} is not in the server map"))
     }
 
+    /// All servers that are known.
+    pub(super) fn servers(&self) -> Vec<ServerId> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.keys().copied().collect()
+    }
+
     /// Carries these intents through as far as servers answer; an error says which does not.
     pub(super) async fn carry(
         &self,

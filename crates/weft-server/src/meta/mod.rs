@@ -4,6 +4,7 @@ mod append;
 mod carry;
 mod check;
 mod checkpoint;
+mod growth;
 mod locks;
 mod sessions;
 mod spill;
@@ -53,6 +54,10 @@ pub struct MetaService {
     owed: Notify,
     /// Something was acknowledged that does not survive power loss yet.
     unsynced: Notify,
+    /// One at a time asks how large files are and says how large they may become.
+    limiting: tokio::sync::Mutex<()>,
+    /// Somebody may have more left of a quota than the servers were told.
+    freed: Notify,
     watchers: Watchers,
     locks: Locks,
     blocking: Blocking,
@@ -110,6 +115,8 @@ impl MetaService {
             spilling: Lanes::default(),
             owed: Notify::new(),
             unsynced: Notify::new(),
+            limiting: tokio::sync::Mutex::default(),
+            freed: Notify::new(),
         }))
     }
 
@@ -133,7 +140,11 @@ impl MetaService {
 
     /// Does what no call waits for, until the node stops.
     pub(crate) async fn run(self: Arc<Self>, stopping: watch::Receiver<bool>) {
-        tokio::join!(self.tend(stopping.clone()), self.sync_lazily(stopping));
+        tokio::join!(
+            self.tend(stopping.clone()),
+            self.limit_growth(stopping.clone()),
+            self.sync_lazily(stopping)
+        );
     }
 
     /// Syncs soon after something was acknowledged without a sync.
@@ -307,6 +318,9 @@ impl MetaService {
             Kind::RepairNamespace => self.repair_namespace(call).await,
             Kind::AdoptFile => self.adopt_file(call).await,
             Kind::NamesOf => self.names_of(call).await,
+            Kind::SetQuota => self.answer(call, |r| n.set_quota(r)).await,
+            Kind::ListQuotas => self.answer(call, |r| n.list_quotas(r)).await,
+            Kind::QuotasOf => self.answer(call, |r| n.quotas_of(r)).await,
             Kind::StoreInline => self.store_inline(call).await,
             Kind::Spill => self.spill_for(call).await,
             Kind::Lock => self.lock(call).await,
@@ -382,6 +396,9 @@ impl MetaService {
         if result.is_ok() && frees {
             self.owed.notify_one();
         }
+        if result.is_ok() && (frees || kind == Kind::SetQuota) && self.namespace.limits_growth() {
+            self.freed.notify_one();
+        }
         match result {
             Ok((reply, _)) => call.reply.done(&reply),
             Err(failure) => {
@@ -445,6 +462,7 @@ impl MetaService {
                 // Carried through even if the caller goes away meanwhile.
                 let service = self.clone();
                 let carried = tokio::spawn(async move { service.carry_truncate(&intent).await });
+                self.freed.notify_one();
                 match carried.await {
                     Ok(result) => result,
                     Err(_) => return,

@@ -54,6 +54,12 @@ impl MetaService {
                 }
             }
         };
+        if let Ok(attached) = &result
+            && request.write
+            && attached.reply.inline.is_none()
+        {
+            self.limit_attached(attached.reply.attributes.id).await;
+        }
         let result = result.map(|Attached { reply, committed }| {
             // I/O servers will hold more than the size that power loss would bring back as exact.
             let stable = match (committed, reply.created) {
@@ -124,7 +130,10 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
         match self.spill(request.file).await {
-            Ok(()) => call.reply.done(&SpillReply {}),
+            Ok(()) => {
+                self.limit_attached(request.file).await;
+                call.reply.done(&SpillReply {});
+            }
             Err(failure) => call.reply.fail(&failure),
         }
         self.metrics

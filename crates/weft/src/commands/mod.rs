@@ -24,6 +24,7 @@ mod mkdir;
 mod mount;
 mod mv;
 mod put;
+mod quota;
 mod read;
 mod rm;
 mod scrub;
@@ -73,6 +74,7 @@ pub(crate) enum Command {
     Mount(mount::Mount),
     Mv(mv::Mv),
     Put(put::Put),
+    Quota(quota::Quota),
     Read(read::Read),
     Rm(rm::Rm),
     Scrub(scrub::Scrub),
@@ -119,6 +121,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Mount(command) => command.run(cli.global),
         Command::Mv(command) => command.run(&cli.global),
         Command::Put(command) => command.run(&cli.global),
+        Command::Quota(command) => command.run(&cli.global),
         Command::Read(command) => command.run(&cli.global),
         Command::Rm(command) => command.run(&cli.global),
         Command::Scrub(command) => command.run(cli.global),

@@ -120,6 +120,7 @@ fn images(tree: &Tree, first: u64, number: u64) -> Vec<Node> {
             size_exact: true,
             truncate: 0,
             truncate_raced: false,
+            tree: 0,
             ..node.inode.clone()
         };
         let id = first + place as u64;

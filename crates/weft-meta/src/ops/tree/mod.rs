@@ -55,7 +55,7 @@ impl Tree {
                     if tree.names.len() == TREE_NAMES_MAX {
                         return Err(MetaError::Invalid {
                             path: text(path),
-                            reason: "a checkpoint has at most 131,072 names: make one of each part of the tree",
+                            reason: "a tree has at most 131,072 names for this: take each part of it by itself",
                         });
                     }
                     let known = linked.get(&entry.id).copied();

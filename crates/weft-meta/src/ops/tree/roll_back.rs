@@ -16,6 +16,7 @@ use crate::inline::content;
 use crate::keys::{self, ENTRIES, HELD, ORPHANS, XATTRS};
 use crate::path::Node;
 use crate::permission::{is_root, not_owner};
+use crate::quota::{self, Payer};
 use crate::record::{CheckpointRecord, EntryRecord, InodeRecord, TASK_ROLL_BACK, XattrRecord};
 
 /// What an image becomes.
@@ -148,6 +149,11 @@ impl Edit<'_, '_> {
         let (nodes, counts) = (&living.nodes, living.name_counts());
         let in_tree: HashMap<u64, u32> = nodes.iter().map(|n| n.id).zip(counts).collect();
         let names = image.name_counts();
+        let mut trees: Vec<u64> = Vec::with_capacity(targets.len());
+        let mut directories = vec![0; image.nodes.len()];
+        for (directory, _, node) in &image.names {
+            directories[*node] = *directory;
+        }
         for (place, (node, target)) in image.nodes.iter().zip(targets).enumerate() {
             let id = target.id;
             let mut inode = InodeRecord {
@@ -155,6 +161,9 @@ impl Edit<'_, '_> {
                 changed: now,
                 ..node.inode.clone()
             };
+            let outer = trees.get(directories[place]).copied();
+            inode.tree = self.tree_again(target, outer)?;
+            trees.push(inode.tree);
             if inode.is_directory() {
                 let root = target.living.as_ref().filter(|_| place == 0);
                 inode.parent = root.map_or(parents[place], |root| root.parent);
@@ -164,6 +173,9 @@ impl Edit<'_, '_> {
                     living.links.saturating_sub(inside)
                 });
                 inode.links = names[place] + outside;
+                if let Some(living) = target.living.as_ref().filter(|_| outside > 0) {
+                    inode.tree = living.tree;
+                }
             }
             if has_cells(&inode) {
                 inode.size_exact = false;
@@ -177,6 +189,22 @@ impl Edit<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The tree that a target counts for then; `outer`: what its directory does, unless it is the root of what is rolled back.
+    fn tree_again(&self, target: &Target, outer: Option<u64>) -> Result<u64, MetaError> {
+        let (living, Some(outer)) = (target.living.as_ref(), outer) else {
+            return Ok(target.living.as_ref().map_or(0, |living| living.tree));
+        };
+        if living.is_none_or(|living| living.tree != target.id) {
+            return Ok(outer);
+        }
+        let quota = quota::record(self.reader(), Payer::Tree(target.id))?;
+        if quota.is_some_and(|quota| quota.above != outer) {
+            let path = format!("directory {}, which has a quota of its own", target.id);
+            return Err(MetaError::CrossDevice { path });
+        }
+        Ok(target.id)
     }
 
     /// What lies beside the inode: extended attributes, bytes, the marks of a file without a name.

@@ -120,6 +120,8 @@ impl IoService {
         inlets: &mut Inlets,
         terms: &Terms,
     ) -> Result<Vec<usize>, Failure> {
+        // One member that may not write keeps all from it: nothing of a collective is done by halves.
+        jobs.iter().try_for_each(|job| self.may_grow(job))?;
         let Some(first) = jobs.first() else {
             return Ok(Vec::new());
         };

@@ -27,6 +27,7 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::TruncateLost => "truncate not owed",
         Fault::Counter => "wrong counter",
         Fault::NoLayout => "no layout",
+        Fault::Usage => "wrong usage",
         Fault::LostCells => "lost cells",
         Fault::Misplaced => "misplaced cell",
         Fault::InlineCells => "cells beside inline bytes",
@@ -83,6 +84,10 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
         Fault::TruncateLost => format!("it waits for a truncate (intent {found}) that nobody owes"),
         Fault::Counter => {
             format!("the namespace's counter {entry:?} is {found}; it should be {expected}")
+        }
+        Fault::Usage if entry.is_empty() => "a quota cannot be read".to_owned(),
+        Fault::Usage => {
+            format!("{found} {entry} are counted as used; there are {expected}")
         }
         Fault::NoLayout => "it has no layout that makes sense".to_owned(),
         Fault::LostCells => "there are cells of it, but no inode".to_owned(),

@@ -1,0 +1,268 @@
+//! Files that grow while they are written: what their writers have not told yet, and how long they may become.
+//!
+//! The service learns of growth when a writer closes. Meanwhile it asks the servers, and this table says in memory what that
+//! adds to the usage of those who have a bound. See `docs/design/0011-quotas.md`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use weft_kv::Reader;
+use weft_layout::Layout;
+
+use crate::intents::checked;
+use crate::keys;
+use crate::quota::{self, Payer};
+use crate::record::QuotaRecord;
+use crate::recount;
+use crate::{MetaError, Namespace};
+
+/// A file that is attached for writing, and for which somebody with a bound of bytes pays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growing {
+    /// Its id.
+    pub file: u64,
+    /// Where its cells are.
+    pub layout: Layout,
+    /// Its size as it is charged.
+    pub charged: u64,
+    /// Who pays and has a bound.
+    pub payers: Vec<Payer>,
+}
+
+/// Files that grow, and what those who pay have left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrowingFiles {
+    /// The files.
+    pub files: Vec<Growing>,
+    /// Bytes left to each who pays, as far as growth was told; negative: more is used than allowed.
+    pub left: BTreeMap<Payer, i128>,
+}
+
+impl GrowingFiles {
+    /// The size that each file may have, where it has the size beside it now: what its payers have left when all growth is
+    /// counted may go to any one of them.
+    ///
+    /// So one that grows alone stops at the bound, and of several each may take what is left: together they pass it by less
+    /// than that for each but one.
+    pub fn limits(&self, sizes: &[u64]) -> Vec<u64> {
+        let mut left = self.left.clone();
+        for (file, size) in self.files.iter().zip(sizes) {
+            let more = i128::from(size.saturating_sub(file.charged));
+            for payer in &file.payers {
+                *left.entry(*payer).or_default() -= more;
+            }
+        }
+        let limit = |(file, size): (&Growing, &u64)| {
+            let left = file.payers.iter().filter_map(|payer| left.get(payer));
+            let left = left.min().copied().unwrap_or(i128::MAX);
+            let left = u64::try_from(left.clamp(0, i128::from(u64::MAX))).unwrap_or(u64::MAX);
+            size.saturating_add(left)
+        };
+        self.files.iter().zip(sizes).map(limit).collect()
+    }
+}
+
+/// What was learnt of growth that writers have not told.
+#[derive(Debug, Default)]
+pub(crate) struct Growth {
+    /// Somebody has a bound of bytes.
+    bounded: AtomicBool,
+    /// Somebody has any bound.
+    any: AtomicBool,
+    untold: Mutex<Untold>,
+}
+
+#[derive(Debug, Default)]
+struct Untold {
+    files: HashMap<u64, (u64, Vec<Payer>)>,
+    bytes: HashMap<Payer, u128>,
+}
+
+impl Untold {
+    fn forget(&mut self, file: u64) {
+        let Some((more, payers)) = self.files.remove(&file) else {
+            return;
+        };
+        for payer in payers {
+            if let Some(bytes) = self.bytes.get_mut(&payer) {
+                *bytes = bytes.saturating_sub(more.into());
+            }
+        }
+    }
+}
+
+impl Growth {
+    fn set_bounded(&self, bytes: bool, any: bool) {
+        self.bounded.store(bytes, Ordering::Release);
+        self.any.store(any, Ordering::Release);
+    }
+
+    /// Whether anything may be refused for somebody's bound.
+    pub(crate) fn may_refuse(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Bytes that somebody uses and that no writer has told of.
+    pub(crate) fn untold(&self, payer: Payer) -> u128 {
+        if !self.bounded.load(Ordering::Acquire) {
+            return 0;
+        }
+        self.untold.lock().bytes.get(&payer).copied().unwrap_or(0)
+    }
+
+    /// A writer has told, or the file is gone.
+    pub(crate) fn told(&self, file: u64) {
+        if self.bounded.load(Ordering::Acquire) {
+            self.untold.lock().forget(file);
+        }
+    }
+}
+
+impl Namespace {
+    /// Whether anybody has a bound of bytes, so that growth must be looked at.
+    pub fn limits_growth(&self) -> bool {
+        self.growth.bounded.load(Ordering::Acquire)
+    }
+
+    /// The files that are attached for writing, as far as somebody with a bound of bytes pays for them.
+    ///
+    /// Cost: a read for each file that is attached for writing, and for each who pays.
+    pub fn growing(&self) -> Result<GrowingFiles, MetaError> {
+        let written = self.open_files.lock().written();
+        self.growing_among(written)
+    }
+
+    /// As [`Namespace::growing`], of one file, if somebody who pays for it has at most `margin` bytes left; what others are
+    /// known to have grown by is taken off.
+    pub fn growing_soon(&self, file: u64, margin: u64) -> Result<GrowingFiles, MetaError> {
+        let mut found = self.growing_among(vec![file])?;
+        let untold = self.growth.untold.lock();
+        let own = untold.files.get(&file).map_or(0, |(more, _)| *more);
+        for (payer, left) in &mut found.left {
+            let all = untold.bytes.get(payer).copied().unwrap_or(0);
+            let others = all.saturating_sub(own.into());
+            *left -= i128::try_from(others).unwrap_or(i128::MAX);
+        }
+        drop(untold);
+        if found.left.values().all(|left| *left > i128::from(margin)) {
+            found = GrowingFiles::default();
+        }
+        Ok(found)
+    }
+
+    fn growing_among(&self, written: Vec<u64>) -> Result<GrowingFiles, MetaError> {
+        let mut found = GrowingFiles::default();
+        self.read(|reader| {
+            let mut known = HashMap::new();
+            for file in written {
+                let Some(inode) = keys::inode(reader, file)?.filter(|inode| !inode.inline) else {
+                    continue;
+                };
+                let layout = inode.layout.as_ref().map(checked);
+                let Some(Ok(layout)) = layout else { continue };
+                let mut payers = vec![Payer::User(inode.uid), Payer::Group(inode.gid)];
+                let trees = quota::trees(reader, inode.tree)?;
+                payers.extend(trees.iter().map(|(tree, _)| Payer::Tree(*tree)));
+                let mut bounded = Vec::new();
+                for payer in payers {
+                    if let Some(left) = bound_left(reader, payer, &mut known)? {
+                        found.left.insert(payer, left);
+                        bounded.push(payer);
+                    }
+                }
+                if !bounded.is_empty() {
+                    found.files.push(Growing {
+                        file,
+                        layout,
+                        charged: inode.size,
+                        payers: bounded,
+                    });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Takes note of how large growing files are now; what was known of others is forgotten.
+    pub fn note_growth(&self, growing: &GrowingFiles, sizes: &[u64]) {
+        let mut untold = Untold::default();
+        for (file, size) in growing.files.iter().zip(sizes) {
+            let more = size.saturating_sub(file.charged);
+            if more == 0 {
+                continue;
+            }
+            for payer in &file.payers {
+                *untold.bytes.entry(*payer).or_default() += u128::from(more);
+            }
+            untold.files.insert(file.file, (more, file.payers.clone()));
+        }
+        *self.growth.untold.lock() = untold;
+    }
+
+    /// Looks whether anybody has a bound.
+    pub(crate) fn look_for_bounds(&self) -> Result<(), MetaError> {
+        let (records, _) = self.read(recount::stored)?;
+        let bytes = records.values().any(|record| record.bytes_max.is_some());
+        let files = records.values().any(|record| record.files_max.is_some());
+        self.growth.set_bounded(bytes, bytes || files);
+        Ok(())
+    }
+}
+
+/// What somebody has left, if there is a bound; each is read once.
+fn bound_left(
+    reader: &dyn Reader,
+    payer: Payer,
+    known: &mut HashMap<Payer, Option<i128>>,
+) -> Result<Option<i128>, MetaError> {
+    if let Some(left) = known.get(&payer) {
+        return Ok(*left);
+    }
+    let record: QuotaRecord = quota::record(reader, payer)?.unwrap_or_default();
+    let used = i128::try_from(record.used().bytes).unwrap_or(i128::MAX);
+    let left = record.bytes_max.map(|most| i128::from(most) - used);
+    known.insert(payer, left);
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_layout::{LayoutSpec, ServerId, Storage};
+
+    fn file(id: u64, charged: u64, payers: &[Payer]) -> Growing {
+        let layout = LayoutSpec {
+            cells: 1,
+            bsu: 1,
+            chunk: 4096,
+            servers: vec![ServerId(1)],
+            storage: Storage::Plain,
+        };
+        Growing {
+            file: id,
+            layout: Layout::new(layout).unwrap(),
+            charged,
+            payers: payers.to_vec(),
+        }
+    }
+
+    #[test]
+    fn who_grows_alone_stops_at_the_bound_and_all_count() {
+        let (user, tree) = (Payer::User(1), Payer::Tree(9));
+        let growing = GrowingFiles {
+            files: vec![
+                file(1, 100, &[user, tree]),
+                file(2, 50, &[tree]),
+                file(3, 0, &[user]),
+            ],
+            left: BTreeMap::from([(user, 1000), (tree, 300)]),
+        };
+        // Nobody has grown: what is left may go to any one of them.
+        assert_eq!(growing.limits(&[100, 50, 0]), [400, 350, 1000]);
+        // 200 more of the tree, 150 of them the user's, and 10 more of the user.
+        assert_eq!(growing.limits(&[250, 100, 10]), [350, 200, 850]);
+        // Above the bound nothing more is allowed, and nothing is taken away.
+        assert_eq!(growing.limits(&[500, 100, 700]), [500, 100, 700]);
+    }
+}

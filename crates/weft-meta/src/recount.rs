@@ -1,0 +1,107 @@
+//! Usage counted anew from the inodes, and not from what was added up on the way.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::{Bound, ControlFlow};
+
+use prost::Message;
+use weft_kv::Reader;
+
+use crate::keys::{self, INODES, QUOTAS};
+use crate::quota::{Payer, Used, charged, trees};
+use crate::record::{InodeRecord, QuotaRecord};
+use crate::{MetaError, Namespace};
+
+/// What everybody uses, counted from the inodes. Cost: a scan of all inodes.
+pub(crate) fn recount(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, MetaError> {
+    let (mut found, mut failed) = (BTreeMap::<Payer, Used>::new(), None);
+    let mut above: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    reader.scan(INODES, all.0, all.1, &mut |key, value| {
+        let id = keys::number(key).unwrap_or(0);
+        // What cannot be read is found elsewhere.
+        let Ok(inode) = keys::decode::<InodeRecord>("inode", id, value) else {
+            return ControlFlow::Continue(());
+        };
+        let Some((uid, gid, tree, size)) = charged(&inode) else {
+            return ControlFlow::Continue(());
+        };
+        let mut add = |payer| {
+            let used = found.entry(payer).or_default();
+            used.bytes += u128::from(size);
+            used.files += 1;
+        };
+        add(Payer::User(uid));
+        add(Payer::Group(gid));
+        if let Entry::Vacant(place) = above.entry(tree) {
+            match trees(reader, tree) {
+                Ok(trees) => drop(place.insert(trees.iter().map(|(id, _)| *id).collect())),
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        above[&tree].iter().for_each(|tree| add(Payer::Tree(*tree)));
+        ControlFlow::Continue(())
+    })?;
+    failed.map_or(Ok(found), Err)
+}
+
+/// All records that can be read, and the keys of the others.
+pub(crate) type Stored = (BTreeMap<Payer, QuotaRecord>, Vec<(Vec<u8>, MetaError)>);
+
+pub(crate) fn stored(reader: &dyn Reader) -> Result<Stored, MetaError> {
+    let (mut found, mut damaged) = (BTreeMap::new(), Vec::new());
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    reader.scan(QUOTAS, all.0, all.1, &mut |key, value| {
+        if let Some(payer) = Payer::from_key(key) {
+            match keys::decode("quota of", payer.id(), value) {
+                Ok(record) => drop(found.insert(payer, record)),
+                Err(error) => damaged.push((key.to_vec(), error)),
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((found, damaged))
+}
+
+/// The records as they should be where `used` is what was counted; those that are right are left out.
+pub(crate) fn corrected(
+    mut records: BTreeMap<Payer, QuotaRecord>,
+    used: &BTreeMap<Payer, Used>,
+) -> Vec<(Payer, QuotaRecord)> {
+    for payer in used.keys() {
+        records.entry(*payer).or_default();
+    }
+    let wrong = records.into_iter().filter_map(|(payer, mut record)| {
+        let now = used.get(&payer).copied().unwrap_or_default();
+        let right = record.used() == now;
+        record.set_used(now);
+        (!right).then_some((payer, record))
+    });
+    wrong.collect()
+}
+
+/// What is written to an engine that was never counted: all usages.
+pub(crate) fn first_count(reader: &dyn Reader) -> Result<Vec<(Payer, Vec<u8>)>, MetaError> {
+    let wrong = corrected(stored(reader)?.0, &recount(reader)?);
+    let encoded = wrong.into_iter().map(|(p, r)| (p, r.encode_to_vec()));
+    Ok(encoded.collect())
+}
+
+impl Namespace {
+    /// What everybody uses, counted anew from the inodes, and not from what was counted on the way.
+    ///
+    /// Cost: a scan of all inodes.
+    pub fn recount(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
+        self.read(recount)
+    }
+
+    /// What everybody uses, as it was counted with each change.
+    pub fn usage(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
+        let (records, _) = self.read(stored)?;
+        let used = records.into_iter().map(|(p, r)| (p, r.used()));
+        Ok(used.filter(|(_, used)| *used != Used::default()).collect())
+    }
+}

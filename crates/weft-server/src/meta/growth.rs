@@ -1,0 +1,167 @@
+//! Keeps files that are being written within the quotas of who pays for them: rounds of asking the servers how large they
+//! are and telling how large they may become. `docs/design/0011-quotas.md` says by how much a bound is passed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use weft_layout::ServerId;
+use weft_meta::{Growing, GrowingFiles};
+use weft_proto::io::Grid;
+use weft_proto::limits::GROWTH_BATCH_MAX;
+use weft_proto::quota::{GrowthLimit, LimitGrowthRequest};
+
+use super::MetaService;
+use crate::node::stopped;
+
+/// From one round to the next.
+const ROUND: Duration = Duration::from_millis(500);
+/// From the moment that somebody has more left to the round that tells it.
+const LINGER: Duration = Duration::from_millis(50);
+/// How long a server is waited for; the others' files are limited without it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Whoever has less left than this is limited from the moment a file is attached: what one client can write in a round.
+const MARGIN: u64 = 1 << 30;
+
+impl MetaService {
+    /// Rounds, until the node stops; none while nobody has a bound.
+    pub(super) async fn limit_growth(&self, stopping: watch::Receiver<bool>) {
+        let stop = stopped(stopping);
+        tokio::pin!(stop);
+        let mut limited = false;
+        loop {
+            if limited || self.namespace.limits_growth() {
+                limited = self.growth_round(limited).await;
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop => return,
+                // What many remove one after the other makes one round.
+                () = self.freed.notified() => tokio::time::sleep(LINGER).await,
+                () = tokio::time::sleep(ROUND) => {}
+            }
+        }
+    }
+
+    /// One round; whether there are limits after it. `limited`: there are some from before.
+    async fn growth_round(&self, limited: bool) -> bool {
+        let _turn = self.limiting.lock().await;
+        let growing = match self.namespace.growing() {
+            Ok(growing) => growing,
+            Err(error) => {
+                tracing::error!(%error, "cannot look which files grow");
+                return limited;
+            }
+        };
+        if growing.files.is_empty() && !limited {
+            self.namespace.note_growth(&growing, &[]);
+            return false;
+        }
+        self.learn_servers();
+        let sizes = self.grown_sizes(&growing).await;
+        self.namespace.note_growth(&growing, &sizes);
+        self.tell_limits(&growing, &sizes, false).await;
+        !growing.files.is_empty()
+    }
+
+    /// Limits a file that was just attached for writing, if who pays for it has little left. Returns when its servers know.
+    pub(super) async fn limit_attached(&self, file: u64) {
+        if !self.namespace.limits_growth() {
+            return;
+        }
+        let _turn = self.limiting.lock().await;
+        let growing = match self.namespace.growing_soon(file, MARGIN) {
+            Ok(growing) if growing.files.is_empty() => return,
+            Ok(growing) => growing,
+            Err(error) => {
+                tracing::error!(%error, file, "cannot look whether it may grow");
+                return;
+            }
+        };
+        self.learn_servers();
+        let sizes = self.grown_sizes(&growing).await;
+        self.tell_limits(&growing, &sizes, true).await;
+    }
+
+    /// How large the files are now, as far as their servers answer; else as they are charged.
+    async fn grown_sizes(&self, growing: &GrowingFiles) -> Vec<u64> {
+        let mut sizes: Vec<u64> = growing.files.iter().map(|file| file.charged).collect();
+        let told = self.ask_growth(requests(&growing.files, None), true).await;
+        for (places, told) in told {
+            for (place, size) in places.into_iter().zip(told) {
+                sizes[place] = sizes[place].max(size);
+            }
+        }
+        sizes
+    }
+
+    async fn tell_limits(&self, growing: &GrowingFiles, sizes: &[u64], keep: bool) {
+        let limits = growing.limits(sizes);
+        self.ask_growth(requests(&growing.files, Some(&limits)), keep)
+            .await;
+    }
+
+    /// Calls every server, also those without files where limits are replaced; answers places and sizes.
+    async fn ask_growth(
+        &self,
+        mut requests: BTreeMap<ServerId, Vec<(usize, GrowthLimit)>>,
+        keep: bool,
+    ) -> Vec<(Vec<usize>, Vec<u64>)> {
+        if !keep {
+            for server in self.carrier.servers() {
+                requests.entry(server).or_default();
+            }
+        }
+        let calls = requests.into_iter().map(|(server, files)| async move {
+            let mut told = Vec::new();
+            let mut batches: Vec<_> = files.chunks(GROWTH_BATCH_MAX).collect();
+            if batches.is_empty() {
+                batches.push(&[]);
+            }
+            for (number, batch) in batches.into_iter().enumerate() {
+                let request = LimitGrowthRequest {
+                    files: batch.iter().map(|(_, file)| *file).collect(),
+                    keep: keep || number > 0,
+                };
+                let places = batch.iter().map(|(place, _)| *place).collect();
+                let asked = async {
+                    let (connection, _) = self.carrier.link(server)?.connection().await.map_err(|e| e.to_string())?;
+                    connection.call(&request).await.map_err(|e| e.to_string())
+                };
+                match timeout(PATIENCE, asked).await {
+                    Ok(Ok(reply)) => told.push((places, reply.sizes)),
+                    Ok(Err(reason)) => {
+                        tracing::debug!(%server, %reason, "a server is not told how large files may become");
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+            told
+        });
+        join_all(calls).await.into_iter().flatten().collect()
+    }
+}
+
+/// What each server is asked: its files by their places in `files`.
+fn requests(
+    files: &[Growing],
+    limits: Option<&[u64]>,
+) -> BTreeMap<ServerId, Vec<(usize, GrowthLimit)>> {
+    let mut requests: BTreeMap<ServerId, Vec<_>> = BTreeMap::new();
+    for (place, growing) in files.iter().enumerate() {
+        let layout = &growing.layout;
+        let used = layout.servers().len().min(layout.cells() as usize);
+        for server in &layout.servers()[..used] {
+            let limit = GrowthLimit {
+                file: growing.file,
+                grid: Grid::from(&layout.grid()),
+                limit: limits.map(|limits| limits[place]),
+            };
+            requests.entry(*server).or_default().push((place, limit));
+        }
+    }
+    requests
+}
