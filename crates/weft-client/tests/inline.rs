@@ -1,6 +1,7 @@
 //! Small files whose bytes lie with their metadata, over real sockets: what they cost, and how they get to their cells.
 
 mod common;
+mod quotas;
 
 use bytes::Bytes;
 use common::TestVolume;

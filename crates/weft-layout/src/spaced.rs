@@ -203,7 +203,7 @@ mod tests {
         };
         for (odd, turn) in [(0, true), (0, false), (8, true), (8, false)] {
             let mut copies: Vec<SpacedCopy> = (0..12)
-                .map(|row| copy(row, odd * (row as isize % 2), turn))
+                .map(|row| copy(row, odd * (row % 2).cast_signed(), turn))
                 .collect();
             let (mut into, mut expected) = (vec![0; 600_000], vec![0; 600_000]);
             for c in &copies {

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use mount_support::{Mounted, sh};
+use mount_support::{Mounted, sh, wait_until, weft};
 use rustix::fs::{
     CWD, Mode, OFlags, RenameFlags, SeekFrom, copy_file_range, openat, renameat_with, seek,
 };
@@ -229,4 +229,112 @@ fn ranges_are_copied_between_mounts_and_to_a_local_disk() {
         &m.path,
         &format!("cp from {0}/again; cmp from {0}/again", other.display()),
     );
+}
+
+/// `weft` on the volume of a mount; its exit code and what it printed.
+fn command(m: &Mounted, line: &str) -> (Option<i32>, String, String) {
+    let mut arguments = vec!["--volume", m.volume.to_str().unwrap()];
+    arguments.extend(line.split_whitespace());
+    let output = weft(&arguments);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+fn used(m: &Mounted, line: &str) -> (u64, u64) {
+    let (_, printed, said) = command(m, line);
+    let rows: serde_json::Value = serde_json::from_str(&printed).expect(&said);
+    let number = |name: &str| rows[0][name].as_u64().unwrap();
+    (number("bytes"), number("files"))
+}
+
+#[test]
+fn a_mount_keeps_quotas_and_shows_them() {
+    const MIB: u64 = 1 << 20;
+    let Some(m) = Mounted::new() else { return };
+    sh(&m.path, "mkdir -p t/d; echo small > t/small");
+    let set = command(&m, "quota set --tree /t --bytes 8MiB --files 6");
+    assert_eq!(set, (Some(0), String::new(), String::new()));
+    let space = || rustix::fs::statvfs(m.file("t/d")).unwrap();
+    wait_until("the tree's bound shows", || {
+        space().f_blocks * space().f_frsize == 8 * MIB
+    });
+    assert_eq!((space().f_files, space().f_ffree), (6, 3));
+    assert!(rustix::fs::statvfs(&m.path).unwrap().f_blocks > space().f_blocks);
+    // Growing ends at the bound, overwriting goes on.
+    let dd = "dd if=/dev/zero bs=256K conv=notrunc status=none";
+    let full = sh(&m.path, &format!("! {dd} of=t/d/big count=200 2>&1"));
+    assert!(full.contains("Disk quota exceeded"), "{full}");
+    let size = fs::metadata(m.file("t/d/big")).unwrap().len();
+    assert!(size > 0 && size + 6 <= 8 * MIB, "{size} bytes");
+    let shows = |bytes, files| {
+        let what = format!("{bytes} bytes and {files} files are used");
+        wait_until(&what, || {
+            used(&m, "quota show --tree /t --json") == (bytes, files)
+        });
+    };
+    shows(size + 6, 4);
+    sh(&m.path, &format!("{dd} of=t/d/big count=1 conv=fsync"));
+    // Up to the last byte.
+    sh(&m.path, "truncate -s 4M t/d/big");
+    let rest = 4 * MIB - 6;
+    let fill = format!("head -c {rest} /dev/zero > t/more");
+    wait_until("there is room", || {
+        std::process::Command::new("sh")
+            .args(["-c", &fill])
+            .current_dir(&m.path)
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    });
+    wait_until("nothing is left", || space().f_bavail == 0);
+    let refused = sh(&m.path, "! echo one byte too many 2>&1 > t/small2; ls t");
+    assert!(!refused.contains("byte"), "{refused}");
+    sh(&m.path, "rm -f t/small2 t/more; echo fits > t/small2");
+    // Files are counted as well: d, big, small, small2 and the tree itself are there, once nobody has the others open.
+    wait_until("what is removed is gone", || {
+        used(&m, "quota show --tree /t --json").1 == 5
+    });
+    sh(&m.path, "touch t/six");
+    let full = sh(&m.path, "! touch t/seven 2>&1; ! mkdir t/seven 2>&1");
+    assert_eq!(full.matches("Disk quota exceeded").count(), 2, "{full}");
+    // Out of the tree only single files go.
+    sh(&m.path, "mv t/six six; mv t/d d; mv d/big six");
+    wait_until("only t and two files are left", || {
+        used(&m, "quota show --tree /t --json").1 == 3
+    });
+    let (code, shown, _) = command(&m, "quota show /t/small");
+    assert!(
+        code == Some(0) && shown.contains("/t") && shown.contains("8.0 MiB"),
+        "{shown}"
+    );
+    command(&m, "quota set --user 4711 --files 0");
+    sh(
+        &m.path,
+        "touch given; said=$(chown 4711 given 2>&1) && exit 9; grep -q 'quota exceeded' <<< \"$said\"",
+    );
+    let (code, _, said) = command(&m, "quota set --user 4711 --bytes many");
+    assert!(code != Some(0) && said.contains("is not a size"), "{said}");
+    let (code, _, said) = command(&m, "quota clear --tree /d");
+    assert!(
+        code == Some(1) && said.contains("no quota of its own"),
+        "{said}"
+    );
+    command(&m, "quota set --tree /t --bytes 1");
+    assert_eq!(
+        command(&m, "quota show --tree /t").0,
+        Some(1),
+        "more is used than allowed"
+    );
+    assert_eq!(command(&m, "quota clear --tree /t").0, Some(0));
+    let (_, listed, _) = command(&m, "quota");
+    assert!(
+        listed.contains("4711") && !listed.contains("/t"),
+        "{listed}"
+    );
+    let (code, found, _) = command(&m, "fsck");
+    assert_eq!(code, Some(0), "{found}");
 }

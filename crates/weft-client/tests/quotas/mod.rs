@@ -1,0 +1,178 @@
+//! Files that are being written, against bounds of those who pay for them; over real sockets and real stores.
+
+use std::time::{Duration, Instant};
+
+use weft_client::{Access, Credentials, Error, File, NewBounds, NewLayout, Payer, Volume};
+use weft_layout::ViewOffset;
+use weft_proto::Code;
+
+use crate::common::TestVolume;
+
+const BLOCK: usize = 64 << 10;
+const MIB: u64 = 1 << 20;
+
+fn bytes(most: u64) -> NewBounds {
+    NewBounds {
+        bytes: Some(Some(most)),
+        files: None,
+    }
+}
+
+fn tree(path: &str) -> Payer {
+    Payer::Tree(path.into())
+}
+
+/// Only root sets bounds, whoever runs the test.
+async fn as_root(test: &TestVolume) -> Volume {
+    test.client().await.on_behalf_of(Credentials::default())
+}
+
+async fn create(volume: &Volume, path: &str) -> File {
+    let layout = NewLayout {
+        cells: Some(3),
+        bsu: Some(BLOCK as u64),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create(0o644).layout(&layout);
+    volume.attach(path, access).await.unwrap()
+}
+
+async fn put(file: &File, at: u64) -> Result<u64, Error> {
+    let view = file.canonical()?;
+    view.write_at(ViewOffset(at), vec![9; BLOCK].into()).await
+}
+
+/// Appends blocks until that is refused, one each `pause`; how many bytes there are then.
+async fn fill(file: &File, pause: Duration) -> u64 {
+    let mut at = 0;
+    loop {
+        match put(file, at).await {
+            Ok(_) => at += BLOCK as u64,
+            Err(error) => {
+                assert_eq!(error.code(), Code::QuotaExceeded, "{error}");
+                return at;
+            }
+        }
+        assert!(at < 4096 * MIB, "nothing stops it");
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Repeats what quotas refuse until the servers have heard that there is room.
+async fn soon(file: &File, at: u64) {
+    let started = Instant::now();
+    while let Err(error) = put(file, at).await {
+        assert_eq!(error.code(), Code::QuotaExceeded, "{error}");
+        assert!(started.elapsed() < Duration::from_secs(5), "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_writer_stops_at_the_bound_overwrites_and_goes_on_when_there_is_room() {
+    let test = TestVolume::start(2).await;
+    let volume = as_root(&test).await;
+    volume.make_directory("/t", 0o777).await.unwrap();
+    volume.set_quota(&tree("/t"), bytes(3 * MIB)).await.unwrap();
+    let file = create(&volume, "/t/f").await;
+    assert_eq!(fill(&file, Duration::ZERO).await, 3 * MIB);
+    assert_eq!(
+        file.size().await.unwrap(),
+        3 * MIB,
+        "nothing of what was refused is there"
+    );
+    put(&file, MIB).await.unwrap();
+    // Whoever comes now is refused at once.
+    let late = create(&volume, "/t/late").await;
+    assert_eq!(put(&late, 0).await.unwrap_err().code(), Code::QuotaExceeded);
+    // Who does not pay for the tree goes on.
+    let beside = create(&volume, "/beside").await;
+    put(&beside, 0).await.unwrap();
+    file.close().await.unwrap();
+    let used = volume.quota(&tree("/t")).await.unwrap().unwrap();
+    assert_eq!(
+        (used.bytes, used.files, used.is_exceeded()),
+        (3 * MIB, 3, false)
+    );
+    volume.truncate("/t/f", MIB).await.unwrap();
+    soon(&late, 0).await;
+    volume.set_quota(&tree("/t"), bytes(MIB)).await.unwrap();
+    let refused = volume.truncate("/t/f", 2 * MIB).await.unwrap_err();
+    assert_eq!(refused.code(), Code::QuotaExceeded);
+    let again = volume.attach("/t/f", Access::read_write()).await.unwrap();
+    assert_eq!(
+        put(&again, MIB).await.unwrap_err().code(),
+        Code::QuotaExceeded
+    );
+    volume.unlink("/t/late").await.unwrap();
+    late.close().await.unwrap();
+    volume.clear_quota(&tree("/t")).await.unwrap();
+    soon(&again, MIB).await;
+    again.close().await.unwrap();
+    test.stop().await;
+}
+
+/// Overshoot is what is written in a round of half a second and on its way; more only where the machine is too busy for
+/// rounds to come in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_writers_pass_a_bound_by_what_they_write_in_a_round() {
+    const WRITERS: u64 = 6;
+    const BOUND: u64 = 24 * MIB;
+    let test = TestVolume::start(2).await;
+    let volume = as_root(&test).await;
+    let who = Credentials {
+        uid: 1000,
+        gid: 1000,
+        groups: Vec::new(),
+    };
+    volume
+        .set_quota(&Payer::User(1000), bytes(BOUND))
+        .await
+        .unwrap();
+    let started = Instant::now();
+    let mut writers = Vec::new();
+    for number in 0..WRITERS {
+        let (volume, who) = (test.client().await, who.clone());
+        writers.push(tokio::spawn(async move {
+            let volume = volume.on_behalf_of(who);
+            let file = create(&volume, &format!("/f{number}")).await;
+            let written = fill(&file, Duration::from_millis(10)).await;
+            file.close().await.unwrap();
+            written
+        }));
+    }
+    let mut total = 0;
+    for writer in writers {
+        total += writer.await.unwrap();
+    }
+    let took = started.elapsed();
+    let rate = total as f64 / took.as_secs_f64();
+    let over = total.saturating_sub(BOUND);
+    println!(
+        "{WRITERS} writers of {:.1} MiB/s together: {:.1} MiB beyond a bound of {} MiB, {:.2} s of writing",
+        rate / MIB as f64,
+        over as f64 / MIB as f64,
+        BOUND / MIB,
+        over as f64 / rate
+    );
+    assert!(total >= BOUND, "nobody stops before the bound: {total}");
+    assert!((over as f64) < 2.0 * rate, "{over} bytes beyond the bound");
+    let used = volume.quota(&Payer::User(1000)).await.unwrap().unwrap();
+    assert_eq!((used.bytes, used.files), (total, WRITERS));
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_gone_stops_nobody_for_long() {
+    let mut test = TestVolume::start(1).await;
+    let volume = as_root(&test).await;
+    volume.set_quota(&Payer::User(0), bytes(MIB)).await.unwrap();
+    let file = create(&volume, "/f").await;
+    let end = fill(&file, Duration::ZERO).await;
+    assert_eq!(end, MIB);
+    test.meta.take().unwrap().stop().await.unwrap();
+    soon(&file, end).await;
+    drop(file);
+    drop(volume);
+    test.stop().await;
+}
