@@ -242,5 +242,8 @@ fn explain_says_what_a_call_takes() {
         &pattern["bytes"],
         &pattern["offset"],
     ];
-    assert_eq!(said.map(|n| n.as_u64()), [3, 1024, 65_536, 64].map(Some));
+    assert_eq!(
+        said.map(serde_json::Value::as_u64),
+        [3, 1024, 65_536, 64].map(Some)
+    );
 }
