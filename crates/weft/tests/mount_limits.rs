@@ -259,7 +259,7 @@ fn a_mount_keeps_quotas_and_shows_them() {
     let set = command(&m, "quota set --tree /t --bytes 8MiB --files 6");
     assert_eq!(set, (Some(0), String::new(), String::new()));
     let space = || rustix::fs::statvfs(m.file("t/d")).unwrap();
-    wait_until("the tree's bound shows", || {
+    wait_until("the tree's bound comes_to", || {
         space().f_blocks * space().f_frsize == 8 * MIB
     });
     assert_eq!((space().f_files, space().f_ffree), (6, 3));
@@ -270,21 +270,21 @@ fn a_mount_keeps_quotas_and_shows_them() {
     assert!(full.contains("Disk quota exceeded"), "{full}");
     let size = fs::metadata(m.file("t/d/big")).unwrap().len();
     assert!(size > 0 && size + 6 <= 8 * MIB, "{size} bytes");
-    let shows = |bytes, files| {
+    let comes_to = |bytes, files| {
         let what = format!("{bytes} bytes and {files} files are used");
         wait_until(&what, || {
             used(&m, "quota show --tree /t --json") == (bytes, files)
         });
     };
-    shows(size + 6, 4);
+    comes_to(size + 6, 4);
     sh(&m.path, &format!("{dd} of=t/d/big count=1 conv=fsync"));
     // Up to the last byte.
     sh(&m.path, "truncate -s 4M t/d/big");
     let rest = 4 * MIB - 6;
-    let fill = format!("head -c {rest} /dev/zero > t/more");
+    let write_rest = format!("head -c {rest} /dev/zero > t/more");
     wait_until("there is room", || {
         std::process::Command::new("sh")
-            .args(["-c", &fill])
+            .args(["-c", &write_rest])
             .current_dir(&m.path)
             .stderr(std::process::Stdio::null())
             .status()
