@@ -359,7 +359,12 @@ fn wrong_counts_in_the_namespace_are_set_right_beside_a_living_volume() {
     let report = repair(&volume, &[]);
     let mut found = faults(&report);
     found.sort_unstable();
-    assert_eq!(found, ["bytes lost", "wrong links"], "{report}");
+    assert_eq!(
+        found,
+        ["bytes lost", "wrong links", "wrong usage"],
+        "{report}"
+    );
+    assert_eq!(fsck(&volume, &[]).1, 0);
     assert_eq!(volume.run(["cat", "/file"]), bytes(9, 1 << 20));
     let stat = &volume.json("stat --json /file")[0];
     assert_eq!(

@@ -19,7 +19,7 @@ use super::{IoService, Job};
 use crate::failure;
 
 /// How long a limit holds that is not said again.
-const LASTS: Duration = Duration::from_secs(2);
+const LASTS: Duration = Duration::from_secs(5);
 
 /// The limits of one server.
 #[derive(Default)]
