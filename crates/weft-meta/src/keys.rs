@@ -92,9 +92,20 @@ pub(crate) fn entry(
     name: &[u8],
 ) -> Result<Option<EntryRecord>, MetaError> {
     let bytes = reader.get(ENTRIES, &with_name(parent, name))?;
-    bytes
-        .map(|bytes| decode("entry in", parent, &bytes))
-        .transpose()
+    bytes.map(|bytes| entry_in(parent, &bytes)).transpose()
+}
+
+/// An entry of a directory. No inode has the id 0.
+pub(crate) fn entry_in(parent: u64, bytes: &[u8]) -> Result<EntryRecord, MetaError> {
+    let record: EntryRecord = decode("entry in", parent, bytes)?;
+    if record.id == 0 {
+        return Err(MetaError::Corrupt {
+            what: "entry in",
+            id: parent,
+            reason: "it names no inode".into(),
+        });
+    }
+    Ok(record)
 }
 
 pub(crate) fn intent(reader: &dyn Reader, number: u64) -> Result<Option<IntentRecord>, MetaError> {

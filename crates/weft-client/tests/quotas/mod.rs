@@ -82,7 +82,8 @@ async fn one_writer_stops_at_the_bound_overwrites_and_goes_on_when_there_is_room
         "nothing of what was refused is there"
     );
     put(&file, MIB).await.unwrap();
-    // Whoever comes now is refused at once.
+    // Whoever comes after a round is refused at once.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let late = create(&volume, "/t/late").await;
     assert_eq!(put(&late, 0).await.unwrap_err().code(), Code::QuotaExceeded);
     // Who does not pay for the tree goes on.

@@ -11,7 +11,7 @@ use weft_proto::meta::{self, FileKind, ROOT};
 use super::{Pass, contradiction, counted, damaged, distinct, entry, of, readable};
 use crate::MetaError;
 use crate::keys::{self, ENTRIES, INODES, ORPHANS};
-use crate::record::{EntryRecord, InodeRecord};
+use crate::record::InodeRecord;
 
 /// An inode whose names are being counted.
 struct Counted {
@@ -158,7 +158,7 @@ impl Pass<'_> {
         scan_prefix(reader, ENTRIES, &id.to_be_bytes(), &mut |key, value| {
             records += 1;
             let name = &key[8..];
-            let record = match keys::decode::<EntryRecord>("entry in", id, value) {
+            let record = match keys::entry_in(id, value) {
                 Ok(record) => record,
                 Err(error) => {
                     findings.push(damaged(ENTRIES, key, &error));
@@ -237,7 +237,7 @@ impl Pass<'_> {
         self.reader.scan(ENTRIES, all.0, all.1, &mut |key, value| {
             let parent = keys::number(key).unwrap_or(0);
             // Entries that cannot be read were found above.
-            let Ok(record) = keys::decode::<EntryRecord>("entry in", parent, value) else {
+            let Ok(record) = keys::entry_in(parent, value) else {
                 return ControlFlow::Continue(());
             };
             let Ok(at) = counts.binary_search_by_key(&record.id, |c| c.id) else {

@@ -17,7 +17,7 @@ use super::readable;
 use crate::inline::content;
 use crate::intents::Intent;
 use crate::keys::{self, CHECKPOINTS, ENTRIES, HELD, INODES, INTENTS};
-use crate::record::{CHECKPOINT_THERE, CheckpointRecord, EntryRecord, InodeRecord, IntentRecord};
+use crate::record::{CHECKPOINT_THERE, CheckpointRecord, InodeRecord, IntentRecord};
 use crate::{MetaError, Namespace};
 
 /// Inodes looked at for one page.
@@ -122,7 +122,7 @@ impl Namespace {
             let all = (Bound::Unbounded, Bound::Unbounded);
             reader.scan(ENTRIES, all.0, all.1, &mut |key, value| {
                 let parent = keys::number(key).unwrap_or(0);
-                if let Ok(record) = keys::decode::<EntryRecord>("entry in", parent, value)
+                if let Ok(record) = keys::entry_in(parent, value)
                     && wanted.contains(&record.id)
                 {
                     found.push((record.id, parent, key[8..].to_vec()));
@@ -209,7 +209,7 @@ fn path(reader: &dyn Reader, mut parent: u64, name: Vec<u8>) -> Result<Vec<u8>, 
         let mut found = None;
         let prefix = inode.parent.to_be_bytes();
         scan_prefix(reader, ENTRIES, &prefix, &mut |key, value| {
-            let record = keys::decode::<EntryRecord>("entry in", inode.parent, value);
+            let record = keys::entry_in(inode.parent, value);
             if record.is_ok_and(|record| record.id == parent) {
                 found = Some(key[8..].to_vec());
                 return ControlFlow::Break(());

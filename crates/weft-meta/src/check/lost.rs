@@ -10,7 +10,7 @@ use super::readable;
 use crate::edit::Edit;
 use crate::keys::{self, ENTRIES, INLINE, ORPHANS, XATTRS};
 use crate::path::Node;
-use crate::record::{EntryRecord, InlineRecord, InodeRecord, LayoutRecord, XattrRecord};
+use crate::record::{InlineRecord, InodeRecord, LayoutRecord, XattrRecord};
 use crate::{MetaError, Namespace, placement};
 
 /// Where things are put that have no place.
@@ -44,7 +44,7 @@ impl Edit<'_, '_> {
         self.reader()
             .scan(ENTRIES, all.0, all.1, &mut |key, value| {
                 let parent = keys::number(key).unwrap_or(0);
-                if let Ok(record) = keys::decode::<EntryRecord>("entry in", parent, value)
+                if let Ok(record) = keys::entry_in(parent, value)
                     && record.id == id
                 {
                     found.push(Named {
@@ -67,7 +67,7 @@ impl Edit<'_, '_> {
             &id.to_be_bytes(),
             &mut |_, value| {
                 inside.entries += 1;
-                let record = keys::decode::<EntryRecord>("entry in", id, value);
+                let record = keys::entry_in(id, value);
                 let kind = record.map_or(0, |record| record.kind);
                 inside.directories += u32::from(kind == FileKind::Directory as i32);
                 ControlFlow::Continue(())

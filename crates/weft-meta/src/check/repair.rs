@@ -307,7 +307,7 @@ fn set<T: PartialEq>(place: &mut T, value: T) -> bool {
 fn can_be_read(reader: &dyn Reader, space: Space, bytes: &[u8]) -> bool {
     match space {
         INODES => InodeRecord::decode(bytes).is_ok(),
-        ENTRIES => EntryRecord::decode(bytes).is_ok(),
+        ENTRIES => keys::entry_in(0, bytes).is_ok(),
         XATTRS => XattrRecord::decode(bytes).is_ok(),
         INLINE => InlineRecord::decode(bytes).is_ok(),
         CHECKPOINTS => CheckpointRecord::decode(bytes).is_ok(),
@@ -375,7 +375,7 @@ fn no_directory(edit: &mut Edit<'_, '_>, file: u64, now: i64) -> Outcome {
         ENTRIES,
         &file.to_be_bytes(),
         &mut |key, value| {
-            let record = keys::decode::<EntryRecord>("entry in", file, value);
+            let record = keys::entry_in(file, value);
             entries.push((key.to_vec(), record.ok()));
             if entries.len() < MOVES_MAX {
                 ControlFlow::Continue(())

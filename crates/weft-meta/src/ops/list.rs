@@ -14,7 +14,6 @@ use crate::keys::{self, ENTRIES};
 use crate::ops::attributes;
 use crate::path::{Node, resolve};
 use crate::permission::{READ, need, text};
-use crate::record::EntryRecord;
 use crate::{MetaError, Namespace};
 
 /// Bytes of entries in one page: the rest of the body is for the directory itself, whose layout
@@ -39,7 +38,7 @@ impl Namespace {
             let mut names = Vec::new();
             let mut damaged = None;
             let mut visit = |key: &[u8], value: &[u8]| {
-                match keys::decode::<EntryRecord>("entry in", node.id, value) {
+                match keys::entry_in(node.id, value) {
                     Ok(entry) => names.push((key[8..].to_vec(), entry.id)),
                     Err(error) => damaged = Some(error),
                 }
