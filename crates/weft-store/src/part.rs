@@ -5,6 +5,7 @@
 //! A page whose bytes changed in memory is dropped and read anew from the disk; where the disk does not have them yet, the
 //! store closes itself, because its log has.
 
+use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ struct Blocks {
     chunk: u64,
     /// The first block in the chunk.
     first: u32,
+    /// Which of the blocks were used, a bit for each.
+    used: Cell<u16>,
 }
 
 impl From<Bytes> for Part {
@@ -76,6 +79,7 @@ impl Part {
                 id,
                 chunk: n,
                 first,
+                used: Cell::new(0),
             }),
         })
     }
@@ -83,6 +87,17 @@ impl Part {
     /// The bytes; they share the cache's memory.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Says that these bytes are used: [`Store::verify_used`] looks at the blocks they lie in, and at no others.
+    pub fn mark(&self, range: Range<usize>) {
+        let Some(blocks) = self.blocks.as_ref().filter(|_| !range.is_empty()) else {
+            return;
+        };
+        let first = (blocks.before + range.start) / BLOCK;
+        let count = (blocks.before + range.end).div_ceil(BLOCK) - first;
+        let marks = (((1_u32 << count) - 1) << first) as u16;
+        blocks.used.set(blocks.used.get() | marks);
     }
 
     /// The CRC-32C of some of the bytes, from the sums of the blocks that they are; that of parts of blocks from the bytes.
@@ -107,13 +122,12 @@ impl Part {
 }
 
 impl Blocks {
-    /// The blocks of the chunk whose bytes are not those that were stored.
-    fn rotten(&self) -> Vec<u32> {
-        let blocks = self.slice.chunks_exact(BLOCK).zip(self.sums);
-        let rotten = (self.first..).zip(blocks);
-        rotten
-            .filter(|(_, (bytes, sum))| weft_sum::of(bytes) != *sum)
-            .map(|(block, _)| block)
+    /// The blocks of the chunk whose bytes are not those that were stored, among those whose bit is set.
+    fn rotten(&self, looked_at: u16) -> Vec<u32> {
+        let blocks = self.slice.chunks_exact(BLOCK).zip(self.sums).enumerate();
+        blocks
+            .filter(|(n, (bytes, sum))| looked_at >> n & 1 != 0 && weft_sum::of(bytes) != *sum)
+            .map(|(n, _)| self.first + n as u32)
             .collect()
     }
 }
@@ -130,9 +144,30 @@ impl Store {
         parts: impl IntoIterator<Item = &'a Part>,
         last: bool,
     ) -> Result<bool, StoreError> {
+        self.verify_blocks(parts, last, |_| u16::MAX)
+    }
+
+    /// As [`Store::verify`], of what was marked by [`Part::mark`]: what was read only because it lies between is left out.
+    ///
+    /// # Errors
+    /// As [`Store::verify`].
+    pub fn verify_used<'a>(
+        &self,
+        parts: impl IntoIterator<Item = &'a Part>,
+        last: bool,
+    ) -> Result<bool, StoreError> {
+        self.verify_blocks(parts, last, |blocks| blocks.used.get())
+    }
+
+    fn verify_blocks<'a>(
+        &self,
+        parts: impl IntoIterator<Item = &'a Part>,
+        last: bool,
+        looked_at: impl Fn(&Blocks) -> u16,
+    ) -> Result<bool, StoreError> {
         let mut right = true;
         for blocks in parts.into_iter().filter_map(|part| part.blocks.as_ref()) {
-            for block in blocks.rotten() {
+            for block in blocks.rotten(looked_at(blocks)) {
                 right = false;
                 let error = self.0.drop_rotten(blocks, block);
                 if let Some(error) = error.filter(|e| last || e.closes()) {

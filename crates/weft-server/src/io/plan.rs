@@ -156,6 +156,17 @@ impl Batch {
     }
 }
 
+/// Marks pieces at equal distances; where they are near each other, what lies between is of the same blocks.
+fn mark_spaced(slice: &Part, from: Spaced, length: usize, count: usize) {
+    let step = from.step.unsigned_abs();
+    if step < SLICE_MIN {
+        return slice.mark(from.at..from.at + step * (count - 1) + length);
+    }
+    for at in (from.at..).step_by(step).take(count) {
+        slice.mark(at..at + length);
+    }
+}
+
 /// Puts a payload together.
 struct Packer<'a> {
     ranges: &'a [Range],
@@ -233,6 +244,7 @@ impl<'a> Packer<'a> {
             };
             let at = (offset - self.from) as usize;
             let taken = length.min(slice.len() - at);
+            slice.mark(at..at + taken);
             if taken >= SLICE_MIN && self.parts.len() < SLICES_MAX {
                 self.flush();
                 self.sum = weft_sum::joined(self.sum, slice.sum(at..at + taken), taken);
@@ -264,6 +276,7 @@ impl<'a> Packer<'a> {
                 at: (offset - self.from) as usize,
                 step: left.stride.cast_signed() as isize,
             };
+            mark_spaced(slice, from, length, count);
             let room = self.grow(length * count);
             copy_spaced(room, Spaced::packed(0, length), slice, from, length, count);
             self.copied += (length * count) as u64;

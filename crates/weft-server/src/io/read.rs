@@ -123,7 +123,7 @@ impl IoService {
             let (payload, copied) = batch.pack(&ranges, &read);
             self.metrics.copied(copied);
             // After packing: so what was packed is what was stored.
-            if (self.store).verify(read.iter().flatten(), tries >= READ_TRIES)? {
+            if (self.store).verify_used(read.iter().flatten(), tries >= READ_TRIES)? {
                 break payload;
             }
         };

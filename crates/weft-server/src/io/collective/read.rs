@@ -132,7 +132,7 @@ impl IoService {
             };
             let payloads = batches.iter().map(pack).collect();
             // After packing: so what was packed is what was stored.
-            if (self.store).verify(read.iter().flatten(), tries >= READ_TRIES)? {
+            if (self.store).verify_used(read.iter().flatten(), tries >= READ_TRIES)? {
                 break payloads;
             }
         };
