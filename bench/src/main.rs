@@ -67,6 +67,9 @@ enum Case {
         /// Chunks of the long file of which checkpoints are made; 0: leave that out
         #[arg(long, default_value_t = 1_000_000)]
         chunks: u64,
+        /// Only these of the measurements
+        #[arg(long, value_enum, value_delimiter = ',')]
+        only: Vec<store::Part>,
     },
     /// The other end of the plain TCP stream (started by `read`)
     #[command(hide = true)]
@@ -80,8 +83,14 @@ fn main() -> Result<()> {
         Case::Read { mib, depth } => read::run(&setting, mib, depth),
         Case::Write { mib, depth } => write::run(&setting, mib, depth),
         Case::Metadata { files } => metadata::run(&setting, files),
-        Case::Store { mib, small, chunks } => {
-            store::run(&setting, &store::Amount { mib, small, chunks })
+        Case::Store {
+            mib,
+            small,
+            chunks,
+            only,
+        } => {
+            let amount = store::Amount { mib, small, chunks };
+            store::run(&setting, &amount, &only)
         }
         Case::Sender { mib } => plain::send(mib),
     }

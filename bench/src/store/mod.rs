@@ -31,7 +31,21 @@ pub(crate) struct Amount {
     pub(crate) chunks: u64,
 }
 
-pub(crate) fn run(setting: &Setting, amount: &Amount) -> Result<()> {
+/// One of the measurements.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// Whole files in order
+    Large,
+    /// 4 KiB here and there
+    Small,
+    /// What is there, written again
+    Rewrite,
+    /// Checkpoints of a short and of a long file
+    Checkpoint,
+}
+
+pub(crate) fn run(setting: &Setting, amount: &Amount, only: &[Part]) -> Result<()> {
+    let wanted = |part| only.is_empty() || only.contains(&part);
     let folder = tempfile::Builder::new()
         .prefix("weft-bench-")
         .tempdir_in(&setting.folder)?;
@@ -43,12 +57,19 @@ pub(crate) fn run(setting: &Setting, amount: &Amount) -> Result<()> {
     };
     block_on(async {
         let volume = bench.running.connect().await?;
-        let of = large::run(&bench, &volume, amount.mib).await?;
-        small::run(&bench, &of, amount.small).await?;
-        rewrite::run(&bench, &volume, amount.mib).await
+        if wanted(Part::Large) {
+            large::run(&bench, &volume, amount.mib).await?;
+        }
+        if wanted(Part::Small) {
+            small::run(&bench, &volume, amount).await?;
+        }
+        if wanted(Part::Rewrite) {
+            rewrite::run(&bench, &volume, amount.mib).await?;
+        }
+        anyhow::Ok(())
     })?;
     drop(bench);
-    if amount.chunks > 0 {
+    if amount.chunks > 0 && wanted(Part::Checkpoint) {
         checkpoint::run(setting, amount.chunks)?;
     }
     Ok(())

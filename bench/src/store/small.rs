@@ -5,10 +5,10 @@ use std::time::Instant;
 use anyhow::Result;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use weft_client::Volume;
 use weft_layout::ViewOffset;
 
-use super::large::Pair;
-use super::{Bench, read_places, share, show};
+use super::{Amount, Bench, MIB, read_places, share, show, write_all};
 use crate::disk;
 
 const DEPTH: usize = 16;
@@ -30,14 +30,19 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-pub(super) async fn run(bench: &Bench, of: &Pair, count: u64) -> Result<()> {
-    let view = of.weft.canonical()?;
+pub(super) async fn run(bench: &Bench, volume: &Volume, amount: &Amount) -> Result<()> {
+    let (bytes, count) = (amount.mib * MIB, amount.small);
+    let direct = bench.folder.join(bench.name());
+    disk::direct_write(&direct, amount.mib, 8)?;
+    let weft = bench.file(volume, None).await?;
+    write_all(&weft, bytes, MIB, 8).await?;
+    let view = weft.canonical()?;
     let data = &Bytes::from(vec![7; SIZE as usize]);
     let mut writes = (Vec::new(), Vec::new());
     let mut reads = (Vec::new(), Vec::new());
     for round in 0..=bench.runs {
-        let places = places(of.bytes, count, round as u64);
-        let limit = disk::direct_write_synced(&of.direct, &places, SIZE as usize, DEPTH)?;
+        let places = places(bytes, count, round as u64);
+        let limit = disk::direct_write_synced(&direct, &places, SIZE as usize, DEPTH)?;
         let (started, view) = (Instant::now(), &view);
         stream::iter(&places)
             .map(|at| async move { view.write_at_synced(ViewOffset(*at), data.clone()).await })
@@ -48,10 +53,10 @@ pub(super) async fn run(bench: &Bench, of: &Pair, count: u64) -> Result<()> {
         bench.running.restart()?;
         // The first call after a restart connects.
         view.read_at(ViewOffset(0), &mut [0]).await?;
-        let cold_limit = disk::direct_read(&of.direct, &places, SIZE as usize, DEPTH)?;
+        let cold_limit = disk::direct_read(&direct, &places, SIZE as usize, DEPTH)?;
         let cold = read_places(view, &places, SIZE as usize, DEPTH).await?;
         if round > 0 {
-            let rate = |seconds: f64| count as f64 / seconds;
+            let rate = |seconds: f64| places.len() as f64 / seconds;
             writes.0.push(rate(seconds));
             writes.1.push(rate(limit));
             reads.0.push(rate(cold));

@@ -22,6 +22,8 @@ use crate::trace::Trace;
 /// How many pages and entries that must stay an eviction looks at before it leaves the rest for the next one: where
 /// most of the cache is dirty, or not in the index yet, looking at all of it would cost each write milliseconds.
 const LOOK_IN_VAIN: usize = 512;
+/// How much the cache grows before the next eviction looks again after one in vain: eight are looked at for each block.
+const LOOK_AGAIN: u64 = (LOOK_IN_VAIN / 8 * BLOCK) as u64;
 /// The clock's mark for a chunk's entry instead of a page.
 pub(crate) const ENTRY: u32 = u32::MAX;
 
@@ -135,6 +137,8 @@ pub(crate) struct State {
     pub(crate) full_slots: u64,
     /// Bytes of pages and entries in memory.
     pub(crate) cached: u64,
+    /// Bytes beyond its bound up to which the cache is left alone, because an eviction found nothing to take.
+    overrun: u64,
     /// The hold queue, a clock: every page and entry.
     pub(crate) clock: VecDeque<(ForkId, u64, u32)>,
     /// The replace queue: pages of slots that were read or written as a whole. They go first.
@@ -501,7 +505,7 @@ impl State {
     }
 
     /// Evicts pages of the replace queue until `limit` holds.
-    fn evict_spent(&mut self, limit: u64) {
+    fn evict_spent(&mut self, limit: u64, most: usize) {
         if self.replace.len() as u64 > self.cached / BLOCK as u64 + 1024 {
             // Entries of pages that went by other ways.
             let forks = &self.forks;
@@ -511,7 +515,7 @@ impl State {
                 page.is_some_and(|p| p.listed)
             });
         }
-        let mut patience = self.replace.len();
+        let mut patience = most.min(self.replace.len());
         while self.cached > limit && patience > 0 {
             patience -= 1;
             let Some((id, n, slot)) = self.replace.pop_front() else {
@@ -527,6 +531,7 @@ impl State {
                     let page = place.take().expect("it was just looked at");
                     self.cached -= page.bytes();
                     self.fetched_in_vain += u64::from(page.fetched.count_ones());
+                    patience = most.min(self.replace.len());
                 }
                 // It was touched again and is held.
                 Some(Some(page)) => page.listed = false,
@@ -539,13 +544,18 @@ impl State {
     ///
     /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay; the next call goes on from there.
     pub(crate) fn evict(&mut self, limit: u64) {
-        self.evict_spent(limit);
+        if self.cached.saturating_sub(limit) <= self.overrun {
+            return;
+        }
+        self.evict_spent(limit, LOOK_IN_VAIN);
         self.turn_clock(limit, LOOK_IN_VAIN);
+        let over = self.cached.saturating_sub(limit);
+        self.overrun = if over > 0 { over + LOOK_AGAIN } else { 0 };
     }
 
     /// Evicts everything that need not stay.
     pub(crate) fn evict_all(&mut self) {
-        self.evict_spent(0);
+        self.evict_spent(0, self.replace.len());
         // The hand passes twice: once to forget that a page was used, once to take it.
         self.turn_clock(0, self.clock.len() * 2);
     }

@@ -1,6 +1,5 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::Global;
 use crate::commands::mount;
 use crate::output;
-use crate::volume_config::{Config, NodeName, lock_of};
+use crate::volume_config::{Config, NodeName, lock_of, wait_for_end};
 
 /// Stop a volume that runs on this machine; nothing is lost
 #[derive(Args)]
@@ -53,15 +52,14 @@ impl Down {
                     .with_context(|| format!("cannot stop {node}, process {pid}"))?;
             }
             for (node, pid) in &running {
-                while lock_of(&config, *node)?.is_some_and(|found| found.pid == *pid) {
-                    if Instant::now() > deadline {
-                        bail!(
-                            "{node} (process {pid}) has not ended; its log is {}. Killing it loses nothing \
+                let left = deadline.saturating_duration_since(Instant::now());
+                let ended = Pid::from_raw(*pid).is_none_or(|id| wait_for_end(id, left));
+                if !ended {
+                    bail!(
+                        "{node} (process {pid}) has not ended; its log is {}. Killing it loses nothing \
                              that was acknowledged",
-                            node.log(&config).display()
-                        );
-                    }
-                    sleep(Duration::from_millis(5));
+                        node.log(&config).display()
+                    );
                 }
             }
             stopped += running.len();

@@ -4,11 +4,14 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::ending::{is_ending, wait_for_end};
 use super::{Config, hex};
 
 /// A node of a volume.
@@ -122,6 +125,9 @@ pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// How long a node waits for the end of the process that was this node before.
+const LAST_ENDS: Duration = Duration::from_secs(30);
+
 /// Held by a running node; free as soon as its process ends, however it ends.
 pub(crate) struct Lock {
     file: File,
@@ -143,7 +149,7 @@ impl Lock {
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             tries += 1;
             if tries < 20 {
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
                 continue;
             }
             let mut pid = String::new();
@@ -154,8 +160,25 @@ impl Lock {
             );
         }
         let mut lock = Lock { file };
+        lock.wait_for_the_last()?;
         lock.say(&format!("{}\n", std::process::id()))?;
         Ok(lock)
+    }
+
+    /// Waits for who had the lock before and is just ending.
+    fn wait_for_the_last(&mut self) -> Result<()> {
+        let mut said = String::new();
+        self.file.read_to_string(&mut said)?;
+        let last = said.lines().next().and_then(|l| l.parse().ok());
+        if let Some(last) = last.and_then(Pid::from_raw).filter(|p| is_ending(*p))
+            && !wait_for_end(last, LAST_ENDS)
+        {
+            bail!(
+                "process {}, which was this node, is still ending",
+                last.as_raw_nonzero()
+            );
+        }
+        Ok(())
     }
 
     /// Notes that the node serves.

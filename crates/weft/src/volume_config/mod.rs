@@ -1,6 +1,7 @@
 //! A volume's configuration (`weft.toml`), its key, and the folders it names. Documented in `docs/operating.md`.
 
 mod disks;
+mod ending;
 mod folder;
 mod ports;
 mod size;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
 pub(crate) use disks::{label_disks, store_config};
+pub(crate) use ending::wait_for_end;
 pub(crate) use folder::{Lock, Marker, NodeName, lock_of, write_durably};
 pub(crate) use ports::free_addresses;
 pub(crate) use size::Size;
