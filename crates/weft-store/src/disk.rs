@@ -354,7 +354,7 @@ async fn write_label(
     let file = storage.open(LABEL, FileKind::Log).map_err(fail)?;
     let owner = config.owner.clone();
     file.truncate(0).map_err(fail)?;
-    file.append(&LabelRecord { number, owner }.encode())
+    file.write_plain(0, &LabelRecord { number, owner }.encode())
         .map_err(fail)?;
     file.sync().await.map_err(fail)?;
     storage.sync_folder().map_err(fail)

@@ -216,7 +216,8 @@ async fn write_running(storage: &dyn Storage, boot: &str) -> Result<(), StoreErr
     let fail = |e: io::Error| StoreError::io("write", RUNNING, &e);
     let file = storage.open(RUNNING, FileKind::Log).map_err(fail)?;
     file.truncate(0).map_err(fail)?;
-    file.append(&RunningRecord::encode(boot)).map_err(fail)?;
+    file.write_plain(0, &RunningRecord::encode(boot))
+        .map_err(fail)?;
     file.sync().await.map_err(fail)?;
     storage
         .sync_folder()
@@ -277,6 +278,7 @@ fn open_segments(storage: &dyn Storage) -> Result<Vec<Segment>, StoreError> {
             number,
             file,
             bytes,
+            written: bytes,
             last: 0,
         })
     };

@@ -16,8 +16,8 @@ use crate::key::Run;
 use crate::pool::BLOCK;
 use crate::read::by_chunk;
 use crate::record::{
-    CHUNKS, ChunkRecord, FRAME_BYTES, ForkId, FrameRecord, Header, ItemRecord, Place, RunsRecord,
-    VERSION, checksum, decode_body,
+    CHUNKS, ChunkRecord, FRAME_BYTES, FRAME_VERSION, ForkId, FrameRecord, Header, ItemRecord,
+    Place, RunsRecord, checksum, decode_body,
 };
 use crate::state::State;
 
@@ -69,7 +69,8 @@ pub(crate) fn cost_of_run(run: &Run) -> u64 {
     run.count * (PIECE_COST + run.length / BLOCK as u64)
 }
 
-/// Reads segments in order up to the first frame that does not stand.
+/// Reads segments in order up to the first frame that does not stand. Zeros up to a segment's end are space that was
+/// written ahead.
 ///
 /// A frame that was never synced may be torn: after a loss of power anywhere, after a kill only at
 /// the very end. Anything else that is not a frame is damage, and the store refuses to guess.
@@ -81,13 +82,13 @@ pub(crate) fn parse(
     let mut parsed = Parsed::default();
     let mut next = None;
     for (index, segment) in segments.iter().enumerate() {
-        let mut at = 0;
-        while at < segment.len() {
+        let (mut at, end) = (0, held(segment));
+        while at < end {
             let corrupt = || StoreError::Corrupt {
                 what: "a frame of the log",
                 at: format!("segment {index}, offset {at}"),
             };
-            match frame_at(segment, at, next, applied) {
+            match frame_at(segment, at, end, next, applied) {
                 Read::Frame(frame, body) => {
                     let (modified, items) = decode_body(&body).ok_or_else(corrupt)?;
                     for item in &items {
@@ -108,10 +109,10 @@ pub(crate) fn parse(
                     return Err(StoreError::Version {
                         what: "a frame of the log",
                         found,
-                        known: VERSION,
+                        known: FRAME_VERSION,
                     });
                 }
-                Read::Torn if !power_lost && segments[index + 1..].iter().all(Bytes::is_empty) => {
+                Read::Torn if !power_lost && segments[index + 1..].iter().all(|s| held(s) == 0) => {
                     parsed.cut = Some((index, at as u64));
                     return Ok(parsed);
                 }
@@ -132,15 +133,25 @@ pub(crate) fn parse(
 
 enum Read {
     Frame(FrameRecord, Bytes),
-    /// The file ends inside the frame.
+    /// The segment ends inside the frame.
     Torn,
     Bad,
     Version(u8),
 }
 
-fn frame_at(segment: &Bytes, at: usize, next: Option<u64>, applied: u64) -> Read {
+/// Bytes of a segment before the zeros at its end.
+fn held(segment: &[u8]) -> usize {
+    segment
+        .iter()
+        .rposition(|b| *b != 0)
+        .map_or(0, |last| last + 1)
+}
+
+/// The frame at `at` of a segment of which the first `end` bytes are not all zero.
+fn frame_at(segment: &Bytes, at: usize, end: usize, next: Option<u64>, applied: u64) -> Read {
     let frame = match FrameRecord::decode(&segment[at..]) {
         Header::Short => return Read::Torn,
+        Header::Bad if end < at + FRAME_BYTES => return Read::Torn,
         Header::Bad => return Read::Bad,
         Header::Version(found) => return Read::Version(found),
         Header::Good(frame) => frame,
@@ -151,12 +162,14 @@ fn frame_at(segment: &Bytes, at: usize, next: Option<u64>, applied: u64) -> Read
         return Read::Bad;
     }
     let start = at + FRAME_BYTES;
-    if at as u64 + frame.stride() > segment.len() as u64 {
+    // A frame without a mark at its end may end with zeros.
+    let held = if frame.ends { end } else { segment.len() };
+    if at as u64 + frame.stride() > held as u64 {
         return Read::Torn;
     }
     let body = segment.slice(start..start + frame.body as usize);
-    let padding = &segment[start + frame.body as usize..at + frame.stride() as usize];
-    if checksum(&body) != frame.crc || padding.iter().any(|b| *b != 0) {
+    let rest = &segment[start + frame.body as usize..at + frame.stride() as usize];
+    if checksum(&body) != frame.crc || !frame.is_end(rest) {
         return Read::Bad;
     }
     Read::Frame(frame, body)
@@ -599,4 +612,64 @@ fn stored_chunks(
         },
     )?;
     failed.map_or(Ok(found), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::new_body;
+
+    /// Frames 1 to `count`, zeros behind them, and where the last frame begins.
+    fn segment(count: u64) -> (Vec<u8>, usize) {
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        for n in 1..=count {
+            let mut body = new_body(7);
+            ItemRecord::encode_data(&mut body, ForkId(1), n, &[0; 40]);
+            last = bytes.len();
+            FrameRecord::append(&mut bytes, n, false, &body);
+        }
+        bytes.resize(bytes.len() + 4096, 0);
+        (bytes, last)
+    }
+
+    fn frames(
+        segments: &[Vec<u8>],
+        power_lost: bool,
+    ) -> Result<(usize, Option<(usize, u64)>), StoreError> {
+        let segments: Vec<_> = segments.iter().cloned().map(Bytes::from).collect();
+        let parsed = parse(&segments, 0, power_lost)?;
+        Ok((parsed.frames.len(), parsed.cut))
+    }
+
+    #[test]
+    fn zeros_behind_the_frames_end_a_segment() {
+        let (first, _) = segment(3);
+        let mut second = Vec::new();
+        FrameRecord::append(&mut second, 4, false, &new_body(7));
+        for power_lost in [false, true] {
+            let whole = frames(&[first.clone(), second.clone()], power_lost).unwrap();
+            assert_eq!(whole, (4, None));
+        }
+    }
+
+    #[test]
+    fn a_frame_of_which_only_the_front_was_written_is_torn_and_a_changed_one_is_damage() {
+        let (bytes, last) = segment(3);
+        let end = held(&bytes);
+        for cut in last + 1..end {
+            let mut torn = bytes.clone();
+            torn[cut..].fill(0);
+            let cut_at = (held(&torn) > last).then_some((0, last as u64));
+            assert_eq!(frames(&[torn.clone()], false).unwrap(), (2, cut_at));
+            // Frames behind it were written later: it was whole.
+            let mut next = Vec::new();
+            FrameRecord::append(&mut next, 4, false, &new_body(7));
+            assert!(frames(&[torn, next], false).is_err());
+        }
+        for at in 0..end {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            assert!(frames(&[changed], false).is_err(), "byte {at}");
+        }
+    }
 }

@@ -115,8 +115,9 @@ struct SimFile {
 }
 
 impl SimFile {
-    fn reserved_left(&self) -> u64 {
-        self.reserved.saturating_sub(self.now.length)
+    /// Bytes of the disk that are its own.
+    fn held(&self) -> u64 {
+        self.now.length.max(self.reserved)
     }
 }
 
@@ -192,25 +193,31 @@ impl Disk {
             .files
             .iter()
             .filter(|(n, _)| disk_of(n) == disk_of(name));
-        on.map(|(_, f)| f.now.length.max(f.reserved)).sum()
+        on.map(|(_, f)| f.held()).sum()
     }
 
-    fn write(&mut self, life: u64, name: &str, at: Option<u64>, bytes: &[u8]) -> io::Result<()> {
+    /// Writes as much as this life still does, to a multiple of `unit` bytes.
+    fn write(
+        &mut self,
+        life: u64,
+        name: &str,
+        at: u64,
+        bytes: &[u8],
+        unit: usize,
+    ) -> io::Result<()> {
         let last = self.begin(life, disk_of(name))?;
         let kept = if last {
-            self.dice.roll() as usize % (bytes.len() + 1)
+            self.dice.roll() as usize % (bytes.len() + 1) / unit * unit
         } else {
             bytes.len()
         };
-        let grows = at.is_none();
-        let spare = self.file(name)?.reserved_left();
+        let held = self.file(name)?.held();
         let room = self.capacity_of(name);
-        if grows && self.used(name) + (kept as u64).saturating_sub(spare) > room {
+        let grown = (at + kept as u64).saturating_sub(held);
+        if grown > 0 && self.used(name) + grown > room {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let kept = if grows { kept } else { kept / SECTOR * SECTOR };
         let file = self.file(name)?;
-        let at = at.unwrap_or(file.now.length);
         if kept > 0 {
             file.now.write(at, &bytes[..kept]);
             file.unsynced
@@ -498,7 +505,7 @@ impl StorageFile for SimHandle {
 
     fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>> {
         let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
-        self.later(move |disk, life, name| disk.write(life, name, Some(at), &bytes))
+        self.later(move |disk, life, name| disk.write(life, name, at, &bytes, SECTOR))
     }
 
     fn sync(&self) -> BoxFuture<io::Result<()>> {
@@ -529,8 +536,11 @@ impl StorageFile for SimHandle {
         if last { Err(died()) } else { Ok(()) }
     }
 
-    fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        self.disk.0.lock().write(self.life, &self.name, None, bytes)
+    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk
+            .0
+            .lock()
+            .write(self.life, &self.name, at, bytes, 1)
     }
 
     fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {

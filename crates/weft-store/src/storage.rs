@@ -22,7 +22,7 @@ pub type Work = Box<dyn FnOnce() + Send>;
 pub enum FileKind {
     /// Aligned blocks, past the page cache where the system allows it.
     Data,
-    /// Appends through the page cache.
+    /// Bytes, through the page cache.
     Log,
 }
 
@@ -67,8 +67,8 @@ pub trait StorageFile: Send + Sync {
     /// it is of kind [`FileKind::Data`].
     fn allocate(&self, length: u64) -> io::Result<()>;
 
-    /// Appends through the page cache: microseconds, and out of reach of a kill of the process.
-    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+    /// Writes through the page cache: microseconds, and out of reach of a kill of the process.
+    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Reads through the page cache; short at the end of the file.
     fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>>;

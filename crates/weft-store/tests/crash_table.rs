@@ -486,3 +486,46 @@ fn many_writers_share_one_sync() {
         );
     });
 }
+
+#[test]
+fn what_was_synced_into_zeros_written_ahead_is_there_wherever_the_store_dies() {
+    let small = |n: u64| write(&key(n, 0), CHUNK, 0, pattern(n, 100));
+    let (mut tried, mut last) = (0, false);
+    while !last {
+        tried += 1;
+        for power in [false, true] {
+            run(async {
+                let machine = Machine::new(tried);
+                let store = machine.open().await.unwrap();
+                machine.disk.die_at(machine.disk.operations() + tried);
+                let (mut written, mut synced) = (0, 0);
+                for n in 0..60 {
+                    if store.write(vec![small(n)], now()).await.is_err() {
+                        break;
+                    }
+                    written = n + 1;
+                    if store.sync().await.is_err() {
+                        break;
+                    }
+                    synced = n + 1;
+                }
+                last = synced == 60;
+                let names = machine.disk.names();
+                let logs = names.iter().filter(|n| n.starts_with("log."));
+                let ahead = logs.filter(|n| machine.disk.bytes(n).unwrap().ends_with(&[0; 1024]));
+                assert!(synced < 2 || ahead.count() > 0);
+                drop(store);
+                end(&machine, power, tried);
+                let store = machine.open().await.unwrap();
+                let must = if power { synced } else { written };
+                for n in 0..must {
+                    assert!(
+                        holds(&store, n, n, 100).await,
+                        "{n} of {must}, died at {tried}"
+                    );
+                }
+            });
+        }
+    }
+    assert!(tried > 100, "{tried} operations");
+}

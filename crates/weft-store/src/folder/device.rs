@@ -152,7 +152,7 @@ impl StorageFile for Label {
     }
 
     /// Writes the whole block: a label is written once, after a truncation to nothing.
-    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+    fn write_plain(&self, _: u64, bytes: &[u8]) -> io::Result<()> {
         let mut block = vec![0; BLOCK];
         let held = bytes.len().min(BLOCK);
         block[..held].copy_from_slice(&bytes[..held]);

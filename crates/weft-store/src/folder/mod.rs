@@ -9,7 +9,7 @@ mod ring;
 mod workers;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Storage for FolderStorage {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = match kind {
-            FileKind::Log => options.append(true).open(&path)?,
+            FileKind::Log => options.open(&path)?,
             FileKind::Data => open_direct(&path)?,
         };
         let length = AtomicU64::new(file.metadata()?.len());
@@ -282,8 +282,8 @@ impl StorageFile for FolderFile {
         Ok(())
     }
 
-    fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        (&*self.file).write_all(bytes)
+    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
     }
 
     fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {

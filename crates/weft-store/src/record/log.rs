@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes};
 use weft_layout::{CellIndex, CellOffset, FileId};
 
-use super::{Fields, ForkId, RunsRecord, VERSION, checksum, chunk_is_legal, end_is_legal, name};
+use super::{Fields, ForkId, RunsRecord, checksum, chunk_is_legal, end_is_legal, name};
 use crate::key::{ForkKey, Run};
 
 /// Largest body of a frame.
@@ -12,8 +12,12 @@ pub(crate) const BODY_MAX: usize = 64 << 20;
 pub(crate) const FRAME_BYTES: usize = 32;
 /// Begins every frame of a log.
 pub(crate) const MAGIC: [u8; 3] = *b"WfL";
+/// Frames end with [`END`] from this version on.
+pub(crate) const FRAME_VERSION: u8 = 2;
+/// The last byte of a frame: not zero, so that behind a whole frame nothing is mistaken for its end that is missing.
+pub(crate) const END: u8 = 0xe5;
 
-/// The header of one frame of the log; the body follows, padded with zeros to 8 bytes.
+/// The header of one frame of the log; the body follows, then zeros and [`END`] up to a multiple of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameRecord {
     /// Bytes of the body without the padding.
@@ -24,6 +28,8 @@ pub(crate) struct FrameRecord {
     pub(crate) crc: u32,
     /// 1 when the frame says that everything up to a sequence is on stable storage.
     pub(crate) synced: bool,
+    /// It ends with [`END`].
+    pub(crate) ends: bool,
 }
 
 /// What stands where a frame header was expected.
@@ -59,14 +65,15 @@ impl FrameRecord {
         let length = body.len();
         let mut fields = &mut header[..FRAME_BYTES - 4];
         fields.put_slice(&MAGIC);
-        fields.put_u8(VERSION);
+        fields.put_u8(FRAME_VERSION);
         fields.put_u32_le(u32::try_from(length).expect("bodies are at most 64 MiB"));
         fields.put_u64_le(sequence);
         fields.put_u32_le(checksum(body));
         fields.put_u8(u8::from(synced));
         let (front, crc) = header.split_at_mut(FRAME_BYTES - 4);
         crc.copy_from_slice(&checksum(front).to_le_bytes());
-        out.put_bytes(0, padding(length));
+        out.put_bytes(0, padding(length, true) - 1);
+        out.put_u8(END);
     }
 
     /// Reads the header at the front of `bytes`.
@@ -78,9 +85,11 @@ impl FrameRecord {
         if front[..3] != MAGIC || crc != checksum(front).to_le_bytes() {
             return Header::Bad;
         }
-        if front[3] != VERSION {
-            return Header::Version(front[3]);
-        }
+        let ends = match front[3] {
+            FRAME_VERSION => true,
+            1 => false,
+            other => return Header::Version(other),
+        };
         let mut fields = Fields(&front[4..]);
         let mut read = || {
             Some(Self {
@@ -88,6 +97,7 @@ impl FrameRecord {
                 sequence: fields.u64()?,
                 crc: fields.u32()?,
                 synced: fields.flag()?,
+                ends,
             })
         };
         let frame = read();
@@ -100,13 +110,28 @@ impl FrameRecord {
 
     /// Bytes from this frame's header to the next one's.
     pub(crate) fn stride(&self) -> u64 {
-        (FRAME_BYTES + self.body as usize + padding(self.body as usize)) as u64
+        let body = self.body as usize;
+        (FRAME_BYTES + body + padding(body, self.ends)) as u64
+    }
+
+    /// Whether these are the bytes that follow its body.
+    pub(crate) fn is_end(&self, bytes: &[u8]) -> bool {
+        let zeros = match bytes.split_last() {
+            Some((last, zeros)) if self.ends => {
+                if *last != END {
+                    return false;
+                }
+                zeros
+            }
+            _ => bytes,
+        };
+        zeros.iter().all(|b| *b == 0)
     }
 }
 
-/// Zero bytes after a body.
-pub(crate) fn padding(body: usize) -> usize {
-    body.next_multiple_of(8) - body
+/// Bytes after a body, with or without [`END`].
+fn padding(body: usize, ends: bool) -> usize {
+    (body + usize::from(ends)).next_multiple_of(8) - body
 }
 
 /// One change, inside a frame of the log.

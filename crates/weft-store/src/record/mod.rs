@@ -22,13 +22,13 @@ pub(crate) use index::{
     NoteRecord, RunningRecord, STORE_KEY, StoreRecord,
 };
 pub(crate) use log::{
-    BODY_MAX, FRAME_BYTES, FrameRecord, Header, ItemRecord, decode_body, new_body,
+    BODY_MAX, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, decode_body, new_body,
 };
 
 use crate::key::ForkName;
 use crate::pool::BLOCK;
 
-/// Version of every record in this file.
+/// Version of every record but those that have one of their own.
 pub(crate) const VERSION: u8 = 1;
 /// CRC-32C (iSCSI) of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {

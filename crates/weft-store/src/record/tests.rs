@@ -187,6 +187,25 @@ fn a_frame_has_its_golden_bytes_and_comes_back() {
         (9, body.len(), false)
     );
     assert_eq!(header.stride() as usize, frame.len());
+    assert!(header.is_end(&frame[FRAME_BYTES + body.len()..]));
+    assert!(!header.is_end(&[0; 7]));
+
+    let mut old = frame;
+    let front = FRAME_BYTES - 4;
+    old[3] = 1;
+    let sum = checksum(&old[..front]).to_le_bytes();
+    old[front..FRAME_BYTES].copy_from_slice(&sum);
+    *old.last_mut().unwrap() = 0;
+    golden("Frame of version 1", &old);
+    let Header::Good(header) = FrameRecord::decode(&old) else {
+        panic!("not a frame")
+    };
+    assert_eq!(header.stride() as usize, old.len());
+    assert!(header.is_end(&old[FRAME_BYTES + body.len()..]));
+    old[3] = 3;
+    let sum = checksum(&old[..front]).to_le_bytes();
+    old[front..FRAME_BYTES].copy_from_slice(&sum);
+    assert_eq!(FrameRecord::decode(&old), Header::Version(3));
 }
 
 #[test]
