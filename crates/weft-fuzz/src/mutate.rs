@@ -76,19 +76,21 @@ fn reseal(bytes: &mut [u8]) {
     }
 }
 
-/// A frame of the log: length of the body at 4, its checksum at 16, the header's at 28; padded to 8 bytes.
+/// A frame of the log: length of the body at 4, its checksum at 16, the header's at 28; padded to 8 bytes, the last of them `e5`.
 fn reseal_log(bytes: &mut Vec<u8>) {
     if bytes.len() < 32 {
         return;
     }
-    bytes[..4].copy_from_slice(b"WfL\x01");
+    bytes[..4].copy_from_slice(b"WfL\x02");
     let body = bytes.len() - 32;
     bytes[4..8].copy_from_slice(&(body as u32).to_le_bytes());
     let crc = weft_sum::of(&bytes[32..]);
     bytes[16..20].copy_from_slice(&crc.to_le_bytes());
     let crc = weft_sum::of(&bytes[..28]);
     bytes[28..32].copy_from_slice(&crc.to_le_bytes());
-    bytes.resize(32 + body.next_multiple_of(8), 0);
+    bytes.resize(32 + (body + 1).next_multiple_of(8), 0);
+    bytes.pop();
+    bytes.push(0xe5);
 }
 
 /// A frame of the wire: lengths at 16 and 20, the payload's checksum at 24, that of header and body at 28.

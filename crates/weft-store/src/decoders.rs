@@ -66,24 +66,32 @@ fn label(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A segment, as a restart reads it; what is cut off is as it was.
+/// A segment, as a restart reads it; what is cut off is as it was, and so are frames of an older version.
 fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
     let segment = Bytes::copy_from_slice(bytes);
     let parsed = replay::parse(&[segment], 0, power_lost).ok()?;
     let mut out = Vec::new();
     for frame in parsed.frames {
-        let Header::Good(header) = FrameRecord::decode(&bytes[frame.at.1 as usize..]) else {
+        let at = frame.at.1 as usize;
+        let Header::Good(header) = FrameRecord::decode(&bytes[at..]) else {
             return None;
         };
+        if !header.ends {
+            out.extend_from_slice(&bytes[at..at + header.stride() as usize]);
+            continue;
+        }
         let mut body = new_body(frame.modified);
         for item in frame.items {
             item.encode(&mut body);
         }
         FrameRecord::append(&mut out, frame.sequence, header.synced, &body);
     }
-    let end = parsed.cut.map_or(bytes.len(), |(_, at)| at as usize);
-    assert_eq!(end, out.len(), "frames are as long as they were");
-    out.extend_from_slice(&bytes[end..]);
+    let rest = &bytes[out.len()..];
+    match parsed.cut {
+        Some((_, at)) => assert_eq!(at as usize, out.len(), "frames are as long as they were"),
+        None => assert!(rest.iter().all(|b| *b == 0), "zeros follow the frames"),
+    }
+    out.extend_from_slice(rest);
     Some(out)
 }
 
