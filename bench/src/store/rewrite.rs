@@ -10,6 +10,13 @@ const CHUNK: u32 = 256 << 10;
 
 pub(super) async fn run(bench: &Bench, volume: &Volume, mib: u64) -> Result<()> {
     let bytes = (mib / 4).max(1) * MIB;
+    smaller_requests(bench, volume, bytes).await?;
+    larger_chunks(bench, volume, bytes).await?;
+    after_checkpoint(bench, volume, bytes).await
+}
+
+/// Requests of less than a chunk: what each request costs is in it.
+async fn smaller_requests(bench: &Bench, volume: &Volume, bytes: u64) -> Result<()> {
     let file = bench.file(volume, Some(CHUNK)).await?;
     let chunk = u64::from(CHUNK);
     let sizes = [chunk, chunk / 2, chunk / 4, 100_000];
@@ -31,7 +38,38 @@ pub(super) async fn run(bench: &Bench, volume: &Volume, mib: u64) -> Result<()> 
         let what = format!("{size} bytes against whole chunks (aim 80 %)");
         share(&what, part, &rates[0]);
     }
-    after_checkpoint(bench, volume, bytes).await
+    Ok(())
+}
+
+/// Requests of one size, of which one to 16 make a chunk: what it costs to rewrite part of a chunk.
+async fn larger_chunks(bench: &Bench, volume: &Volume, bytes: u64) -> Result<()> {
+    let chunks = [1, 2, 4, 16].map(|times| times * CHUNK);
+    let mut files = Vec::new();
+    for chunk in chunks {
+        let file = bench.file(volume, Some(chunk)).await?;
+        write_all(&file, bytes, u64::from(chunk), DEPTH).await?;
+        files.push((file, Vec::new()));
+    }
+    for round in 0..=bench.runs {
+        for (file, rates) in &mut files {
+            let rate = write_all(file, bytes, u64::from(CHUNK), DEPTH).await?;
+            if round > 0 {
+                rates.push(rate);
+            }
+        }
+    }
+    for (chunk, (_, rates)) in chunks.iter().zip(&files) {
+        let what = format!("weft: 256 KiB at a time, chunks of {} KiB", chunk >> 10);
+        show(&what, "MiB/s", rates);
+    }
+    for (chunk, (_, part)) in chunks.iter().zip(&files).skip(1) {
+        let what = format!(
+            "a part of {} KiB against whole chunks (aim 80 %)",
+            chunk >> 10
+        );
+        share(&what, part, &files[0].1);
+    }
+    Ok(())
 }
 
 async fn after_checkpoint(bench: &Bench, volume: &Volume, bytes: u64) -> Result<()> {
