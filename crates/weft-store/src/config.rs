@@ -41,7 +41,7 @@ pub struct StoreConfig {
     pub boot_id: String,
     /// Bound of the page cache, dirty pages included.
     pub cache_bytes: u64,
-    /// Bound of dirty pages: writes wait for the flusher beyond it.
+    /// Bound of dirty pages, half of the cache at most: writes wait for the flusher beyond it.
     pub dirty_bytes: u64,
     /// Bound of the log: writes wait for it to be applied beyond it.
     pub log_bytes: u64,

@@ -22,7 +22,8 @@ use crate::trace::Trace;
 /// How many pages and entries that must stay an eviction looks at before it leaves the rest for the next one: where
 /// most of the cache is dirty, or not in the index yet, looking at all of it would cost each write milliseconds.
 const LOOK_IN_VAIN: usize = 512;
-/// How much the cache grows before the next eviction looks again after one in vain: eight are looked at for each block.
+/// How much the cache grows before the next eviction looks again after one in vain: eight are looked at for each block, which
+/// adds two to the clock at most.
 const LOOK_AGAIN: u64 = (LOOK_IN_VAIN / 8 * BLOCK) as u64;
 /// The clock's mark for a chunk's entry instead of a page.
 pub(crate) const ENTRY: u32 = u32::MAX;
@@ -542,13 +543,18 @@ impl State {
 
     /// Evicts clean pages, and entries that the index has, until `limit` holds.
     ///
-    /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay; the next call goes on from there.
+    /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay, and at as many more for each [`LOOK_AGAIN`] by
+    /// which the cache has grown since it last looked in vain; the next call goes on from there. So the hand turns faster than
+    /// the clock grows, whatever comes in one batch.
     pub(crate) fn evict(&mut self, limit: u64) {
-        if self.cached.saturating_sub(limit) <= self.overrun {
+        let over = self.cached.saturating_sub(limit);
+        if over <= self.overrun {
             return;
         }
-        self.evict_spent(limit, LOOK_IN_VAIN);
-        self.turn_clock(limit, LOOK_IN_VAIN);
+        let grown = over - self.overrun.saturating_sub(LOOK_AGAIN);
+        let most = LOOK_IN_VAIN.max((grown / LOOK_AGAIN) as usize * LOOK_IN_VAIN);
+        self.evict_spent(limit, most);
+        self.turn_clock(limit, most);
         let over = self.cached.saturating_sub(limit);
         self.overrun = if over > 0 { over + LOOK_AGAIN } else { 0 };
     }

@@ -32,6 +32,8 @@ pub(crate) struct Bounds {
     pub(crate) changed: u64,
 }
 
+/// Dirty pages that any cache can hold.
+const DIRTY_MIN: u64 = 256 << 10;
 /// A replay of so many units takes about half a second.
 const REPLAY_MAX: u64 = 4 << 20;
 /// Memory of an entry of a small chunk.
@@ -41,7 +43,11 @@ impl Bounds {
     pub(crate) fn of(config: &StoreConfig) -> Self {
         Self {
             cache: config.cache_bytes,
-            dirty: config.dirty_bytes,
+            // Dirty pages are pages of the cache, and the rest must not go for them.
+            dirty: config
+                .dirty_bytes
+                .min(config.cache_bytes / 2)
+                .max(DIRTY_MIN),
             log: config.log_bytes,
             growth: config
                 .growth_bytes

@@ -209,3 +209,28 @@ fn small_chunks_come_into_the_index_before_they_fill_cache_and_log() {
         }
     });
 }
+
+#[test]
+fn memory_is_bounded_whatever_comes_in_one_batch() {
+    run(async {
+        let machine = Machine::new(9);
+        let mut config = config(&machine, 4 << 20);
+        config.dirty_bytes = 1 << 20;
+        config.log_bytes = 16 << 20;
+        let store = Store::open(config).await.unwrap();
+        let mut next = 0;
+        for _ in 0..40 {
+            // A byte in each of many chunks: each has an entry and a page.
+            let one = |n| write(&key(1, 0), 65_536, n * 65_536, vec![n as u8]);
+            let batch = (next..next + 1024).map(one).collect();
+            next += 1024;
+            store.write(batch, now()).await.unwrap();
+        }
+        let held = store.buffer_bytes();
+        assert!(held <= 16 << 20, "{held} bytes for a cache of 4 MiB");
+        for n in (0..next).step_by(997) {
+            let found = read(&store, &key(1, 0), n * 65_536, 2).await.unwrap();
+            assert_eq!(found[0], n as u8);
+        }
+    });
+}
