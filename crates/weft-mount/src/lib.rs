@@ -6,6 +6,7 @@
 //! - `fs/`, the file system: open files, directories, attributes; no kernel type in it;
 //! - `data/`, the data cache: write-behind and read-ahead over an attached file; knows nothing of names.
 
+mod begun;
 pub mod data;
 pub mod fs;
 pub mod fuse;

@@ -13,11 +13,15 @@ use super::file::FileData;
 use super::inline::Inlined;
 use super::repeat::{GaveUp, may_pass, patiently};
 use super::state::{Home, State};
+use crate::begun::Begun;
 
 /// Batches of a file on their way.
 const FLIGHTS: usize = 16;
 /// Runs of a batch.
 const RUNS: usize = 1024;
+
+/// Bytes that the thread that asks for them to be flushed sends itself.
+const SMALL: u64 = 64 << 10;
 
 /// What takes off.
 enum Flight {
@@ -26,11 +30,31 @@ enum Flight {
     Inline(Inlined),
 }
 
+impl Flight {
+    /// Bytes on their way, as far as they are known.
+    fn bytes(&self) -> u64 {
+        match self {
+            Flight::Cells(batch, _) | Flight::Inline(Inlined::Store(batch, ..)) => batch.bytes(),
+            Flight::Inline(Inlined::Move) => u64::MAX,
+        }
+    }
+}
+
 impl FileData {
     /// Writes everything that is dirty now to the servers. Bounded by patience.
     pub(super) async fn flush(self: &Arc<Self>) {
         let target = self.state.lock().all_due();
-        self.start();
+        for (via, flight) in self.ready() {
+            // Somebody waits: what is small leaves from here, without waking another thread for it.
+            if flight.bytes() <= SMALL {
+                let begun = Begun::new(&self.cache.runtime);
+                let _context = self.cache.runtime.enter();
+                let flies = Box::pin(self.clone().fly(via, flight));
+                begun.go_on(flies, &begun.waker());
+            } else {
+                self.cache.runtime.spawn(self.clone().fly(via, flight));
+            }
+        }
         self.wait_until(|state| state.extents.oldest().is_none_or(|oldest| oldest >= target))
             .await;
     }
@@ -70,6 +94,13 @@ impl FileData {
 
     /// Sends off what is whole or due.
     pub(super) fn start(self: &Arc<Self>) {
+        for (via, flight) in self.ready() {
+            self.cache.runtime.spawn(self.clone().fly(via, flight));
+        }
+    }
+
+    /// Takes what is whole or due, to be sent off.
+    fn ready(&self) -> Vec<(File, Flight)> {
         let mut flights = Vec::new();
         {
             let mut state = self.state.lock();
@@ -86,15 +117,11 @@ impl FileData {
             }
             self.cache.dirty.change(before, state.extents.charge());
         }
-        for (via, flight) in flights {
-            let file = self.clone();
-            self.cache
-                .runtime
-                .spawn(async move { file.fly(&via, flight).await });
-        }
+        flights
     }
 
-    async fn fly(self: Arc<Self>, via: &File, flight: Flight) {
+    async fn fly(self: Arc<Self>, via: File, flight: Flight) {
+        let via = &via;
         let (batch, result) = match flight {
             Flight::Cells(batch, synced) => {
                 let result = self.deliver(via, &batch, synced).await;

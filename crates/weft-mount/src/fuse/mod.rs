@@ -14,7 +14,6 @@
 
 mod abi;
 mod attach;
-mod begun;
 mod buffers;
 mod device;
 mod init;

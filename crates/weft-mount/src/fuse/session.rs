@@ -13,13 +13,13 @@ use tokio::sync::oneshot;
 
 use super::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
 use super::attach::{MountError, MountFlagsWanted, attach};
-use super::begun::Begun;
 use super::buffers::Buffers;
 use super::device::{Device, Incoming, Reader};
 use super::init::{self, Negotiated};
 use super::notices::Notices;
 use super::operations::{Answer, carry_out};
 use super::requests::Requests;
+use crate::begun::Begun;
 use crate::fs::{FileSystem, FsError};
 
 /// How long a request that was interrupted may go on: programs that take signals in passing (timers, children that end)

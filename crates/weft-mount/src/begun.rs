@@ -1,7 +1,8 @@
 //! A future that is polled at once where it begins, and becomes a task of the runtime only when something wakes it.
 //!
 //! A request that waits for a server is woken by the thread that takes the server's reply, which then carries it on
-//! itself: between the kernel's request and its answer nothing is handed from thread to thread.
+//! itself: between the kernel's request and its answer nothing is handed from thread to thread. So is what a request waits
+//! for: the few bytes that a sync or a close sends off.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,13 +28,13 @@ enum Place {
 }
 
 /// A future's beginning, and its waker.
-pub(super) struct Begun {
+pub(crate) struct Begun {
     runtime: Handle,
     place: Mutex<Place>,
 }
 
 impl Begun {
-    pub(super) fn new(runtime: &Handle) -> Arc<Begun> {
+    pub(crate) fn new(runtime: &Handle) -> Arc<Begun> {
         Arc::new(Begun {
             runtime: runtime.clone(),
             place: Mutex::default(),
@@ -41,12 +42,12 @@ impl Begun {
     }
 
     /// The waker with which the future, or a part of it, may be polled before [`Begun::go_on`].
-    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(self.clone())
     }
 
     /// Polls `future` here, inside the runtime's context; if it waits, it goes on as a task once it is woken.
-    pub(super) fn go_on(&self, mut future: Future, waker: &Waker) {
+    pub(crate) fn go_on(&self, mut future: Future, waker: &Waker) {
         if future
             .as_mut()
             .poll(&mut Context::from_waker(waker))
