@@ -97,6 +97,7 @@ impl Inner {
                 state.disk.free_after(sequence, extent);
             }
             state.indexed = logged;
+            state.look_again();
             state.evict(self.bounds.cache);
         }
         self.log.remove_through(bound)?;

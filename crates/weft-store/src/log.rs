@@ -89,6 +89,8 @@ struct Files {
     active: Segment,
     /// The next segment, made beforehand, so that a full disk is seen before it hurts.
     spare: Option<Segment>,
+    /// The last frame of the segments that are gone.
+    gone: u64,
     /// Everything up to this frame is in the kernel.
     appended: u64,
     /// Bytes appended since the last sync.
@@ -138,6 +140,7 @@ impl Log {
                 closed,
                 active,
                 spare: None,
+                gone: sequence,
                 appended: sequence,
                 fresh: 0,
                 folder_changed: true,
@@ -257,7 +260,7 @@ impl Log {
         if files.active.bytes > 0 {
             // A full disk is no failure here: the old segment simply goes on.
             if self.rotate_locked(&mut files).is_err() {
-                return Ok(files.closed.last().map_or(0, |s| s.last));
+                return Ok(files.closed.last().map_or(files.gone, |s| s.last));
             }
         }
         Ok(files.appended)
@@ -303,7 +306,9 @@ impl Log {
         let old = {
             let mut files = self.files.lock();
             let split = files.closed.partition_point(|s| s.last <= sequence);
-            files.closed.drain(..split).collect::<Vec<_>>()
+            let old = files.closed.drain(..split).collect::<Vec<_>>();
+            files.gone = old.last().map_or(files.gone, |s| s.last);
+            old
         };
         for segment in old {
             let name = Segment::name(segment.number);

@@ -408,7 +408,8 @@ async fn cut_log(
             Some((cut, _)) if index > cut => 0,
             _ => segment.bytes,
         };
-        if keep == 0 {
+        // One that holds no frame is nobody's, however much was written ahead in it.
+        if keep == 0 || last[index] == 0 {
             removed.push(name);
             continue;
         }

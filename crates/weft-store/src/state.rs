@@ -138,8 +138,8 @@ pub(crate) struct State {
     pub(crate) full_slots: u64,
     /// Bytes of pages and entries in memory.
     pub(crate) cached: u64,
-    /// Bytes beyond its bound up to which the cache is left alone, because an eviction found nothing to take.
-    overrun: u64,
+    /// Bytes up to which the cache is left alone, because an eviction has just found nothing to take.
+    look_at: u64,
     /// The hold queue, a clock: every page and entry.
     pub(crate) clock: VecDeque<(ForkId, u64, u32)>,
     /// The replace queue: pages of slots that were read or written as a whole. They go first.
@@ -547,20 +547,33 @@ impl State {
     /// which the cache has grown since it last looked in vain; the next call goes on from there. So the hand turns faster than
     /// the clock grows, whatever comes in one batch.
     pub(crate) fn evict(&mut self, limit: u64) {
-        let over = self.cached.saturating_sub(limit);
-        if over <= self.overrun {
+        if self.cached <= limit {
+            self.look_at = 0;
             return;
         }
-        let grown = over - self.overrun.saturating_sub(LOOK_AGAIN);
+        if self.cached < self.look_at {
+            return;
+        }
+        let looked_at = self.look_at.saturating_sub(LOOK_AGAIN).max(limit);
+        let grown = self.cached.saturating_sub(looked_at);
         let most = LOOK_IN_VAIN.max((grown / LOOK_AGAIN) as usize * LOOK_IN_VAIN);
         self.evict_spent(limit, most);
         self.turn_clock(limit, most);
-        let over = self.cached.saturating_sub(limit);
-        self.overrun = if over > 0 { over + LOOK_AGAIN } else { 0 };
+        self.look_at = if self.cached > limit {
+            self.cached + LOOK_AGAIN
+        } else {
+            0
+        };
+    }
+
+    /// Says that what had to stay may go now: the next eviction looks.
+    pub(crate) fn look_again(&mut self) {
+        self.look_at = 0;
     }
 
     /// Evicts everything that need not stay.
     pub(crate) fn evict_all(&mut self) {
+        self.look_again();
         self.evict_spent(0, self.replace.len());
         // The hand passes twice: once to forget that a page was used, once to take it.
         self.turn_clock(0, self.clock.len() * 2);

@@ -529,3 +529,23 @@ fn what_was_synced_into_zeros_written_ahead_is_there_wherever_the_store_dies() {
     }
     assert!(tried > 100, "{tried} operations");
 }
+
+#[test]
+fn a_segment_that_holds_only_zeros_written_ahead_is_gone_after_the_next_opening() {
+    run(async {
+        let machine = Machine::new(3);
+        for round in 0..4 {
+            drop(machine.open().await.unwrap());
+            let names = machine.disk.names();
+            let logs: Vec<_> = names.iter().filter(|n| n.starts_with("log.")).collect();
+            assert_eq!(
+                logs.len(),
+                2,
+                "round {round}, this and a spare one: {names:?}"
+            );
+            let first = machine.disk.bytes(logs[0]).unwrap();
+            assert!(first.len() > 4096 && first.iter().all(|b| *b == 0));
+            machine.kill(round);
+        }
+    });
+}

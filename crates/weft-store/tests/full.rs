@@ -235,3 +235,32 @@ fn a_crash_at_any_write_of_a_full_disk_leaves_an_allowed_state() {
         }
     }
 }
+
+#[test]
+fn a_log_that_cannot_begin_another_segment_goes_back_behind_nothing_that_was_applied() {
+    run(async {
+        let machine = Machine::new(5);
+        let store = machine.open().await.unwrap();
+        let put = |n: u64| vec![write(&key(n, 0), CHUNK, 0, pattern(n, 100))];
+        for n in 1..=3 {
+            store.write(put(n), now()).await.unwrap();
+        }
+        // The next segment is there, none after it fits: then only what makes room is taken.
+        machine.disk.set_capacity(1);
+        store.apply().await.unwrap();
+        perform(&store, 0, Op::Delete(1)).await.unwrap();
+        store.sync().await.unwrap();
+        store.apply().await.unwrap();
+        perform(&store, 0, Op::Delete(3)).await.unwrap();
+        store.sync().await.unwrap();
+        drop(store);
+        machine.kill(1);
+        machine.disk.set_capacity(u64::MAX);
+        let store = machine.open().await.unwrap();
+        let found = read(&store, &key(2, 0), 0, 1000).await.unwrap();
+        assert_eq!(found, pattern(2, 100));
+        for n in [1, 3] {
+            assert!(read(&store, &key(n, 0), 0, 1000).await.is_err(), "{n}");
+        }
+    });
+}

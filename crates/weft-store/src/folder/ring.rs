@@ -104,10 +104,10 @@ impl Ring {
         buffers: Vec<Buffer>,
     ) -> BoxFuture<io::Result<Vec<Buffer>>> {
         let wanted: usize = buffers.iter().map(|b| b.len()).sum();
-        let done = self.shared.start(file, at, 0, Payload::Read(buffers));
+        let payload = Payload::Read(buffers);
         let (ring, file) = (Arc::clone(self), Arc::clone(file));
         Box::pin(async move {
-            match ring.finish(&file, at, wanted, done).await? {
+            match ring.carry_out(&file, at, wanted, payload).await? {
                 Payload::Read(buffers) => Ok(buffers),
                 _ => unreachable!("an operation hands its payload back"),
             }
@@ -121,27 +121,28 @@ impl Ring {
         slices: Vec<Slice>,
     ) -> BoxFuture<io::Result<()>> {
         let wanted: usize = slices.iter().map(|s| s.len()).sum();
-        let done = self.shared.start(file, at, 0, Payload::Write(slices));
+        let payload = Payload::Write(slices);
         let (ring, file) = (Arc::clone(self), Arc::clone(file));
-        Box::pin(async move { ring.finish(&file, at, wanted, done).await.map(drop) })
+        Box::pin(async move { ring.carry_out(&file, at, wanted, payload).await.map(drop) })
     }
 
     pub(super) fn sync(self: &Arc<Self>, file: &Arc<File>) -> BoxFuture<io::Result<()>> {
-        let done = self.shared.start(file, 0, 0, Payload::Sync);
         let (ring, file) = (Arc::clone(self), Arc::clone(file));
-        Box::pin(async move { ring.finish(&file, 0, 0, done).await.map(drop) })
+        Box::pin(async move { ring.carry_out(&file, 0, 0, Payload::Sync).await.map(drop) })
     }
 
-    /// Waits for an operation and goes on with the rest where the kernel stopped short.
-    async fn finish(
+    /// Waits for an operation, and goes on with the rest where the kernel stopped short.
+    async fn carry_out(
         &self,
         file: &Arc<File>,
         at: u64,
         wanted: usize,
-        done: Done,
+        payload: Payload,
     ) -> io::Result<Payload> {
         let stopped = || io::Error::other("the ring stopped");
+        // First: what has begun must be heard of, or the caller takes it for undone while the kernel goes on.
         self.have_collected()?;
+        let done = self.shared.start(file, at, 0, payload);
         let (mut result, mut payload) = done.await.map_err(|_| stopped())?;
         let mut moved = 0;
         loop {
@@ -160,7 +161,8 @@ impl Ring {
         }
     }
 
-    /// Makes sure that somebody collects completions: a collector ends with its runtime.
+    /// Makes sure that somebody collects completions: a collector ends with its runtime. So a ring is used in one runtime at
+    /// a time.
     fn have_collected(&self) -> io::Result<()> {
         let mut collector = self.collector.lock();
         if collector.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -178,10 +180,12 @@ impl Drop for Ring {
         if let Some(collector) = self.collector.get_mut().take() {
             collector.abort();
         }
-        // Nobody waits for what is still under way, but the kernel works on its memory.
+        // Nobody waits for what is still under way, but the kernel works on its memory. A collector that runs at this moment
+        // is waited for: it would take away the completion that is waited for here.
+        let _alone = self.shared.collecting.lock();
         while self.shared.slots.lock().busy() {
             self.shared.enter(1);
-            self.shared.take_completions();
+            self.shared.take_alone();
         }
     }
 }
@@ -267,6 +271,11 @@ impl Shared {
     /// Wakes whoever waits for an operation that is done.
     fn take_completions(&self) {
         let _alone = self.collecting.lock();
+        self.take_alone();
+    }
+
+    /// As [`Shared::take_completions`], by the holder of `collecting`.
+    fn take_alone(&self) {
         loop {
             // SAFETY: the lock makes this the only access (invariant 2).
             let mut queue = unsafe { self.uring.completion_shared() };

@@ -1,21 +1,29 @@
 //! Waiting for the end of a process. One that is ending lets go of its locks one by one: a node's own may be free while
 //! those of its disks are still held, so whoever comes next waits for the process, not for a lock.
 
-use std::io::ErrorKind;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 /// Waits until a process has ended, or for so long; whether it has.
 pub(crate) fn wait_for_end(pid: Pid, wait: Duration) -> bool {
-    // Without such a handle there is no such process, or a kernel that has none: nothing to wait for.
+    let deadline = Instant::now() + wait;
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+        // There is no such process, or the system gives no such handles.
+        while test_kill_process(pid).is_ok() {
+            if Instant::now() > deadline {
+                return false;
+            }
+            sleep(Duration::from_millis(5));
+        }
         return true;
     };
-    let timeout = Timespec::try_from(wait).ok();
     let mut ends = [PollFd::new(&process, PollFlags::IN)];
     loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
         match poll(&mut ends, timeout.as_ref()) {
             Err(rustix::io::Errno::INTR) => {}
             ended => return ended.is_ok_and(|n| n > 0),
@@ -23,10 +31,18 @@ pub(crate) fn wait_for_end(pid: Pid, wait: Duration) -> bool {
     }
 }
 
-/// Whether a process has begun to end: its memory is gone, and with it the way to its program.
+/// Bit of a process's flags: it is ending (`PF_EXITING`).
+const EXITING: u64 = 4;
+
+/// Whether a process has begun to end.
 pub(crate) fn is_ending(pid: Pid) -> bool {
-    let program = format!("/proc/{}/exe", pid.as_raw_nonzero());
-    std::fs::read_link(program).is_err_and(|e| e.kind() == ErrorKind::NotFound)
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    // Behind the name, which may hold anything: state, then five others, flags.
+    let flags = stat.ok().and_then(|stat| {
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.split_whitespace().nth(6)?.parse::<u64>().ok()
+    });
+    flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
 #[cfg(test)]
