@@ -21,6 +21,9 @@ use crate::failure;
 /// How long a limit holds that is not said again.
 const LASTS: Duration = Duration::from_secs(5);
 
+/// How long what was said of a file that has just been attached outlives rounds that do not name it: they may have begun before.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// The limits of one server.
 #[derive(Default)]
 pub(super) struct Growth {
@@ -33,6 +36,8 @@ pub(super) struct Growth {
 struct Limit {
     size: u64,
     until: Instant,
+    /// It was said of this file alone, and a round that does not know of it yet takes nothing back up to then.
+    fresh: Option<Instant>,
 }
 
 impl Growth {
@@ -41,12 +46,13 @@ impl Growth {
         if keep {
             limits.retain(|_, limit| limit.until > now);
         } else {
-            limits.clear();
+            limits.retain(|_, limit| limit.fresh.is_some_and(|fresh| fresh > now));
         }
         for file in files {
             if let Some(size) = file.limit {
                 let until = now + LASTS;
-                limits.insert(file.file, Limit { size, until });
+                let fresh = keep.then(|| now + FRESH);
+                limits.insert(file.file, Limit { size, until, fresh });
             }
         }
         self.any.store(!limits.is_empty(), Ordering::Release);
@@ -168,6 +174,13 @@ mod tests {
             (growth.of(FileId(2)), growth.of(FileId(3))),
             (None, Some(0))
         );
+        // A round that began before a file was attached does not know of it.
+        growth.set(&[limit(4, Some(40))], true, Instant::now());
+        growth.set(&[limit(3, Some(0))], false, Instant::now());
+        assert_eq!(growth.of(FileId(4)), Some(40));
+        tokio::time::advance(FRESH).await;
+        growth.set(&[limit(3, Some(0))], false, Instant::now());
+        assert_eq!(growth.of(FileId(4)), None);
         growth.set(&[], false, Instant::now());
         assert!(!growth.any.load(Ordering::Acquire));
     }
