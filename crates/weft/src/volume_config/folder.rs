@@ -220,6 +220,12 @@ pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>
     let mut lines = text.lines();
     let pid = lines.next().and_then(|l| l.parse().ok());
     let ready = lines.next() == Some("ready");
+    let ends = pid.and_then(Pid::from_raw).filter(|p| is_ending(*p));
+    if ends.is_some_and(|p| wait_for_end(p, LAST_ENDS)) {
+        // Whoever has it now may have to say so first.
+        std::thread::sleep(Duration::from_millis(10));
+        return lock_of(config, node);
+    }
     // Between taking the lock and writing its number a node is starting.
     Ok(Some(Running {
         pid: pid.unwrap_or(0),

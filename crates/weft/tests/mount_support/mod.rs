@@ -167,6 +167,10 @@ impl Mounted {
 pub fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    // Nobody may have asked for its result yet.
+    let gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+    wait_until("the process has ended", gone);
 }
 
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
