@@ -149,7 +149,8 @@ pub struct GrowthLimit {
 }
 
 /// Ask for the sizes of files that grow, and limit them (from the metadata service). A limit ends when the next request of
-/// this kind does not repeat it, and after two seconds. Other files keep theirs where `keep` says so.
+/// this kind does not repeat it, and after five seconds. Other files keep theirs where `keep` says so, and for a second what
+/// such a request has said of them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LimitGrowthRequest {
     /// At most `GROWTH_BATCH_MAX`.
