@@ -253,26 +253,33 @@ impl Inner {
     }
 
     async fn load_as(&self, wanted: &[Wanted], why: Why) -> Result<(), StoreError> {
-        let mut running = FuturesUnordered::new();
-        for batch in batches(wanted) {
-            let begun = self.flights.begin(batch.place, batch.blocks);
-            running.push(async move {
-                match begun {
-                    Ok(_flight) => self.load_batch(batch, why).await,
-                    // Somebody has them in a moment: the caller looks again.
-                    Err(_) if why == Why::Ahead => Ok(()),
-                    Err(mut under_way) => {
-                        // An error says that the read has ended, which is what is waited for.
-                        let _ = under_way.changed().await;
-                        Ok(())
-                    }
-                }
-            });
+        let mut batches = batches(wanted);
+        if batches.len() == 1 {
+            return self.load_once(batches.remove(0), why).await;
         }
+        let loads = batches.into_iter().map(|batch| self.load_once(batch, why));
+        let mut running: FuturesUnordered<_> = loads.collect();
         while let Some(done) = running.next().await {
             done?;
         }
         Ok(())
+    }
+
+    /// Reads a batch, unless somebody is about to have some of it: then that is waited for, and the caller looks again.
+    fn load_once(&self, batch: Batch, why: Why) -> impl Future<Output = Result<(), StoreError>> {
+        let begun = self.flights.begin(batch.place, batch.blocks);
+        async move {
+            match begun {
+                Ok(_flight) => self.load_batch(batch, why).await,
+                // Nobody waits for what is read ahead.
+                Err(_) if why == Why::Ahead => Ok(()),
+                Err(mut under_way) => {
+                    // An error says that the read has ended, which is what is waited for.
+                    let _ = under_way.changed().await;
+                    Ok(())
+                }
+            }
+        }
     }
 
     async fn load_batch(&self, batch: Batch, why: Why) -> Result<(), StoreError> {

@@ -75,10 +75,13 @@ impl IoService {
             bytes,
         });
         let small = bytes <= SMALL_JOB;
-        let batches = Batches::new(pieces, lookup(&lengths));
-        let fetches =
-            stream::iter(batches).map(|batch| self.fetch(&job, batch, (!small).then_some(&budget)));
-        let mut arriving = std::pin::pin!(fetches.buffered(DEPTH));
+        let fetch = |batch| self.fetch(&job, batch, (!small).then_some(&budget));
+        let mut batches = Batches::new(pieces, lookup(&lengths)).peekable();
+        // Nothing to overlap: most calls of small programs.
+        let only = batches.next_if(|batch| batch.bytes == bytes);
+        let first = stream::iter(only).then(fetch);
+        let mut arriving =
+            std::pin::pin!(first.chain(stream::iter(batches).map(fetch).buffered(DEPTH)));
         let (mut sent, mut disk) = (0, Duration::ZERO);
         while let Some(batch) = arriving.next().await {
             let batch = batch.map_err(|e| Ended::Failed(failure::of_store(&e)))?;
@@ -118,8 +121,11 @@ impl IoService {
         let mut tries = 0;
         let payload = loop {
             tries += 1;
-            let reads = ranges.iter().map(|range| self.read_range(job, range));
-            let read = try_join_all(reads).await?;
+            let read = if let [only] = &ranges[..] {
+                vec![self.read_range(job, only).await?]
+            } else {
+                try_join_all(ranges.iter().map(|range| self.read_range(job, range))).await?
+            };
             let (payload, copied) = batch.pack(&ranges, &read);
             self.metrics.copied(copied);
             // After packing: so what was packed is what was stored.
