@@ -1,21 +1,16 @@
-//! Links to the I/O servers, by id.
+//! The I/O servers as the client knows them, by id.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_layout::ServerId;
-use weft_net::{BufferPool, CallError, ConnectError, Counters, Env, Identity, Link};
+use weft_net::{BufferPool, CallError, ConnectError, Counters, Env, Identity, Link, Links};
 use weft_proto::meta::ServerMapReply;
 
 /// What the client knows of the server map.
 pub(crate) struct Servers {
-    env: Env,
-    identity: Identity,
-    pool: BufferPool,
-    counters: Arc<Counters>,
+    links: Links,
     epoch: AtomicU64,
-    links: Mutex<BTreeMap<ServerId, Link>>,
 }
 
 impl Servers {
@@ -25,14 +20,9 @@ impl Servers {
         pool: BufferPool,
         counters: Arc<Counters>,
     ) -> Servers {
-        let (epoch, links) = (AtomicU64::new(0), Mutex::default());
         Servers {
-            env,
-            identity,
-            pool,
-            counters,
-            epoch,
-            links,
+            links: Links::new(env, identity, pool, counters),
+            epoch: AtomicU64::new(0),
         }
     }
 
@@ -42,27 +32,13 @@ impl Servers {
     }
 
     pub(crate) fn learn(&self, map: &ServerMapReply) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        for server in &map.servers {
-            let link = links.entry(ServerId(server.id)).or_insert_with(|| {
-                Link::new(
-                    self.env.clone(),
-                    self.identity.clone(),
-                    server.address.clone(),
-                    Some(server.id),
-                    self.pool.clone(),
-                    self.counters.clone(),
-                )
-            });
-            link.set_address(&server.address);
-        }
+        self.links.learn(map);
         self.epoch.fetch_max(map.epoch, Ordering::AcqRel);
     }
 
     /// The link to a server of the map.
     pub(crate) fn link(&self, id: ServerId) -> Result<Link, CallError> {
-        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.get(&id).cloned().ok_or_else(|| {
+        self.links.get(id).ok_or_else(|| {
             CallError::Connect(ConnectError::Unreachable {
                 address: format!("server {id}"),
                 reason: "the server map does not have it".to_owned(),

@@ -1,22 +1,49 @@
-//! Sizes as people write them: `4096`, `64K`, `4MiB`, `1GB`.
+//! Sizes as people write them: `4096`, `64K`, `4MiB`, `1.5 GiB`, `1GB`.
 
 use crate::OFFSET_MAX;
 
-/// Reads a size. `K`, `M`, `G`, `T`, `P` and `E`, alone or with `iB`, count in 1024s; with `B` in 1000s, as in dd.
+/// Digits behind a point: more say nothing about bytes.
+const FRACTION_MAX: usize = 18;
+
+/// Reads a size. `K`, `M`, `G`, `T`, `P` and `E`, alone or with `iB`, count in 1024s; with `B` in 1000s, as in dd. A fraction
+/// must come out as whole bytes.
 pub fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, suffix) = text.split_at(digits);
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a size: write a number like 4096, 64K or 4MiB"))?;
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
+    let (number, suffix) = text.split_at(text.find(|c| !digits(c)).unwrap_or(text.len()));
+    let (number, scale) = decimal(number).ok_or_else(|| {
+        format!("`{text}` is not a size: write a number like 4096, 64K, 1.5M or 4MiB")
+    })?;
     let unit = unit(suffix.trim()).ok_or_else(|| {
         format!("`{suffix}` is no unit of size: use K, M, G, T, P or E (1024s; KB, MB … are 1000s)")
     })?;
-    number
-        .checked_mul(unit)
-        .filter(|size| *size <= OFFSET_MAX)
-        .ok_or_else(|| format!("`{text}` is too large: at most {OFFSET_MAX} bytes"))
+    let too_large = || format!("`{text}` is too large: at most {OFFSET_MAX} bytes");
+    let scaled = number.checked_mul(u128::from(unit)).ok_or_else(too_large)?;
+    if scaled % scale != 0 {
+        return Err(format!("`{text}` is not a whole number of bytes"));
+    }
+    let size = u64::try_from(scaled / scale).ok();
+    size.filter(|size| *size <= OFFSET_MAX)
+        .ok_or_else(too_large)
+}
+
+/// A decimal number as a numerator and a power of ten.
+fn decimal(text: &str) -> Option<(u128, u128)> {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((_, "")) => return None,
+        Some(parts) => parts,
+        None => (text, ""),
+    };
+    if fraction.len() > FRACTION_MAX {
+        return None;
+    }
+    let scale = 10_u128.pow(fraction.len() as u32);
+    let whole = whole.parse::<u128>().ok()?.checked_mul(scale)?;
+    let fraction = match fraction {
+        "" => 0,
+        digits => digits.parse::<u128>().ok()?,
+    };
+    Some((whole.checked_add(fraction)?, scale))
 }
 
 fn unit(suffix: &str) -> Option<u64> {
@@ -55,6 +82,9 @@ mod tests {
             ("1GB", 1_000_000_000),
             ("2T", 2 << 40),
             ("7E", 7 << 60),
+            ("1.5M", 3 << 19),
+            ("0.25 K", 256),
+            ("2.50GB", 2_500_000_000),
         ] {
             assert_eq!(parse(text), Ok(size), "{text}");
         }
@@ -66,7 +96,12 @@ mod tests {
             "",
             "K",
             "-1",
-            "1.5M",
+            "1.0001K",
+            "1.",
+            ".5K",
+            "1.2.3K",
+            "0.0000000000000000000001E",
+            "1 K B",
             "1Q",
             "1KiBB",
             "9E",

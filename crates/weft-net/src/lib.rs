@@ -25,6 +25,7 @@ mod frames;
 mod half;
 mod handshake;
 mod link;
+mod links;
 mod pool;
 mod queue;
 mod server;
@@ -39,6 +40,7 @@ pub use env::{
 pub use error::{CallError, ConnectError};
 pub use handshake::{Identity, Peer, VolumeKey};
 pub use link::Link;
+pub use links::Links;
 pub use pool::BufferPool;
 pub use server::{Bounds, Chunk, Gone, Parcel, Payload, Reply, Served, Service, serve};
 pub use tcp::{SystemClock, SystemEntropy, TcpNetwork};

@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 
+use crate::frames;
 use crate::record::{
     CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
     Header, LabelRecord, NoteRecord, RunningRecord, StoreRecord, decode_body, new_body,
 };
-use crate::replay;
 
 /// Decodes bytes and encodes what they say; `None`: they were refused.
 pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
@@ -69,7 +69,7 @@ fn label(bytes: &[u8]) -> Option<Vec<u8>> {
 /// A segment, as a restart reads it; what is cut off is as it was, and so are frames of an older version.
 fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
     let segment = Bytes::copy_from_slice(bytes);
-    let parsed = replay::parse(&[segment], 0, power_lost).ok()?;
+    let parsed = frames::parse(&[segment], 0, power_lost).ok()?;
     let mut out = Vec::new();
     for frame in parsed.frames {
         let at = frame.at.1 as usize;

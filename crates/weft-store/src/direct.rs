@@ -8,12 +8,13 @@ use crate::alloc::Extent;
 use crate::chunk::{Page, bit, push_block, slot_of};
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::evict::set_page;
 use crate::load::OPERATION_BLOCKS;
 use crate::pool::{BLOCK, Slice};
 use crate::read::{ChunkRange, by_chunk};
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
 use crate::replay::MAP_COST;
-use crate::state::{State, set_page};
+use crate::state::State;
 use crate::store::Inner;
 
 /// Whole blocks of a write go the direct way from this many bytes on. Below, the log's copy and

@@ -6,10 +6,11 @@ use weft_layout::{CellOffset, Spaced, copy_spaced};
 
 use crate::ahead::SLOT;
 use crate::chunk::{Page, bit, slot_of};
+use crate::evict::set_page;
 use crate::key::Run;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
 use crate::record::{ForkId, checksum, end_is_legal};
-use crate::state::{State, set_page};
+use crate::state::State;
 use crate::store::Inner;
 
 /// Pieces further apart than this get no page between them.

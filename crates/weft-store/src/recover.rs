@@ -25,6 +25,7 @@ use crate::counters::Counters;
 use crate::disk::DiskSet;
 use crate::error::StoreError;
 use crate::flight::Flights;
+use crate::frames::{Parsed, parse};
 use crate::load::Wanted;
 use crate::log::{Log, Segment};
 use crate::pool::{BLOCK, Pool};
@@ -32,7 +33,7 @@ use crate::record::{
     CHUNKS, CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord, ItemRecord, META,
     RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
-use crate::replay::{Overlay, Parsed, Replay, each, parse};
+use crate::replay::{Overlay, Replay, each};
 use crate::state::State;
 use crate::storage::{FileKind, Storage};
 use crate::store::{Bounds, Inner, Signals, Store};

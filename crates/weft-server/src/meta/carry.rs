@@ -4,13 +4,13 @@
 //! intent goes when all servers have done it. So the death of a client, a server or this service at any step
 //! leaves work to be repeated, never work half done.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use weft_layout::{CellIndex, Layout, ServerId};
 use weft_meta::{Intent, Namespace};
-use weft_net::{BufferPool, Counters, Env, Identity, Link};
+use weft_net::{BufferPool, Env, Identity, Link, Links};
 use weft_proto::io::{
     CellStatusRequest, DeleteCellsRequest, ForkPlace, Grid, TruncateCellsRequest,
 };
@@ -20,54 +20,28 @@ use weft_proto::meta::ServerMapReply;
 pub(super) const BATCH: usize = 1024;
 
 pub(super) struct Carrier {
-    env: Env,
-    identity: Identity,
-    counters: Arc<Counters>,
-    pool: BufferPool,
-    links: Mutex<HashMap<ServerId, Link>>,
+    links: Links,
 }
 
 impl Carrier {
     pub(super) fn new(env: Env, identity: Identity) -> Carrier {
-        Carrier {
-            env,
-            identity,
-            counters: Arc::new(Counters::default()),
-            pool: BufferPool::default(),
-            links: Mutex::default(),
-        }
+        let links = Links::new(env, identity, BufferPool::default(), Arc::default());
+        Carrier { links }
     }
 
     /// Takes note of where servers are.
     pub(super) fn learn(&self, map: &ServerMapReply) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        for server in &map.servers {
-            let link = links.entry(ServerId(server.id)).or_insert_with(|| {
-                Link::new(
-                    self.env.clone(),
-                    self.identity.clone(),
-                    server.address.clone(),
-                    Some(server.id),
-                    self.pool.clone(),
-                    self.counters.clone(),
-                )
-            });
-            link.set_address(&server.address);
-        }
+        self.links.learn(map);
     }
 
     pub(super) fn link(&self, server: ServerId) -> Result<Link, String> {
-        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links
-            .get(&server)
-            .cloned()
-            .ok_or_else(|| format!("server {server} is not in the server map"))
+        let link = self.links.get(server);
+        link.ok_or_else(|| format!("server {server} is not in the server map"))
     }
 
     /// All servers that are known.
     pub(super) fn servers(&self) -> Vec<ServerId> {
-        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.keys().copied().collect()
+        self.links.servers()
     }
 
     /// Carries these intents through as far as servers answer; an error says which does not.

@@ -1,0 +1,216 @@
+//! Reading a log back: which frames stand.
+
+use bytes::Bytes;
+
+use crate::error::StoreError;
+use crate::record::{
+    FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, checksum, decode_body,
+};
+
+/// A frame that was read back whole.
+pub(crate) struct Frame {
+    /// Where it begins: index of its segment, offset.
+    pub(crate) at: (usize, u64),
+    pub(crate) sequence: u64,
+    pub(crate) modified: i64,
+    pub(crate) items: Vec<ItemRecord>,
+}
+
+/// What a log holds.
+#[derive(Default)]
+pub(crate) struct Parsed {
+    pub(crate) frames: Vec<Frame>,
+    /// Where it ends: everything from here on is cut off. `None`: at the end of the last segment.
+    pub(crate) cut: Option<(usize, u64)>,
+    /// Everything up to here is known to be on stable storage.
+    pub(crate) synced: u64,
+}
+
+/// Reads segments in order up to the first frame that does not stand. Zeros up to a segment's end are space that was
+/// written ahead.
+///
+/// A frame that was never synced may be torn: after a loss of power anywhere, after a kill only at
+/// the very end. Anything else that is not a frame is damage, and the store refuses to guess.
+pub(crate) fn parse(
+    segments: &[Bytes],
+    applied: u64,
+    power_lost: bool,
+) -> Result<Parsed, StoreError> {
+    let mut parsed = Parsed::default();
+    let mut next = None;
+    for (index, segment) in segments.iter().enumerate() {
+        let (mut at, end) = (0, held(segment));
+        while at < end {
+            let corrupt = || StoreError::Corrupt {
+                what: "a frame of the log",
+                at: format!("segment {index}, offset {at}"),
+            };
+            match frame_at(segment, at, end, next, applied) {
+                Read::Frame(frame, body) => {
+                    let (modified, items) = decode_body(&body).ok_or_else(corrupt)?;
+                    for item in &items {
+                        if let ItemRecord::Synced { through } = item {
+                            parsed.synced = parsed.synced.max(*through);
+                        }
+                    }
+                    parsed.frames.push(Frame {
+                        at: (index, at as u64),
+                        sequence: frame.sequence,
+                        modified,
+                        items,
+                    });
+                    next = Some(frame.sequence + 1);
+                    at += frame.stride() as usize;
+                }
+                Read::Version(found) => {
+                    return Err(StoreError::Version {
+                        what: "a frame of the log",
+                        found,
+                        known: FRAME_VERSION,
+                    });
+                }
+                Read::Torn if !power_lost && segments[index + 1..].iter().all(|s| held(s) == 0) => {
+                    parsed.cut = Some((index, at as u64));
+                    return Ok(parsed);
+                }
+                Read::Torn | Read::Bad if power_lost => {
+                    let expected = next.unwrap_or(applied + 1);
+                    if synced_beyond(&segments[index..], at, expected) {
+                        return Err(corrupt());
+                    }
+                    parsed.cut = Some((index, at as u64));
+                    return Ok(parsed);
+                }
+                Read::Torn | Read::Bad => return Err(corrupt()),
+            }
+        }
+    }
+    Ok(parsed)
+}
+
+enum Read {
+    Frame(FrameRecord, Bytes),
+    /// The segment ends inside the frame.
+    Torn,
+    Bad,
+    Version(u8),
+}
+
+/// Bytes of a segment before the zeros at its end.
+fn held(segment: &[u8]) -> usize {
+    segment
+        .iter()
+        .rposition(|b| *b != 0)
+        .map_or(0, |last| last + 1)
+}
+
+/// The frame at `at` of a segment of which the first `end` bytes are not all zero.
+fn frame_at(segment: &Bytes, at: usize, end: usize, next: Option<u64>, applied: u64) -> Read {
+    let frame = match FrameRecord::decode(&segment[at..]) {
+        Header::Short => return Read::Torn,
+        Header::Bad if end < at + FRAME_BYTES => return Read::Torn,
+        Header::Bad => return Read::Bad,
+        Header::Version(found) => return Read::Version(found),
+        Header::Good(frame) => frame,
+    };
+    // Segments that were applied may be there or not: their removal is not synced.
+    let may_jump = next.is_none_or(|n| n <= applied + 1) && frame.sequence <= applied + 1;
+    if next != Some(frame.sequence) && !may_jump {
+        return Read::Bad;
+    }
+    let start = at + FRAME_BYTES;
+    // A frame without a mark at its end may end with zeros.
+    let held = if frame.ends { end } else { segment.len() };
+    if at as u64 + frame.stride() > held as u64 {
+        return Read::Torn;
+    }
+    let body = segment.slice(start..start + frame.body as usize);
+    let rest = &segment[start + frame.body as usize..at + frame.stride() as usize];
+    if checksum(&body) != frame.crc || !frame.is_end(rest) {
+        return Read::Bad;
+    }
+    Read::Frame(frame, body)
+}
+
+/// Whether somewhere after `at` a frame says that frame `expected` had been synced.
+fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
+    segments.iter().enumerate().any(|(i, segment)| {
+        let from = if i == 0 { at } else { 0 };
+        (from..segment.len()).step_by(8).any(|offset| {
+            let Header::Good(frame) = FrameRecord::decode(&segment[offset..]) else {
+                return false;
+            };
+            let start = offset + FRAME_BYTES;
+            let Some(body) = segment.get(start..start + frame.body as usize) else {
+                return false;
+            };
+            frame.synced
+                && checksum(body) == frame.crc
+                && decode_body(&segment.slice_ref(body)).is_some_and(|(_, items)| {
+                    items.iter().any(
+                        |i| matches!(i, ItemRecord::Synced { through } if *through >= expected),
+                    )
+                })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{ForkId, new_body};
+
+    /// Frames 1 to `count`, zeros behind them, and where the last frame begins.
+    fn segment(count: u64) -> (Vec<u8>, usize) {
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        for n in 1..=count {
+            let mut body = new_body(7);
+            ItemRecord::encode_data(&mut body, ForkId(1), n, &[0; 40]);
+            last = bytes.len();
+            FrameRecord::append(&mut bytes, n, false, &body);
+        }
+        bytes.resize(bytes.len() + 4096, 0);
+        (bytes, last)
+    }
+
+    fn frames(
+        segments: &[Vec<u8>],
+        power_lost: bool,
+    ) -> Result<(usize, Option<(usize, u64)>), StoreError> {
+        let segments: Vec<_> = segments.iter().cloned().map(Bytes::from).collect();
+        let parsed = parse(&segments, 0, power_lost)?;
+        Ok((parsed.frames.len(), parsed.cut))
+    }
+
+    #[test]
+    fn zeros_behind_the_frames_end_a_segment() {
+        let (first, _) = segment(3);
+        let mut second = Vec::new();
+        FrameRecord::append(&mut second, 4, false, &new_body(7));
+        for power_lost in [false, true] {
+            let whole = frames(&[first.clone(), second.clone()], power_lost).unwrap();
+            assert_eq!(whole, (4, None));
+        }
+    }
+
+    #[test]
+    fn a_frame_of_which_only_the_front_was_written_is_torn_and_a_changed_one_is_damage() {
+        let (bytes, last) = segment(3);
+        let end = held(&bytes);
+        for cut in last + 1..end {
+            let mut torn = bytes.clone();
+            torn[cut..].fill(0);
+            let cut_at = (held(&torn) > last).then_some((0, last as u64));
+            assert_eq!(frames(&[torn.clone()], false).unwrap(), (2, cut_at));
+            // Frames behind it were written later: it was whole.
+            let mut next = Vec::new();
+            FrameRecord::append(&mut next, 4, false, &new_body(7));
+            assert!(frames(&[torn, next], false).is_err());
+        }
+        for at in 0..end {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            assert!(frames(&[changed], false).is_err(), "byte {at}");
+        }
+    }
+}
