@@ -40,6 +40,7 @@ pub mod record;
 mod recount;
 mod servers;
 mod sessions;
+mod unsettled;
 mod watched;
 
 pub use appends::Append;
@@ -55,6 +56,7 @@ pub use locks::{Family, Granted, Lock, LockTable, Outcome, Owner, Span};
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
 pub use ops::{Attached, KeptFiles, Truncation};
 pub use quota::{Payer, Used};
+pub use unsettled::UnsettledFile;
 
 /// Names one file can have.
 pub const HARD_LINKS_MAX: u32 = 65_000;

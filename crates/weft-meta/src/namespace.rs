@@ -25,6 +25,7 @@ use crate::record::{
 };
 use crate::recount::first_count;
 use crate::servers::ServerTable;
+use crate::unsettled::Unsettled;
 use crate::watched::Watched;
 
 /// Ids that are skipped after a crash: more than anybody can have been given in the seconds whose commits power loss
@@ -82,6 +83,7 @@ pub struct Inner {
     pub(crate) open_files: Mutex<OpenFiles>,
     pub(crate) servers: RwLock<ServerTable>,
     pub(crate) growth: Growth,
+    pub(crate) unsettled: Unsettled,
     /// No intent below this number is left: keeps scans off the graves of carried-through ones.
     pub(crate) oldest_intent: AtomicU64,
     recovering: AtomicBool,
@@ -215,6 +217,7 @@ impl Namespace {
             open_files: Mutex::default(),
             servers: RwLock::new(servers),
             growth: Growth::default(),
+            unsettled: Unsettled::default(),
             oldest_intent: AtomicU64::new(0),
             recovering: AtomicBool::new(!clean),
             first_id: counters.next_id,
@@ -272,7 +275,8 @@ impl Namespace {
     /// # Durability
     /// On stable storage on return.
     pub fn close(&self) -> Result<(), MetaError> {
-        if self.open_files.lock().is_empty() && !self.recovering() {
+        let settled = self.open_files.lock().is_empty() && self.unsettled.is_empty();
+        if settled && !self.recovering() {
             self.kv.write(Batch {
                 changes: vec![(VOLUME, CLEAN_KEY.to_vec(), Some(Vec::new()))],
             })?;
@@ -321,6 +325,11 @@ impl Namespace {
     /// The client on whose connection this handle acts.
     pub(crate) fn origin(&self) -> u64 {
         self.origin
+    }
+
+    /// Whether clients of an earlier life may not have told yet what they have open.
+    pub fn is_recovering(&self) -> bool {
+        self.recovering()
     }
 
     pub(crate) fn recovering(&self) -> bool {

@@ -7,6 +7,7 @@ use weft_proto::meta::{ReassertReply, ReassertRequest};
 
 use crate::edit::Edit;
 use crate::keys::{self, ORPHANS};
+use crate::open_files::OpenFiles;
 use crate::path::Node;
 use crate::{MetaError, Namespace};
 
@@ -52,6 +53,7 @@ impl Namespace {
             },
             |open, gone| {
                 let dealt = open.dealt_of(client);
+                self.unsettle_written(open, client);
                 open.forget_client(client);
                 let is_there = |id: &&u64| gone.binary_search(id).is_err();
                 for id in request.reading.iter().filter(is_there) {
@@ -76,8 +78,18 @@ impl Namespace {
     pub fn session_ended(&self, client: u64) -> Result<(), MetaError> {
         self.edit_then(
             |edit| self.let_go(edit, client, &BTreeSet::new()),
-            |open, ()| open.forget_client(client),
+            |open, ()| {
+                self.unsettle_written(open, client);
+                open.forget_client(client);
+            },
         )
+    }
+
+    /// What a client was writing, and will not tell any more.
+    fn unsettle_written(&self, open: &OpenFiles, client: u64) {
+        let files = open.of_client(client).into_iter();
+        let written = files.filter(|id| open.is_writer(client, *id));
+        written.for_each(|id| self.unsettled.note(id));
     }
 
     /// What follows from a client having nothing open but `held`.

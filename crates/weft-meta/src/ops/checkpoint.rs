@@ -365,6 +365,10 @@ impl Edit<'_, '_> {
             inode.size_exact = known && !written_to;
         }
         let inode = inode.clone();
+        if !inode.size_exact {
+            // Its writers may have gone before.
+            self.namespace().unsettled.note(id);
+        }
         if !known {
             // The stored size is older: a writer who goes without having written must not make it exact.
             self.open_files().wrote(id);

@@ -99,6 +99,10 @@ impl Namespace {
                     self.growth.told(id);
                 }
                 if request.detach && !reply.size_wanted {
+                    // Whoever could tell the size is gone, and it is not known.
+                    if request.write && reply.attributes.is_none() {
+                        self.unsettled.note(id);
+                    }
                     open.detach(client, id, request.write);
                 }
             },

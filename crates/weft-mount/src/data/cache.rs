@@ -1,7 +1,7 @@
 //! What all open files of a mount share: the budgets, the clock of the flusher, the files by id.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -51,13 +51,47 @@ pub(super) const AHEAD_WINDOWS: usize = 8;
 /// Ticks in the life of a dirty byte.
 pub(super) const TICKS: u32 = 4;
 
+/// Files whose changes are remembered after their last close.
+const CHANGED_MAX: usize = 4096;
+
+/// A moment in a data cache's life: before a file is attached, so that it is seen whether what the answer says of its bytes is
+/// still true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+/// The files of a mount.
+#[derive(Default)]
+struct Files {
+    open: HashMap<u64, Weak<FileData>>,
+    /// When this mount last changed files that it has not open any more.
+    changed: HashMap<u64, Moment>,
+    /// Of changes up to here not all are remembered.
+    forgotten: Moment,
+}
+
+impl Files {
+    fn note_changed(&mut self, id: u64, now: Moment) {
+        if self.changed.len() >= CHANGED_MAX {
+            self.changed.clear();
+            self.forgotten = now;
+        }
+        self.changed.insert(id, now);
+    }
+
+    fn changed_since(&self, id: u64, asked: Moment) -> bool {
+        let at = self.changed.get(&id).copied().unwrap_or_default();
+        at.max(self.forgotten) > asked
+    }
+}
+
 /// The data cache of a mount.
 pub struct DataCache {
     pub(super) config: DataConfig,
     pub(super) runtime: Handle,
     pub(super) dirty: Budget,
     pub(super) ahead: Arc<Semaphore>,
-    files: Mutex<HashMap<u64, Weak<FileData>>>,
+    files: Mutex<Files>,
+    clock: AtomicU64,
     ended: AtomicBool,
 }
 
@@ -97,6 +131,7 @@ impl DataCache {
             },
             ahead: Arc::new(Semaphore::new(windows.min(Semaphore::MAX_PERMITS))),
             files: Mutex::default(),
+            clock: AtomicU64::new(1),
             ended: AtomicBool::new(false),
             runtime,
         });
@@ -108,24 +143,70 @@ impl DataCache {
         cache
     }
 
-    /// Opens an attached file. No message. All opens of a file share its dirty bytes while any is open.
+    /// This moment.
+    pub fn now(&self) -> Moment {
+        Moment(self.clock.load(Ordering::Acquire))
+    }
+
+    /// A moment that is later than all before.
+    pub(super) fn tick(&self) -> Moment {
+        Moment(self.clock.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// Opens an attached file that was not open before. No message. All opens of a file share its dirty bytes while any is
+    /// open.
     ///
     /// # Errors
     /// [`DataError::ShuttingDown`].
     pub fn open(self: &Arc<Self>, file: File) -> Result<OpenData, DataError> {
+        Ok(self.opened(file, None)?.expect("nothing is asked of it"))
+    }
+
+    /// As [`DataCache::open`], of a file that was attached after the moment `asked`. Nothing where this mount has changed the
+    /// file since: another open, which has ended by now, may have written what the service did not know yet when it answered.
+    /// Who is told so attaches again.
+    ///
+    /// # Errors
+    /// [`DataError::ShuttingDown`].
+    pub fn open_asked(
+        self: &Arc<Self>,
+        file: File,
+        asked: Moment,
+    ) -> Result<Option<OpenData>, DataError> {
+        self.opened(file, Some(asked))
+    }
+
+    fn opened(
+        self: &Arc<Self>,
+        file: File,
+        asked: Option<Moment>,
+    ) -> Result<Option<OpenData>, DataError> {
         if self.ended.load(Ordering::Acquire) {
             return Err(DataError::ShuttingDown);
         }
         let mut files = self.files.lock();
-        let data = files
-            .get(&file.id())
-            .and_then(Weak::upgrade)
-            .unwrap_or_else(|| {
-                let data = Arc::new(FileData::new(self.clone(), &file));
-                files.insert(file.id(), Arc::downgrade(&data));
-                data
-            });
-        Ok(OpenData::new(data, file))
+        let id = file.id();
+        let before = files.open.get(&id);
+        // Its last open has just ended and did not say yet what it changed.
+        let ending = before.is_some_and(|data| data.strong_count() == 0);
+        let data = if let Some(data) = before.and_then(Weak::upgrade) {
+            data
+        } else {
+            let doubted = asked.is_some_and(|asked| ending || files.changed_since(id, asked));
+            if doubted && !file.created() {
+                return Ok(None);
+            }
+            let data = Arc::new(FileData::new(self.clone(), &file));
+            files.open.insert(id, Arc::downgrade(&data));
+            data
+        };
+        Ok(Some(OpenData::new(data, file, asked)))
+    }
+
+    /// This mount has changed the bytes of a file by other ways than an open's.
+    pub fn note_changed(&self, id: u64) {
+        let now = self.tick();
+        self.files.lock().note_changed(id, now);
     }
 
     /// Dirty bytes of the mount, those on their way included.
@@ -147,7 +228,7 @@ impl DataCache {
 
     /// Forgets what was read ahead of a file and what is known of its size: others have changed it.
     pub fn invalidate(&self, id: u64) {
-        let file = self.files.lock().get(&id).and_then(Weak::upgrade);
+        let file = self.files.lock().open.get(&id).and_then(Weak::upgrade);
         if let Some(file) = file {
             file.invalidate();
         }
@@ -173,17 +254,24 @@ impl DataCache {
         }
     }
 
-    pub(super) fn forget(&self, id: u64) {
+    /// The last open of a file has ended; `changed`: by some of them its bytes were changed.
+    pub(super) fn forget(&self, id: u64, changed: bool) {
+        let now = self.tick();
         let mut files = self.files.lock();
+        if changed {
+            files.note_changed(id, now);
+        }
         // Somebody may have opened it anew.
-        if files.get(&id).is_some_and(|file| file.strong_count() == 0) {
-            files.remove(&id);
+        let open = files.open.get(&id);
+        if open.is_some_and(|file| file.strong_count() == 0) {
+            files.open.remove(&id);
         }
     }
 
     fn files(&self) -> Vec<Arc<FileData>> {
         self.files
             .lock()
+            .open
             .values()
             .filter_map(Weak::upgrade)
             .collect()

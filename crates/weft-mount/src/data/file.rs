@@ -13,7 +13,7 @@ use weft_layout::{OFFSET_MAX, ViewOffset};
 use super::repeat::patiently;
 use super::rope::Rope;
 use super::state::{Home, State};
-use super::{DataCache, DataError};
+use super::{DataCache, DataError, Moment};
 
 /// What all opens of a file share.
 pub(super) struct FileData {
@@ -68,6 +68,7 @@ impl FileData {
         let before = state.extents.charge();
         state.extents.truncate(size);
         self.cache.dirty.change(before, state.extents.charge());
+        state.changed = self.cache.tick();
         state.ends.end = size;
         state.ends.grown = state.ends.grown.min(size);
         state.ends.known = Some(Instant::now());
@@ -87,10 +88,10 @@ impl FileData {
 
 impl Drop for FileData {
     fn drop(&mut self) {
-        self.cache
-            .dirty
-            .change(self.state.get_mut().extents.charge(), 0);
-        self.cache.forget(self.id);
+        let state = self.state.get_mut();
+        self.cache.dirty.change(state.extents.charge(), 0);
+        let changed = state.written != 0 || state.changed != Moment::default();
+        self.cache.forget(self.id, changed);
     }
 }
 
@@ -143,7 +144,8 @@ pub struct OpenData {
 }
 
 impl OpenData {
-    pub(super) fn new(data: Arc<FileData>, file: File) -> OpenData {
+    /// `asked`: when the file was about to be attached, where others of this mount may have changed it since.
+    pub(super) fn new(data: Arc<FileData>, file: File, asked: Option<Moment>) -> OpenData {
         let read_ahead = if data.cache.config.write_behind {
             data.cache.config.read_ahead
         } else {
@@ -151,7 +153,10 @@ impl OpenData {
         };
         let open = {
             let mut state = data.state.lock();
-            state.learn_home(&file);
+            // What was stored since then the service may not have known when it answered.
+            if asked.is_none_or(|asked| state.changed <= asked) {
+                state.learn_home(&file);
+            }
             state.add_open(read_ahead as u64)
         };
         OpenData {
@@ -235,8 +240,10 @@ impl OpenData {
     /// metadata service beside those of a write; where writes go through also one to each server.
     pub async fn append(&self, data: Bytes) -> Result<u64, DataError> {
         let (length, patience) = (data.len() as u64, self.data.cache.config.patience);
-        if !self.data.cache.config.write_behind {
-            // Somebody may have truncated it since this mount last saw its end.
+        // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
+        // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
+        let known = self.data.state.lock().knows_end();
+        if !known || !self.data.cache.config.write_behind {
             self.data.ask_size(&self.file).await?;
         }
         let deal = || {
@@ -249,9 +256,23 @@ impl OpenData {
     }
 
     /// Everything that any open of this file has written is at the servers when it returns; tells, once, what could not
-    /// be written since this open was last told. Returns what the service says of a file whose bytes it has, all of
-    /// those written until now, if it was told by this flush.
+    /// be written since this open was last told by a flush or a sync. Returns what the service says of a file whose bytes it
+    /// has, all of those written until now, if it was told by this flush.
+    ///
+    /// A sync tells it again: whoever closes a copy of the descriptor, a child of the program for instance, may not look.
     pub async fn flush(&self) -> Result<Option<Attributes>, DataError> {
+        self.flushed(State::untold).await
+    }
+
+    /// As [`OpenData::flush`]; tells, once, what could not be written since a sync last told this open.
+    pub async fn flush_to_sync(&self) -> Result<Option<Attributes>, DataError> {
+        self.flushed(State::untold_by_sync).await
+    }
+
+    async fn flushed(
+        &self,
+        untold: impl FnOnce(&mut State, u64) -> Result<(), DataError>,
+    ) -> Result<Option<Attributes>, DataError> {
         // What is on its way now was asked before this flush.
         let quiet = {
             let mut state = self.data.state.lock();
@@ -260,7 +281,7 @@ impl OpenData {
         };
         self.data.flush().await;
         let mut state = self.data.state.lock();
-        state.untold(self.open)?;
+        untold(&mut state, self.open)?;
         let written = state.written;
         let stored = state.stored.take().filter(|s| quiet && s.0 == written);
         Ok(stored.map(|s| s.1))
@@ -275,7 +296,7 @@ impl OpenData {
     /// with the wish to survive: no further request, where everything else survives already.
     pub async fn sync(&self) -> Result<(), DataError> {
         let syncing = Syncing::begin(&self.data);
-        self.flush().await?;
+        self.flush_to_sync().await?;
         drop(syncing);
         let cells = matches!(self.data.state.lock().home, Home::Cells);
         if cells {
@@ -315,8 +336,7 @@ impl OpenData {
             return None;
         }
         let state = self.data.state.lock();
-        let knows = state.ends.known.is_some() || !matches!(state.home, Home::Cells);
-        (knows || state.ends.end > 0).then_some(state.ends.end)
+        (state.knows_end() || state.ends.end > 0).then_some(state.ends.end)
     }
 
     /// The file's size, what was written here included: one request to each server, unless it was known within the last

@@ -78,6 +78,7 @@ impl FileData {
             Ok(attributes) => {
                 let mut state = self.state.lock();
                 state.stored = Some((written, attributes));
+                state.changed = self.cache.tick();
                 if matches!(state.home, Home::Inline(_)) {
                     state.home = Home::Inline(content.clone());
                 }

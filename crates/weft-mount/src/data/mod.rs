@@ -19,7 +19,10 @@
 //! 3. Bytes read ahead are dropped before a write, a truncate or [`OpenData::invalidate`] that touches them returns.
 //! 4. Memory is bounded: dirty bytes by [`DataConfig::total_dirty`] and one write of each waiting writer, bytes read ahead
 //!    by [`AHEAD_WINDOWS`](cache::AHEAD_WINDOWS) windows.
-//! 5. A failed flush is told once to each open that was there when it failed, and holds up nothing written later.
+//! 5. A failed flush is told to each open that was there when it failed, once by a flush or a sync and in any case once by a
+//!    sync, and holds up nothing written later.
+//! 6. What an attachment's answer says of a file's bytes counts only if this cache has not changed them since it was asked for
+//!    ([`Moment`]).
 //!
 //! Copies of a byte in here: none if it is written in pieces of 64 KiB or more, one if in smaller ones; none when it is
 //! read through [`OpenData::read_parts`], or lies in one part of what arrived; else one.
@@ -38,7 +41,7 @@ mod rope;
 mod state;
 mod stream;
 
-pub use cache::{DataCache, DataConfig};
+pub use cache::{DataCache, DataConfig, Moment};
 pub use error::DataError;
 pub use file::OpenData;
 pub use rope::Rope;

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use weft_client::{Attributes, File};
 use weft_proto::Code;
 
-use super::DataError;
 use super::extents::Extents;
 use super::fetch::Ahead;
 use super::stream::Streams;
+use super::{DataError, Moment};
 
 /// Under the file's lock.
 pub(super) struct State {
@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) ends: Ends,
     /// When it was last written here: a time that is set by hand after it must win, whenever the bytes are sent.
     pub(super) written: i64,
+    /// When its content was last stored with the metadata, or truncated, by this mount.
+    pub(super) changed: Moment,
     /// Calls of sync under way for which it is enough that what takes off now survives power loss.
     pub(super) syncing: usize,
     /// Bytes in the cells may not survive power loss yet.
@@ -76,8 +78,10 @@ pub(super) struct Ends {
 pub(super) struct Open {
     pub(super) streams: Streams,
     pub(super) ahead: BTreeMap<u64, Arc<Ahead>>,
-    /// Failures it was told of.
+    /// Failures it was told of by a flush or a sync.
     pub(super) told: u64,
+    /// Failures it was told of by a sync.
+    pub(super) synced: u64,
     /// Failures of which a write told it that there is no room.
     pub(super) warned: u64,
     /// One past the last byte it wrote and when it last wrote, if it wrote.
@@ -109,6 +113,7 @@ impl State {
             held: false,
             ends,
             written: 0,
+            changed: Moment::default(),
             syncing: 0,
             // Whoever had it open before may not have synced it.
             unsynced: !file.created(),
@@ -140,6 +145,7 @@ impl State {
             streams: Streams::new(read_ahead),
             ahead: BTreeMap::new(),
             told: self.failures,
+            synced: self.failures,
             warned: self.failures,
             wrote: None,
         };
@@ -189,6 +195,23 @@ impl State {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the end of the file is known, but for what others may write.
+    pub(super) fn knows_end(&self) -> bool {
+        self.ends.known.is_some() || !matches!(self.home, Home::Cells)
+    }
+
+    /// The failure that no sync has told this open yet.
+    pub(super) fn untold_by_sync(&mut self, open: u64) -> Result<(), DataError> {
+        let Some(open) = self.opens.get_mut(&open) else {
+            return Ok(());
+        };
+        open.told = self.failures;
+        if std::mem::replace(&mut open.synced, self.failures) == self.failures {
+            return Ok(());
+        }
+        self.last_failure.clone().map_or(Ok(()), Err)
     }
 
     /// The failure that this open was not told of yet.

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 use weft_client::{Changes, Credentials, FileKind, Place, Quota, QuotaKind, ServerState, Time};
 
+use super::files::now;
 use super::kept::{is_kept, read_only};
 use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
@@ -152,8 +153,11 @@ impl FileSystem {
         handle: Option<u64>,
         size: u64,
     ) -> Result<(), FsError> {
+        let began = now();
         if let Some(handle) = handle {
-            self.handles.get(handle)?.truncate(size).await?;
+            let handle = self.handles.get(handle)?;
+            handle.writable()?;
+            handle.truncate(size).await?;
         } else {
             self.flush_all(id).await?;
             let volume = self.on(caller);
@@ -163,26 +167,7 @@ impl FileSystem {
                 open.data.truncate(size).await?;
             }
         }
-        self.resized(id);
-        Ok(())
-    }
-
-    /// After a write by somebody who must not keep them: the set-id bits go, as POSIX wants it.
-    pub(super) async fn drop_set_id(&self, id: u64) -> Result<(), FsError> {
-        let changes = Changes {
-            kill_priv: true,
-            no_follow: true,
-            ..Changes::default()
-        };
-        let volume = self.volume.on_behalf_of(root());
-        let asked = self.news.now();
-        let attributes = self
-            .call(|| volume.set_attributes(Place::of(id), &changes))
-            .await?;
-        let answer = self.complete(attributes).await?;
-        self.touched_to(asked, &answer, false);
-        self.nodes.told(&answer.attr);
-        self.attributes_changed(id);
+        self.resized(id, began);
         Ok(())
     }
 

@@ -19,11 +19,13 @@ pub(super) struct Handle {
     pub(super) data: OpenData,
     pub(super) write: bool,
     /// The kernel keeps no pages of what is read and written by it.
-    past_pages: bool,
+    pub(super) past_pages: bool,
     /// Who has asked for locks by it.
     pub(super) lockers: Mutex<BTreeSet<u64>>,
     /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
     wrote: AtomicBool,
+    /// Since it was opened, or attributes of the file were set, nothing was found to be taken away: see `privileges`.
+    pub(super) stripped: AtomicBool,
 }
 
 impl Handle {
@@ -36,6 +38,7 @@ impl Handle {
             past_pages,
             lockers: Mutex::default(),
             wrote: AtomicBool::new(false),
+            stripped: AtomicBool::new(false),
         }
     }
 
@@ -53,13 +56,19 @@ impl Handle {
         self.wrote.store(true, Ordering::Relaxed);
     }
 
-    pub(super) async fn truncate(&self, size: u64) -> Result<(), FsError> {
-        if !self.write {
-            return Err(FsError::wrong(
-                "the file is not open for writing",
-                Errno::BADF,
-            ));
+    /// Refuses what only an open for writing may do.
+    pub(super) fn writable(&self) -> Result<(), FsError> {
+        if self.write {
+            return Ok(());
         }
+        Err(FsError::wrong(
+            "the file is not open for writing",
+            Errno::BADF,
+        ))
+    }
+
+    /// Sets the size; the file is attached for writing.
+    pub(super) async fn truncate(&self, size: u64) -> Result<(), FsError> {
         self.note_wrote();
         Ok(self.data.truncate(size).await?)
     }
@@ -131,11 +140,6 @@ impl Files {
         }
     }
 
-    /// Notes that a file was written now.
-    pub(super) fn wrote_now(&self, id: u64) {
-        self.wrote(id, now());
-    }
-
     /// The time of a file's last write was set by hand.
     pub(super) fn time_set(&self, id: u64) {
         if let Some(file) = self.0.lock().get_mut(&id) {
@@ -160,7 +164,8 @@ impl Files {
     }
 }
 
-fn now() -> i64 {
+/// In nanoseconds since the epoch.
+pub(super) fn now() -> i64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as i64)

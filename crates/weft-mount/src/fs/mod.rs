@@ -30,6 +30,7 @@ mod names;
 mod news;
 mod nodes;
 mod open;
+mod privileges;
 mod space;
 mod views;
 mod watch;

@@ -8,10 +8,11 @@ use rustix::io::Errno;
 use weft_client::{Access, Attributes, File, Place};
 
 use super::belief::Answer;
-use super::files::Handle;
+use super::files::{Handle, now};
 use super::news::Asked;
 use super::views::{is_view, refuse};
 use super::{Caller, Entry, FileSystem, FsError};
+use crate::data::{DataError, Moment};
 
 /// Linux's mark of an open that is going to run the file; not in the C library's headers.
 const FOR_EXECUTION: i32 = 0x20;
@@ -42,10 +43,19 @@ pub struct WriteHow {
     pub kill_set_id: bool,
 }
 
+/// When a file was asked for: by the mount's news, and by the data cache.
+#[derive(Clone, Copy)]
+struct Asking {
+    news: Asked,
+    data: Moment,
+}
+
 pub(super) fn access(flags: i32) -> Access {
     match flags & libc::O_ACCMODE {
         // The kernel has checked that it may be run, which needs no permission to read.
         libc::O_RDONLY if flags & FOR_EXECUTION != 0 => Access::default(),
+        // Whoever empties a file changes it, however it is opened.
+        libc::O_RDONLY if flags & libc::O_TRUNC != 0 => Access::read_write(),
         libc::O_RDONLY => Access::read(),
         libc::O_WRONLY => Access::write(),
         _ => Access::read_write(),
@@ -74,17 +84,17 @@ impl FileSystem {
         if is_view(id) {
             return self.open_view(caller, id, flags).await;
         }
-        let mut access = access(flags);
-        if flags & libc::O_TRUNC != 0 && !writes(flags) {
-            access = Access::read_write();
-        }
-        let access = access.inline();
+        let access = access(flags).inline();
         let volume = self.on(caller);
-        let asked = self.news.now();
-        let file = self
-            .call(|| volume.attach(Place::of(id), access.clone()))
-            .await?;
-        let mut opened = self.adopt(asked, file, flags)?;
+        let mut opened = loop {
+            let asked = self.asking();
+            let file = self
+                .call(|| volume.attach(Place::of(id), access.clone()))
+                .await?;
+            if let Some(opened) = self.adopt(asked, file, flags).await? {
+                break opened;
+            }
+        };
         if flags & libc::O_TRUNC != 0 {
             opened.keep_pages = false;
             let handle = self.handles.get(opened.handle)?;
@@ -98,11 +108,10 @@ impl FileSystem {
     }
 
     async fn empty(&self, handle: &Handle, kill_set_id: bool) -> Result<(), FsError> {
-        if kill_set_id {
-            self.drop_set_id(handle.id).await?;
-        }
+        let began = now();
+        self.strip(handle, kill_set_id).await?;
         handle.truncate(0).await?;
-        self.resized(handle.id);
+        self.resized(handle.id, began);
         Ok(())
     }
 
@@ -118,28 +127,32 @@ impl FileSystem {
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let bits = mode & 0o7777;
-        let asked = self.news.now();
+        let asked = self.asking();
         let ahead = (flags & libc::O_ACCMODE != libc::O_WRONLY, writes(flags));
         if let Some(file) = self
             .make_ahead(&volume, (parent, name), (bits, umask), ahead)
             .await
         {
             self.absent.may_be_there(parent, self.news.hash(name));
-            return self.made(asked, (parent, name), file, flags);
+            return self.made(asked, (parent, name), file, flags).await;
         }
         let access = match flags & libc::O_EXCL {
             0 => access(flags).create(bits).umask(umask).no_follow().inline(),
             _ => access(flags).create_new(bits).umask(umask).inline(),
         };
         self.absent.may_be_there(parent, self.news.hash(name));
-        let asked = self.news.now();
-        let file = self.call(|| volume.attach(&place, access.clone())).await?;
-        if file.created() {
-            return self.made(asked, (parent, name), file, flags);
-        }
-        let answer = self.complete(file.attributes().clone()).await?;
-        let entry = self.entry(asked, &answer, (parent, name));
-        let opened = self.adopt(asked, file, flags)?;
+        let (entry, opened) = loop {
+            let asked = self.asking();
+            let file = self.call(|| volume.attach(&place, access.clone())).await?;
+            if file.created() {
+                return self.made(asked, (parent, name), file, flags).await;
+            }
+            let answer = self.complete(file.attributes().clone()).await?;
+            let entry = self.entry(asked.news, &answer, (parent, name));
+            if let Some(opened) = self.adopt(asked, file, flags).await? {
+                break (entry, opened);
+            }
+        };
         if flags & libc::O_TRUNC != 0 {
             let handle = self.handles.get(opened.handle)?;
             self.empty(&handle, false).await?;
@@ -148,22 +161,43 @@ impl FileSystem {
     }
 
     /// A file was made and opened.
-    fn made(
+    async fn made(
         &self,
-        asked: Asked,
+        asked: Asking,
         (parent, name): (u64, &[u8]),
         file: File,
         flags: i32,
     ) -> Result<(Entry, Opened), FsError> {
         // It is this mount that writes it: of what a new file holds the service knows everything.
         let answer = Answer::exact(file.attributes());
-        self.entered(asked, parent, &answer.attr);
-        let entry = self.entry(asked, &answer, (parent, name));
-        Ok((entry, self.adopt(asked, file, flags)?))
+        self.entered(asked.news, parent, &answer.attr);
+        let entry = self.entry(asked.news, &answer, (parent, name));
+        let opened = self.adopt(asked, file, flags).await?;
+        let opened = opened.ok_or(FsError::wrong("a new file is open already", Errno::IO))?;
+        Ok((entry, opened))
     }
 
-    /// Takes an attached file among the open ones.
-    fn adopt(&self, asked: Asked, file: File, flags: i32) -> Result<Opened, FsError> {
+    /// Now, before a file is attached.
+    fn asking(&self) -> Asking {
+        Asking {
+            news: self.news.now(),
+            data: self.cache.now(),
+        }
+    }
+
+    /// Takes an attached file among the open ones. Nothing where another open of this mount has changed it since it was asked
+    /// for: then the attachment is let go.
+    async fn adopt(
+        &self,
+        asked: Asking,
+        file: File,
+        flags: i32,
+    ) -> Result<Option<Opened>, FsError> {
+        let Some(data) = self.cache.open_asked(file.clone(), asked.data)? else {
+            file.let_go().await?;
+            return Ok(None);
+        };
+
         let id = file.id();
         let attributes = file.attributes();
         let exact = attributes.size_exact || file.created();
@@ -171,7 +205,7 @@ impl FileSystem {
             exact,
             ..Answer::exact(attributes)
         };
-        self.learn(asked, &answer);
+        self.learn(asked.news, &answer);
         // Who attaches for writing ends the certainty of the size: what the kernel was told is taken back, unless it is
         // true; but pages are true if nobody else may write.
         let verdict = self.nodes.opened(&answer.attr, exact || file.sole());
@@ -184,16 +218,15 @@ impl FileSystem {
         // time write pages, and any number write past them. Whoever else writes the file joins.
         let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
         let past_pages = self.options.strict || (write && (made || self.files.are_past_pages(id)));
-        let data = self.cache.open(file.clone())?;
         let handle = Arc::new(Handle::new(file, data, write, past_pages));
         self.files.add(&handle);
-        Ok(Opened {
+        Ok(Some(Opened {
             handle: self.handles.insert(handle),
             keep_pages: verdict.keep_pages && !self.options.strict,
             // The kernel would put appended bytes where it believes the end to be.
             direct: past_pages || (append && write),
             parallel: past_pages && !append,
-        })
+        }))
     }
 
     /// Reads, in the parts in which it arrived; fewer bytes than asked for only at the end of the file.
@@ -223,13 +256,8 @@ impl FileSystem {
             return self.write_view(handle, offset, data, how.append).await;
         }
         let handle = self.handles.get(handle)?;
-        if how.kill_set_id
-            && self
-                .nodes
-                .mode(handle.id)
-                .is_none_or(|mode| mode & 0o6000 != 0)
-        {
-            self.drop_set_id(handle.id).await?;
+        if how.kill_set_id || how.append || handle.past_pages {
+            self.strip(&handle, how.kill_set_id).await?;
         }
         if how.append {
             handle.data.append(data).await?;
@@ -251,11 +279,13 @@ impl FileSystem {
         self.files.wrote(handle.id, handle.data.written());
     }
 
-    /// This mount has changed a file's size, or bytes of it at the servers.
-    pub(super) fn resized(&self, id: u64) {
+    /// This mount has changed a file's size, or bytes of it at the servers, by a call that `began` then: what service and
+    /// servers note is later, and must not seem to go back.
+    pub(super) fn resized(&self, id: u64, began: i64) {
+        self.cache.note_changed(id);
         self.touched(id);
         self.nodes.settled(id, None);
-        self.files.wrote_now(id);
+        self.files.wrote(id, began);
     }
 
     /// A descriptor of the file is closed: what was written goes to the servers, and what failed is told.
@@ -267,7 +297,7 @@ impl FileSystem {
         }
         let handle = self.handles.get(handle)?;
         let flushed = if handle.write {
-            self.settle(&handle).await
+            self.settle(&handle, handle.data.flush()).await
         } else {
             Ok(())
         };
@@ -276,12 +306,16 @@ impl FileSystem {
     }
 
     /// Sends what was written; what the service says of the file then is known for certain.
-    async fn settle(&self, handle: &Handle) -> Result<(), FsError> {
+    async fn settle(
+        &self,
+        handle: &Handle,
+        flush: impl Future<Output = Result<Option<Attributes>, DataError>>,
+    ) -> Result<(), FsError> {
         let wrote = handle.has_written();
         // What is written from here on may not be among what is stored.
         handle.note_settled();
         let asked = self.news.now();
-        match handle.data.flush().await {
+        match flush.await {
             Ok(Some(attributes)) => {
                 self.touched_to(asked, &Answer::exact(&attributes), true);
             }
@@ -303,7 +337,7 @@ impl FileSystem {
         let handle = self.handles.get(handle)?;
         if handle.data.is_inline() {
             // One sync of the namespace is enough for bytes and name.
-            self.settle(&handle).await?;
+            self.settle(&handle, handle.data.flush_to_sync()).await?;
             // It may have grown out of there.
             if handle.data.is_inline() {
                 return self.sync_names().await;
@@ -318,7 +352,7 @@ impl FileSystem {
     pub(super) async fn flush_all(&self, id: u64) -> Result<(), FsError> {
         for handle in self.files.all(id) {
             if handle.write {
-                self.settle(&handle).await?;
+                self.settle(&handle, handle.data.flush()).await?;
             }
         }
         Ok(())

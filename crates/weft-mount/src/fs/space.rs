@@ -4,8 +4,9 @@ use rustix::io::Errno;
 use weft_layout::FileOffset;
 use weft_proto::limits::INLINE_MAX;
 
+use super::files::now;
 use super::views::{is_view, unsupported};
-use super::{FileSystem, FsError};
+use super::{Caller, FileSystem, FsError};
 
 /// Bytes that a copy moves at a time.
 const COPY: usize = 4 << 20;
@@ -20,6 +21,7 @@ impl FileSystem {
     /// Room is not set aside: what is made is the file's size.
     pub async fn allocate(
         &self,
+        caller: Caller,
         handle: u64,
         offset: u64,
         length: u64,
@@ -46,10 +48,13 @@ impl FileSystem {
                 Errno::FBIG,
             ))?;
         let handle = self.handles.get(handle)?;
+        handle.writable()?;
+        let began = now();
+        self.strip_for(caller, &handle).await?;
         if clears {
             handle.data.clear(offset, length).await?;
             handle.note_wrote();
-            self.resized(handle.id);
+            self.resized(handle.id, began);
         } else if self.space(handle.id).await?.available < length {
             return Err(FsError::wrong(
                 "the volume has not so much room",
@@ -58,7 +63,7 @@ impl FileSystem {
         }
         if !keeps && handle.data.size().await? < end {
             handle.truncate(end).await?;
-            self.resized(handle.id);
+            self.resized(handle.id, began);
         }
         Ok(())
     }
@@ -103,6 +108,7 @@ impl FileSystem {
     /// Copies bytes from one open file to another; returns how many.
     pub async fn copy(
         &self,
+        caller: Caller,
         (from, from_offset): (u64, u64),
         (to, to_offset): (u64, u64),
         length: u64,
@@ -111,17 +117,20 @@ impl FileSystem {
             return Err(unsupported());
         }
         let (from, to) = (self.handles.get(from)?, self.handles.get(to)?);
+        to.writable()?;
+        let began = now();
         let length = length.min(COPY_MAX);
         if from.id == to.id && from_offset < to_offset + length && to_offset < from_offset + length
         {
             return Err(FsError::wrong("the ranges overlap", Errno::INVAL));
         }
+        self.strip_for(caller, &to).await?;
         let copied = to
             .data
             .copy_from(&from.data, from_offset, to_offset, length);
         if let Some(copied) = copied.await? {
             to.note_wrote();
-            self.resized(to.id);
+            self.resized(to.id, began);
             return Ok(copied);
         }
         let mut done = 0;

@@ -10,6 +10,7 @@ use weft_client::{Attributes, Changes, FileKind, Place, XattrMode};
 use weft_proto::Code;
 use weft_proto::meta::ROOT;
 
+use super::privileges::CAPABILITY;
 use super::views::{is_view, unsupported};
 use super::{COUNTS_XATTR, Caller, FileSystem, FsError};
 use crate::layout_text;
@@ -80,13 +81,16 @@ impl FileSystem {
     }
 
     /// Whether a file certainly does not have this attribute: the kernel asks for some before each write.
-    fn lacks(&self, id: u64, name: &[u8]) -> bool {
+    pub(super) fn lacks(&self, id: u64, name: &[u8]) -> bool {
         let space = SPACES.iter().any(|space| name.starts_with(space));
         space && self.news.is_live() && self.nodes.is_bare(id)
     }
 
     /// An attribute of a file was changed.
-    fn extended(&self, id: u64, name: &[u8]) {
+    pub(super) fn extended(&self, id: u64, name: &[u8]) {
+        for handle in self.files.all(id) {
+            handle.stripped.store(false, Ordering::Release);
+        }
         self.touched(id);
         self.nodes.doubt(id, true);
         if name.starts_with(ACL) {
@@ -150,6 +154,9 @@ impl FileSystem {
         if name == LAYOUT {
             // Back to what the volume gives.
             return self.set_layout(caller, id, b"").await;
+        }
+        if name == CAPABILITY {
+            return self.drop_capability(id).await;
         }
         self.call(|| volume.remove_xattr(Place::of(id), name))
             .await?;

@@ -136,7 +136,7 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
         opcode::FALLOCATE => {
             let (a, _) = argument::<abi::FallocateIn>(request)?;
             done(
-                fs.allocate(a.fh, a.offset, a.length, a.mode.cast_signed())
+                fs.allocate(caller, a.fh, a.offset, a.length, a.mode.cast_signed())
                     .await,
             )
         }
@@ -150,7 +150,7 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
         opcode::COPY_FILE_RANGE => {
             let (copy, _) = argument::<abi::CopyFileRangeIn>(request)?;
             let (from, to) = ((copy.fh_in, copy.off_in), (copy.fh_out, copy.off_out));
-            written(fs.copy(from, to, copy.len).await? as usize)
+            written(fs.copy(caller, from, to, copy.len).await? as usize)
         }
         opcode::IOCTL => Err(FsError::wrong(
             "files of a volume have no controls",
@@ -278,7 +278,13 @@ async fn xattr(fs: &FileSystem, caller: Caller, request: &Incoming) -> Result {
             let (set, rest) = argument::<abi::SetxattrIn>(request)?;
             let (name, value) = string(rest)?;
             let value = value.get(..set.size as usize).ok_or_else(broken)?;
+            const NEITHER: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
             let mode = match set.flags.cast_signed() {
+                // It must not be there, and it must.
+                NEITHER => {
+                    fs.get_xattr(caller, id, name).await?;
+                    return Err(FsError::wrong("there is such an attribute", Errno::EXIST));
+                }
                 libc::XATTR_CREATE => SetMode::Create,
                 libc::XATTR_REPLACE => SetMode::Replace,
                 _ => SetMode::Either,

@@ -7,6 +7,7 @@ mod checkpoint;
 mod growth;
 mod locks;
 mod sessions;
+mod settle;
 mod spill;
 mod watchers;
 
@@ -58,6 +59,8 @@ pub struct MetaService {
     limiting: tokio::sync::Mutex<()>,
     /// Somebody may have more left of a quota than the servers were told.
     freed: Notify,
+    /// A file was closed whose size is not exact.
+    unsettled: Notify,
     watchers: Watchers,
     locks: Locks,
     blocking: Blocking,
@@ -117,6 +120,7 @@ impl MetaService {
             unsynced: Notify::new(),
             limiting: tokio::sync::Mutex::default(),
             freed: Notify::new(),
+            unsettled: Notify::new(),
         }))
     }
 
@@ -143,6 +147,7 @@ impl MetaService {
         tokio::join!(
             self.tend(stopping.clone()),
             self.limit_growth(stopping.clone()),
+            self.settle_sizes(stopping.clone()),
             self.sync_lazily(stopping)
         );
     }
@@ -395,6 +400,9 @@ impl MetaService {
         );
         if result.is_ok() && frees {
             self.owed.notify_one();
+        }
+        if self.namespace.has_unsettled() {
+            self.unsettled.notify_one();
         }
         if result.is_ok() && (frees || kind == Kind::SetQuota) && self.namespace.limits_growth() {
             self.freed.notify_one();

@@ -1,0 +1,153 @@
+//! Files that nobody writes any more and whose size is not exact: the last writer did not know it, could not tell it, or was
+//! counted among others that had not come back yet.
+//!
+//! Whoever needs such a size asks the servers each time, and who pays for the file is charged what was known before. So the
+//! service finds out by itself: it takes the files from here, asks their servers, and notes the answer.
+//!
+//! Invariant: a file is noted before the attachment that left it so has ended; a size is noted only if no writer has come
+//! since the servers were asked, or he has left the size exact.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow};
+
+use parking_lot::Mutex;
+use weft_layout::Layout;
+
+use crate::intents::checked;
+use crate::keys::{self, INODES};
+use crate::record::InodeRecord;
+use crate::{MetaError, Namespace};
+
+/// Those that are known of, in memory; after a crash they are looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled(Mutex<BTreeSet<u64>>);
+
+impl Unsettled {
+    pub(crate) fn note(&self, file: u64) {
+        self.0.lock().insert(file);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+/// A file whose servers are to be asked for its size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsettledFile {
+    /// Its id.
+    pub file: u64,
+    /// Where its cells are.
+    pub layout: Layout,
+}
+
+/// Whether a file's size is to be found out, as far as its record says.
+fn is_unsettled(inode: &InodeRecord) -> bool {
+    // A truncate that is owed says the size when it is done.
+    !inode.size_exact && !inode.inline && inode.truncate == 0 && inode.layout.is_some()
+}
+
+impl Namespace {
+    /// Whether there is a file whose size is to be found out, and it is known who writes what.
+    pub fn has_unsettled(&self) -> bool {
+        !self.recovering() && !self.unsettled.is_empty()
+    }
+
+    /// Takes at most `most` files whose size is to be found out. Who cannot find it out notes them again.
+    ///
+    /// Cost: a read for each.
+    pub fn take_unsettled(&self, most: usize) -> Result<Vec<UnsettledFile>, MetaError> {
+        let taken: Vec<u64> = {
+            let mut files = self.unsettled.0.lock();
+            let taken: Vec<u64> = files.iter().take(most).copied().collect();
+            files.retain(|file| !taken.contains(file));
+            taken
+        };
+        let open = self.open_files.lock();
+        self.read(|reader| {
+            let mut found = Vec::new();
+            for &file in &taken {
+                let Some(inode) = keys::inode(reader, file)? else {
+                    continue;
+                };
+                if open.has_writer(file) {
+                    continue;
+                }
+                if inode.truncate != 0 {
+                    // When that is done.
+                    self.unsettled.note(file);
+                    continue;
+                }
+                if !is_unsettled(&inode) {
+                    continue;
+                }
+                if let Some(Ok(layout)) = inode.layout.as_ref().map(checked) {
+                    found.push(UnsettledFile { file, layout });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Notes a file again whose servers did not say its size.
+    pub fn unsettle(&self, file: u64) {
+        self.unsettled.note(file);
+    }
+
+    /// Notes what a file's servers said of its size after [`Namespace::take_unsettled`]. What was written is written: nobody's
+    /// bound keeps it from being charged.
+    ///
+    /// # Durability
+    /// Needs no sync: after power loss the size is asked for again.
+    pub fn settle(&self, file: u64, size: u64) -> Result<(), MetaError> {
+        self.edit_then(
+            |edit| {
+                edit.force();
+                let inode = keys::inode(edit.reader(), file)?;
+                let written = edit.open_files().has_writer(file);
+                // Somebody may have come, written, and gone since the servers were asked.
+                let noted = self.unsettled.0.lock().contains(&file);
+                if let Some(inode) = inode.filter(is_unsettled)
+                    && !(written || noted || self.recovering())
+                {
+                    let now = edit.change(file, &inode);
+                    (now.size, now.size_exact) = (size, true);
+                }
+                Ok(())
+            },
+            |_, ()| self.growth.told(file),
+        )
+    }
+
+    /// Looks for such files among at most `most` inodes from `from` on, and notes them; answers where to go on. After a crash,
+    /// when everybody has told what he has open.
+    ///
+    /// Cost: a scan of so many inodes.
+    pub fn find_unsettled(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {
+        let (mut looked_at, mut next, mut found) = (0, None, Vec::new());
+        self.read(|reader| {
+            let first = from.to_be_bytes();
+            let from = Bound::Included(first.as_slice());
+            reader.scan(INODES, from, Bound::Unbounded, &mut |key, value| {
+                let Some(id) = keys::number(key) else {
+                    return ControlFlow::Continue(());
+                };
+                if looked_at == most {
+                    next = Some(id);
+                    return ControlFlow::Break(());
+                }
+                looked_at += 1;
+                // What cannot be read is found elsewhere.
+                if keys::decode::<InodeRecord>("inode", id, value).is_ok_and(|i| is_unsettled(&i)) {
+                    found.push(id);
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(())
+        })?;
+        let open = self.open_files.lock();
+        let closed = found.into_iter().filter(|id| !open.has_writer(*id));
+        closed.for_each(|id| self.unsettled.note(id));
+        Ok(next)
+    }
+}

@@ -1,0 +1,79 @@
+//! What a change of a file's bytes takes from the file: the bits by which it runs as somebody else, and its capabilities.
+//!
+//! The kernel leaves this to the mount (`HANDLE_KILLPRIV_V2`). With a write, a truncate or an open it says whether the bits must
+//! go; with `fallocate` and `copy_file_range` it does not, so there everybody but root loses them. A capability goes with every
+//! change, whoever makes it; where the kernel writes through its pages it removes the attribute itself.
+
+use std::sync::atomic::Ordering;
+
+use weft_client::{Changes, Place};
+use weft_proto::Code;
+
+use super::attributes::root;
+use super::files::Handle;
+use super::{Caller, FileSystem, FsError};
+
+/// The attribute that holds a file's capabilities.
+pub(super) const CAPABILITY: &[u8] = b"security.capability";
+
+impl FileSystem {
+    /// Before bytes are changed past the kernel's pages; `set_id`: by somebody who must not keep the set-id bits.
+    pub(super) async fn strip(&self, handle: &Handle, set_id: bool) -> Result<(), FsError> {
+        let may_run_as_other = || {
+            let mode = self.nodes.mode(handle.id);
+            mode.is_none_or(|mode| mode & 0o6000 != 0)
+        };
+        if set_id && may_run_as_other() {
+            self.drop_set_id(handle.id).await?;
+        }
+        if handle.stripped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if !self.lacks(handle.id, CAPABILITY) {
+            self.drop_capability(handle.id).await?;
+        }
+        handle.stripped.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// As [`FileSystem::strip`], by a call that does not say who must not keep them.
+    pub(super) async fn strip_for(&self, caller: Caller, handle: &Handle) -> Result<(), FsError> {
+        self.strip(handle, caller.uid != 0).await
+    }
+
+    /// The set-id bits go, as POSIX wants it after a write by somebody who must not keep them.
+    pub(super) async fn drop_set_id(&self, id: u64) -> Result<(), FsError> {
+        let changes = Changes {
+            kill_priv: true,
+            no_follow: true,
+            ..Changes::default()
+        };
+        let volume = self.volume.on_behalf_of(root());
+        let asked = self.news.now();
+        let attributes = self
+            .call(|| volume.set_attributes(Place::of(id), &changes))
+            .await?;
+        let answer = self.complete(attributes).await?;
+        self.touched_to(asked, &answer, false);
+        self.nodes.told(&answer.attr);
+        self.attributes_changed(id);
+        Ok(())
+    }
+
+    /// Removes a file's capabilities. The kernel asks for it on behalf of whoever may write the file, and lets nobody else ask
+    /// who may not.
+    pub(super) async fn drop_capability(&self, id: u64) -> Result<(), FsError> {
+        let volume = self.volume.on_behalf_of(root());
+        match self
+            .call(|| volume.remove_xattr(Place::of(id), CAPABILITY))
+            .await
+        {
+            Err(FsError::Volume(error)) if error.code() == Code::NoAttribute => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.extended(id, CAPABILITY);
+                Ok(())
+            }
+        }
+    }
+}
