@@ -194,3 +194,29 @@ fn a_strict_mount_shows_at_once_what_another_wrote() {
         assert_eq!(reader.metadata().unwrap().len(), 7 + 4 * round);
     }
 }
+
+/// Every program that a program starts closes what it has open, and does not look at what close says.
+#[test]
+fn a_loss_that_a_child_heard_of_is_still_told_by_fsync() {
+    use std::os::unix::fs::FileExt;
+
+    let Some(m) = Mounted::new() else { return };
+    let path = m.file("f");
+    let file = fs::File::create(&path).unwrap();
+    file.write_all_at(&[b'A'; 1_000_000], 0).unwrap();
+    file.sync_all().unwrap();
+    let copy = file.try_clone().unwrap();
+    for pid in m.nodes() {
+        kill(pid);
+    }
+    file.write_all_at(&[b'B'; 500_000], 0).unwrap();
+    // This one does not look.
+    drop(copy);
+    weft_ok(&["up", m.volume.to_str().unwrap()]);
+    let error = file.sync_all().unwrap_err();
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    file.sync_all().unwrap();
+}

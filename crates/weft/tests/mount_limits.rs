@@ -3,7 +3,7 @@
 mod mount_support;
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use mount_support::{Mounted, sh, wait_until, weft};
@@ -337,4 +337,107 @@ fn a_mount_keeps_quotas_and_shows_them() {
     );
     let (code, found, _) = command(&m, "fsck");
     assert_eq!(code, Some(0), "{found}");
+}
+
+/// A file that runs as somebody else, and what an unprivileged program does to it.
+#[test]
+fn changed_bytes_take_the_bits_and_capabilities_of_a_program() {
+    for options in ["", "strict"] {
+        let Some(m) = Mounted::with_options(options) else {
+            return;
+        };
+        let as_user = "setpriv --reuid 1001 --regid 1001 --clear-groups";
+        fs::set_permissions(&m.path, fs::Permissions::from_mode(0o777)).unwrap();
+        let changes = [
+            "fallocate -p -o 0 -l 4096 f",
+            "fallocate -z -o 0 -l 4096 f",
+            "fallocate -l 100000 f",
+            "sh -c 'echo x >> f'",
+            "dd if=/dev/zero of=f bs=4096 count=1 conv=notrunc oflag=direct status=none",
+            "dd if=/dev/zero of=f bs=100 count=1 conv=notrunc status=none",
+            "truncate -s 10 f",
+            #[cfg(target_arch = "x86_64")]
+            "perl -e 'open(I,\"<\",\"src\");open(O,\"+<\",\"f\");\
+             syscall(326,fileno(I),0,fileno(O),0,17000,0)==17000 or die'",
+        ];
+        // cap_net_raw+ep
+        let capability: Vec<u8> = [0x0200_0001_u32, 1 << 13, 0, 0, 0]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let name = "security.capability";
+        for change in changes {
+            fs::write(m.file("src"), [7; 17_000]).unwrap();
+            fs::write(m.file("f"), [1; 17_000]).unwrap();
+            fs::set_permissions(m.file("f"), fs::Permissions::from_mode(0o6777)).unwrap();
+            sh(&m.path, &format!("chmod 644 src; {as_user} {change}"));
+            let mode = fs::metadata(m.file("f")).unwrap().mode() & 0o7777;
+            assert_eq!(mode, 0o777, "{options} {change}");
+            rustix::fs::setxattr(
+                m.file("f"),
+                name,
+                &capability,
+                rustix::fs::XattrFlags::empty(),
+            )
+            .unwrap();
+            sh(&m.path, &format!("{as_user} {change}"));
+            let found = rustix::fs::getxattr(m.file("f"), name, &mut [0_u8; 64]);
+            assert_eq!(found, Err(Errno::NODATA), "{options} {change}");
+            fs::remove_file(m.file("f")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_is_emptied_by_an_open_for_reading_and_attributes_that_cannot_be_set_are_refused() {
+    let Some(m) = Mounted::new() else { return };
+    for size in [1, 20_000] {
+        for extra in [OFlags::empty(), OFlags::CREATE] {
+            fs::write(m.file("f"), vec![1; size]).unwrap();
+            let how = OFlags::RDONLY | OFlags::TRUNC | extra;
+            drop(openat(CWD, m.file("f"), how, Mode::RUSR).unwrap());
+            assert_eq!(fs::metadata(m.file("f")).unwrap().len(), 0);
+        }
+    }
+    let set = |name: &str, flags| rustix::fs::setxattr(m.file("f"), name, b"v", flags);
+    let neither = rustix::fs::XattrFlags::CREATE | rustix::fs::XattrFlags::REPLACE;
+    assert_eq!(set("user.a", neither), Err(Errno::NODATA));
+    set("user.a", rustix::fs::XattrFlags::CREATE).unwrap();
+    assert_eq!(set("user.a", neither), Err(Errno::EXIST));
+}
+
+/// The one that wrote is closed first: the last one closed does not know how long the file is.
+#[test]
+fn whoever_closes_last_a_file_is_charged_for_what_was_written() {
+    let Some(m) = Mounted::new() else { return };
+    fs::create_dir(m.file("d")).unwrap();
+    let volume = m.volume.to_str().unwrap();
+    let quota = |arguments: &[&str]| {
+        let all = [&["--volume", volume, "quota"], arguments].concat();
+        mount_support::weft_ok(&all)
+    };
+    quota(&["set", "--tree", "/d", "--bytes", "4M"]);
+    let (mut written, mut refused) = (0, false);
+    for n in 0..10 {
+        let path = m.file(&format!("d/f{n}"));
+        fs::write(&path, [0; 100]).unwrap();
+        let (a, b) = (open(&path), open(&path));
+        refused = b
+            .write_all_at(&vec![1; 2_000_000], 0)
+            .and_then(|()| b.sync_all())
+            .is_err();
+        if refused {
+            break;
+        }
+        written += 2_000_000;
+        drop(b);
+        drop(a);
+        wait_until("it is charged", || {
+            quota(&["show", "/d", "--json"]).contains(&written.to_string())
+        });
+    }
+    assert!(
+        refused && written == 4_000_000,
+        "{written} bytes are beyond the bound of 4 MiB"
+    );
 }

@@ -2,6 +2,8 @@
 
 #[path = "mount_sharing/ahead.rs"]
 mod ahead;
+#[path = "mount_sharing/appends.rs"]
+mod appends;
 #[path = "mount_sharing/killed.rs"]
 mod killed;
 mod mount_support;
