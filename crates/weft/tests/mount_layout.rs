@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use mount_support::{Mounted, sh, weft};
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{SeekFrom, XattrFlags, getxattr, seek, setxattr};
 use rustix::io::Errno;
 
 fn layout(path: &Path) -> String {
@@ -145,6 +145,11 @@ fn a_view_has_each_byte_order() {
             bytes.len(),
             "one access"
         );
+        // Tools that look for holes find one, behind all of it.
+        let end = bytes.len() as u64;
+        assert_eq!(seek(&through, SeekFrom::Data(7)), Ok(7));
+        assert_eq!(seek(&through, SeekFrom::Hole(7)), Ok(end));
+        assert_eq!(seek(&through, SeekFrom::Data(end)), Err(Errno::NXIO));
         let arguments = [
             "--volume",
             volume,

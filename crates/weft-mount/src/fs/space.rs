@@ -71,7 +71,7 @@ impl FileSystem {
     /// Where the next data (`whence` `SEEK_DATA`) or the next hole (`SEEK_HOLE`) begins.
     pub async fn seek(&self, handle: u64, offset: u64, whence: i32) -> Result<u64, FsError> {
         if is_view(handle) {
-            return Err(unsupported());
+            return self.seek_view(handle, offset, whence).await;
         }
         let nothing = FsError::wrong("nothing is there", Errno::NXIO);
         let handle = self.handles.get(handle)?;

@@ -321,6 +321,24 @@ impl FileSystem {
         self.view_handles.get(handle & !MARK)
     }
 
+    /// A view is all data, and ends with a hole.
+    pub(super) async fn seek_view(
+        &self,
+        handle: u64,
+        offset: u64,
+        whence: i32,
+    ) -> Result<u64, FsError> {
+        let handle = self.view_handle(handle)?;
+        let size = self.call(|| handle.view.size()).await?;
+        handle.size.store(size, Ordering::Relaxed);
+        match whence {
+            _ if offset >= size => Err(FsError::wrong("nothing is there", Errno::NXIO)),
+            libc::SEEK_DATA => Ok(offset),
+            libc::SEEK_HOLE => Ok(size),
+            _ => Err(FsError::wrong("no such seek", Errno::INVAL)),
+        }
+    }
+
     pub(super) async fn read_view(
         &self,
         handle: u64,
