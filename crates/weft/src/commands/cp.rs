@@ -84,7 +84,7 @@ impl Cp {
         if self.json {
             output::json(&summary)?;
         } else if self.verbose || output::interactive() {
-            eprintln!("{}", summary.line());
+            output::say(summary.line());
         }
         Ok(if summary.failures == 0 {
             ExitCode::SUCCESS

@@ -44,7 +44,7 @@ impl Summary {
         if args.json {
             output::json(self)?;
         } else if args.verbose || output::interactive() {
-            eprintln!("{}", self.line());
+            output::say(self.line());
         }
         Ok(ExitCode::SUCCESS)
     }
