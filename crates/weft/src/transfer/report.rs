@@ -30,6 +30,8 @@ pub(crate) struct Summary {
     pub(crate) copied: u64,
     /// Bytes written now, holes not included.
     pub(crate) written: u64,
+    /// Bytes that fell on ghosts, cells that the view implies and the file lacks, and went nowhere.
+    pub(crate) ghosts: u64,
     /// Both sides were read again and compared.
     pub(crate) verified: bool,
     /// How long it took, syncs and verifying included.
