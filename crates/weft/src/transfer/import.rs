@@ -1,7 +1,7 @@
 //! From a local file into a view.
 
 use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -209,11 +209,15 @@ async fn open(path: &Path) -> Result<Opened> {
     let opened = blocking(move || {
         let file = File::open(place)?;
         let metadata = file.metadata()?;
-        Ok((file, metadata))
+        let unsized_data = metadata.len() == 0 && file.read_at(&mut [0], 0)? > 0;
+        Ok((file, metadata, unsized_data))
     });
-    let (file, metadata) = opened
+    let (file, metadata, unsized_data) = opened
         .await
         .with_context(|| format!("cannot read {name}"))?;
+    if unsized_data {
+        bail!("{name} says that it has 0 bytes and has some, as files of /proc do: {instead}");
+    }
     Ok(Opened {
         file: Arc::new(file),
         name,
