@@ -79,7 +79,7 @@ fn misused(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
     let printed = error.print().and_then(|()| std::io::stdout().flush());
     match error.exit_code() {
         // Help that nobody got is a failure, as is any other output. Of misuse the exit code tells.
-        0 => printed.map_or_else(|e| failed(&e.into()), |()| ExitCode::SUCCESS),
+        0 => printed.map_or_else(|e| failed(&anyhow::Error::new(e)), |()| ExitCode::SUCCESS),
         _ if args.iter().any(|arg| arg == "fsck") => ExitCode::from(16),
         code => ExitCode::from(u8::try_from(code).unwrap_or(1)),
     }

@@ -97,7 +97,7 @@ fn go_on(situation: &Situation<'_>, own: &Record, start: u64) -> Result<Begin> {
         // Nothing is there that could be lost: what was there before is copied again.
         Some(_) if situation.empty => Ok(Begin::From(start)),
         Some(lost) => bail!(
-            "{} {}, so it is not what the unfinished transfer had copied to byte {} of: --force begins anew",
+            "{} {}, though the unfinished transfer had come to byte {} of it: --force begins anew",
             situation.target,
             lost.how,
             lost.done
@@ -110,7 +110,6 @@ fn go_on(situation: &Situation<'_>, own: &Record, start: u64) -> Result<Begin> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::mark::Record;
 
     #[test]
     fn nothing_is_lost_without_being_asked_for() {
