@@ -1,5 +1,6 @@
 //! How a volume is found: by its folder, or by an address and a key.
 
+use std::io;
 use std::path::Path;
 
 use weft_net::{Env, VolumeKey};
@@ -49,14 +50,8 @@ impl ConnectOptions {
         let folder = folder.as_ref();
         let read = |name: &str| {
             let path = folder.join(name);
-            std::fs::read_to_string(&path).map_err(|e| {
-                Error::Configuration(format!(
-                    "{} is not the folder of a volume: cannot read {}: {e}; make one with `weft up {}`",
-                    folder.display(),
-                    path.display(),
-                    folder.display()
-                ))
-            })
+            std::fs::read_to_string(&path)
+                .map_err(|e| Error::Configuration(unreadable(folder, &path, &e)))
         };
         let address = read(ADDRESS_FILE)?;
         let key = parse_key(&read(KEY_FILE)?).ok_or_else(|| bad_key(&folder.join(KEY_FILE)))?;
@@ -102,6 +97,21 @@ fn parse_key(text: &str) -> Option<VolumeKey> {
     Some(VolumeKey(key))
 }
 
+/// A file of a volume's folder could not be read. Only one that is not there says that the folder is none.
+fn unreadable(folder: &Path, file: &Path, error: &io::Error) -> String {
+    let (folder, file) = (folder.display(), file.display());
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => format!(
+            "{folder} is not the folder of a volume: cannot read {file}: {error}; make one with `weft up {folder}`"
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "cannot read {file} of the volume in {folder}: {error}; whoever uses a volume by its folder must be able to \
+             read that file"
+        ),
+        _ => format!("cannot read {file} of the volume in {folder}: {error}"),
+    }
+}
+
 /// User and groups of this process.
 fn process_credentials() -> Credentials {
     let mut groups: Vec<u32> = rustix::process::getgroups()
@@ -114,5 +124,24 @@ fn process_credentials() -> Credentials {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         groups,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_read_is_not_a_folder_that_is_none() {
+        let say = |kind: io::ErrorKind| {
+            let (folder, file) = (Path::new("/v"), Path::new("/v/volume.key"));
+            unreadable(folder, file, &io::Error::from(kind))
+        };
+        assert!(say(io::ErrorKind::NotFound).contains("is not the folder of a volume"));
+        let denied = say(io::ErrorKind::PermissionDenied);
+        assert!(
+            denied.contains("permission denied") && !denied.contains("is not the folder"),
+            "{denied}"
+        );
     }
 }

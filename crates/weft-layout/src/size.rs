@@ -65,6 +65,14 @@ pub fn parse_u32(text: &str) -> Result<u32, String> {
     u32::try_from(parse(text)?).map_err(|_| format!("`{text}` is too large: at most 4 GiB − 1"))
 }
 
+/// As [`parse`], for a size of which nothing is too little: a rate, a limit, a step.
+pub fn parse_positive(text: &str) -> Result<u64, String> {
+    match parse(text)? {
+        0 => Err("0 is too little".to_owned()),
+        size => Ok(size),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +120,11 @@ mod tests {
         }
         assert!(parse("8E").unwrap_err().contains("too large"));
         assert!(parse_u32("4G").unwrap_err().contains("too large"));
+        assert!(
+            parse_positive("0K")
+                .unwrap_err()
+                .contains("0 is too little")
+        );
+        assert_eq!(parse_positive("1"), Ok(1));
     }
 }

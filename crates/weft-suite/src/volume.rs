@@ -1,6 +1,7 @@
 //! A volume of a benchmark's own: started as a user does, stopped and removed at the end.
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -67,7 +68,8 @@ impl Drop for OwnVolume {
         let mut down = Command::new(&self.program);
         down.arg("down").arg(self.folder.path());
         if let Err(error) = run(&mut down) {
-            eprintln!("{error}");
+            // Where nobody can hear it, a panic would not help.
+            let _ = writeln!(std::io::stderr(), "{error}");
         }
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use weft_client::{GROUP_WAIT, Group, Missing, Overlaps};
 
+use crate::output;
+
 /// What is said of groups in the help of commands that take part in one.
 pub(crate) const GROUPS: &str = "\
 Together: the commands of a group, started anywhere, become one job on each server: what several of them want is read \
@@ -92,6 +94,9 @@ pub(crate) fn warn_of(missing: &[u32]) {
         } else {
             "members"
         };
-        eprintln!("weft: went on without {plural} {}", names.join(", "));
+        output::say(format_args!(
+            "weft: went on without {plural} {}",
+            names.join(", ")
+        ));
     }
 }

@@ -1,12 +1,16 @@
 //! `weft`: one binary for servers, administrators and users. Each subcommand is one file in `commands/`; it parses,
 //! validates and calls a library.
 
+// These macros panic where nobody can hear: `output` says things.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod apps;
 mod buffers;
 mod commands;
 mod connect;
 mod copy;
 mod explanation;
+mod fresh;
 mod group_args;
 mod layout_args;
 mod mode;
@@ -24,6 +28,7 @@ mod view_args;
 mod volume_config;
 mod walk;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Parser};
@@ -71,10 +76,10 @@ pub(crate) struct Global {
 
 /// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.
 fn misused(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
-    // A reader that went away wants no help.
-    let _ = error.print();
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
     match error.exit_code() {
-        0 => ExitCode::SUCCESS,
+        // Help that nobody got is a failure, as is any other output. Of misuse the exit code tells.
+        0 => printed.map_or_else(|e| failed(&anyhow::Error::new(e)), |()| ExitCode::SUCCESS),
         _ if args.iter().any(|arg| arg == "fsck") => ExitCode::from(16),
         code => ExitCode::from(u8::try_from(code).unwrap_or(1)),
     }
@@ -88,13 +93,15 @@ fn main() -> ExitCode {
     };
     match commands::run(cli) {
         Ok(code) => code,
-        Err(error) => {
-            // A reader that went away (`weft cat … | head`) is no failure of ours to talk about.
-            if output::is_broken_pipe(&error) {
-                return ExitCode::from(141);
-            }
-            eprintln!("weft: {}", output::error(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Says what ended the command. A reader that went away (`weft cat … | head`) is no failure of ours to talk about.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    if output::is_broken_pipe(error) {
+        return ExitCode::from(141);
+    }
+    output::say(format_args!("weft: {}", output::error(error)));
+    ExitCode::FAILURE
 }

@@ -26,6 +26,12 @@ pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says something on standard error. Unlike `eprintln!` nothing ends if nobody can hear it: what was to be said is said
+/// by the exit code, too.
+pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 /// Whether colours and progress bars make sense on standard error.
 pub(crate) fn interactive() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()

@@ -32,7 +32,8 @@ impl Problems {
     /// Says one problem and goes on.
     pub(crate) fn say(&self, problem: impl Display) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.bar.suspend(|| eprintln!("weft: {problem}"));
+        self.bar
+            .suspend(|| output::say(format_args!("weft: {problem}")));
     }
 
     /// Says what failed, if it failed.

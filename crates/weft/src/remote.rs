@@ -30,6 +30,15 @@ impl RemotePath {
     pub(crate) fn name(&self) -> &[u8] {
         name::last(&self.0)
     }
+
+    /// What comes before the last component; of what lies in the root, the root.
+    pub(crate) fn directory(&self) -> RemotePath {
+        let end = self.0.iter().rposition(|b| *b != b'/').map_or(0, |i| i + 1);
+        match &self.0[..end - self.name().len()] {
+            [] => RemotePath(b"/".to_vec()),
+            directory => RemotePath(directory.to_vec()),
+        }
+    }
 }
 
 impl AsRef<[u8]> for RemotePath {
@@ -118,4 +127,17 @@ pub(crate) async fn places(
         );
     }
     Ok(vec![last.clone()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_a_path_is_what_comes_before_its_last_name() {
+        for (path, directory) in [("/a/b", "/a/"), ("/a/b//", "/a/"), ("/a", "/"), ("a", "/")] {
+            let path = RemotePath::new(path.as_bytes().to_vec());
+            assert_eq!(path.directory().to_string(), directory, "{path}");
+        }
+    }
 }

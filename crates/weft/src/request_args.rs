@@ -1,10 +1,10 @@
 //! The options that say which bytes of a view a command moves, and where they lie in memory.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_client::{File, OpenView, Transfer};
 use weft_layout::array::{Array, Slab};
-use weft_layout::{Pattern, ViewOffset, size};
+use weft_layout::{Pattern, Request, ViewOffset, size};
 use weft_proto::limits::TRANSFER_MAX;
 
 use crate::pattern_args;
@@ -75,10 +75,16 @@ fn slabs(text: &str) -> Result<Slabs, String> {
 impl RequestArgs {
     /// The view that the request is on.
     pub(crate) fn open(&self, file: &File) -> Result<OpenView> {
+        self.check_length()?;
+        Ok(file.view_of_fork(self.view.view(), self.view.fork())?)
+    }
+
+    /// Refuses an option that says what the request says itself.
+    pub(crate) fn check_length(&self) -> Result<()> {
         if self.view.length.is_some() {
             bail!("--length does not go with a request, which says its own length");
         }
-        Ok(file.view_of_fork(self.view.view(), self.view.fork())?)
+        Ok(())
     }
 
     /// The array of the call, if it is said here.
@@ -86,21 +92,42 @@ impl RequestArgs {
         self.array.as_ref()
     }
 
-    /// The request, and how many bytes of input or output it spans.
-    pub(crate) async fn transfer(&self, file: &File) -> Result<(Transfer, usize)> {
-        let (at, pattern) = match (&self.pattern, &self.slab) {
-            (Some(pattern), _) => (0, pattern.clone()),
-            (None, Some(Slabs(slabs))) => self.part(file, slabs).await?,
-            (None, None) => bail!("say which bytes: a pattern, or --slab"),
-        };
+    /// A part is asked for of an array that only the file knows.
+    pub(crate) fn asks_file(&self) -> bool {
+        self.slab.is_some() && self.array.is_none()
+    }
+
+    /// The array that the file says it holds, if the request needs to know.
+    pub(crate) async fn array_in(&self, file: &File) -> Result<Option<Array>> {
+        if !self.asks_file() {
+            return Ok(None);
+        }
+        match file.array().await? {
+            Some(array) => Ok(Some(array)),
+            None => bail!(
+                "{} does not say which array it holds: say it with --array",
+                file.path()
+            ),
+        }
+    }
+
+    /// Refuses a request that touches a byte twice.
+    pub(crate) fn check_disjoint(&self, array: Option<&Array>) -> Result<()> {
+        let (at, pattern) = self.bytes(array)?;
+        // As it will be written; which bytes those are does not depend on the view.
+        Ok(Request::sorted(at, &pattern, true)?.check_disjoint()?)
+    }
+
+    /// The request, and how many bytes of input or output it spans. `array`: what [`RequestArgs::array_in`] the file found.
+    pub(crate) fn transfer(&self, array: Option<&Array>) -> Result<(Transfer, usize)> {
+        let (at, pattern) = self.bytes(array)?;
         let length = pattern.length()?;
-        let at = ViewOffset(at.saturating_add(self.view.start()));
         let transfer = Transfer::of(pattern).at(at);
         let (transfer, span) = match &self.memory {
             None => (transfer, length),
             Some(memory) => {
                 let start = self.memory_offset.unwrap_or(0);
-                let span = weft_layout::Request::new(ViewOffset(start), memory)?.end();
+                let span = Request::new(ViewOffset(start), memory)?.end();
                 (transfer.in_memory_from(start, memory.clone()), span)
             }
         };
@@ -112,18 +139,18 @@ impl RequestArgs {
         Ok((transfer, span as usize))
     }
 
-    async fn part(&self, file: &File, slabs: &[Slab]) -> Result<(u64, Pattern)> {
-        let array = match &self.array {
-            Some(array) => array.clone(),
-            None => match file.array().await? {
-                Some(array) => array,
-                None => bail!(
-                    "{} does not say which array it holds: say it with --array",
-                    file.path()
-                ),
-            },
+    /// Where in the view the request begins, and which bytes it is from there on.
+    fn bytes(&self, array: Option<&Array>) -> Result<(ViewOffset, Pattern)> {
+        let (at, pattern) = match (&self.pattern, &self.slab) {
+            (Some(pattern), _) => (0, pattern.clone()),
+            (None, Some(Slabs(slabs))) => {
+                let array = self.array.as_ref().or(array);
+                let array = array.context("say with --array which array the file holds")?;
+                let (offset, pattern) = array.hyperslab(slabs)?;
+                (offset.0, pattern)
+            }
+            (None, None) => bail!("say which bytes: a pattern, or --slab"),
         };
-        let (offset, pattern) = array.hyperslab(slabs)?;
-        Ok((offset.0, pattern))
+        Ok((ViewOffset(at.saturating_add(self.view.start())), pattern))
     }
 }

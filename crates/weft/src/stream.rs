@@ -33,6 +33,11 @@ impl ZeroedReader {
         }
     }
 
+    /// Whether a read came short so far: where no byte holds data, or where the file was cut.
+    pub(crate) fn came_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
+    }
+
     /// Fills `buffer` with the view's bytes from `offset` on.
     ///
     /// Clearing a buffer costs a good part of moving it, and files without holes beyond a cell's end never need it:

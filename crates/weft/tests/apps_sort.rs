@@ -227,6 +227,16 @@ fn workers(leader: &Child) -> Vec<Pid> {
 }
 
 #[test]
+fn a_result_that_no_name_can_take_is_refused_before_anything_is_sorted() {
+    let volume = TestVolume::start(2);
+    volume.put("/records", &["--cells", "2"], &random(4, 160));
+    volume.ok(&["mkdir", "/there"]);
+    let complaint = volume.fails(&["sort", "/records", "--record", "16", "--output", "/there"]);
+    assert!(complaint.contains("/there is a directory"), "{complaint}");
+    assert!(!volume.names("/").contains("sort-"));
+}
+
+#[test]
 fn a_killed_worker_leaves_the_file_as_it_was() {
     let volume = TestVolume::start(4);
     let data = random(8, 48 << 20);

@@ -8,10 +8,12 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use files_support::{Volume, bytes};
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, mknodat, setxattr};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What is compared of one entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -265,6 +267,77 @@ fn a_file_that_is_one_hole_is_not_read() {
     cp(&volume, &[], "weft:/a", &back);
     let back = fs::metadata(&back).unwrap();
     assert_eq!((back.len(), back.blocks()), (2 << 40, 0));
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_copied_is_no_success() {
+    let volume = Volume::up();
+    let tree = volume.path("tree");
+    fs::create_dir(&tree).unwrap();
+    let big = tree.join("big");
+    fs::write(&big, bytes(1, 256 << 20)).unwrap();
+    fs::write(tree.join("fine"), b"fine").unwrap();
+    volume.text("mkdir /tree");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let child = runtime.block_on(async {
+        let options = weft_client::ConnectOptions::from_folder(volume.path("volume")).unwrap();
+        let client = weft_client::Volume::connect(options).await.unwrap();
+        let mut command = volume.command(["cp", "-r"]);
+        let command = command.arg(&tree).arg("weft:/");
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // It has opened the file, and not yet come far.
+        while client.stat("/tree/big").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        child
+    });
+    let process = Pid::from_child(&child);
+    kill_process(process, Signal::STOP).unwrap();
+    File::options()
+        .write(true)
+        .open(&big)
+        .unwrap()
+        .set_len(1000)
+        .unwrap();
+    kill_process(process, Signal::CONT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("/big ended at byte ") && error.contains("somebody cut it"),
+        "{error}"
+    );
+    assert_eq!(volume.text("cat /tree/fine"), "fine");
+}
+
+#[test]
+fn files_that_the_kernel_makes_are_copied_to_their_end() {
+    let volume = Volume::up();
+    let copied = |from: &Path, to: &str| {
+        let summary: serde_json::Value = serde_json::from_slice(&volume.run([
+            OsStr::new("cp"),
+            OsStr::new("--json"),
+            from.as_os_str(),
+            OsStr::new(&format!("weft:{to}")),
+        ]))
+        .unwrap();
+        assert_eq!(summary["failures"], 0, "{summary}");
+        let expected = fs::read(from).unwrap();
+        assert_eq!(volume.run(["cat", to]), expected, "{}", from.display());
+        assert_eq!(summary["bytes"], expected.len());
+    };
+    // States 0 bytes.
+    copied(Path::new("/proc/version"), "/version");
+    // States a page, where there is a /sys.
+    let page = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    if fs::read(page).is_ok() {
+        copied(page, "/page");
+    }
+    let refused = volume.fails("import /proc/version /imported", 1);
+    assert!(refused.contains("weft put"), "{refused}");
+    let empty = volume.path("empty");
+    fs::write(&empty, b"").unwrap();
+    copied(&empty, "/empty");
 }
 
 #[test]

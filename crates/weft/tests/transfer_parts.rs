@@ -129,6 +129,65 @@ fn holes_stay_holes_and_what_was_there_before_goes() {
 }
 
 #[test]
+fn a_part_does_not_hide_that_the_bytes_of_another_are_gone() {
+    let volume = Volume::up();
+    let data = bytes(3, (10 << 20) + 5);
+    volume.feed("put /big", &data);
+    let copy = volume.path("copy");
+    let export = |i: u32| format!("export /big {} --part {i}/2", copy.display());
+    let removed = || fs::remove_file(&copy).unwrap();
+    let emptied = || fs::write(&copy, b"").unwrap();
+    let replaced = || {
+        fs::write(volume.path("new"), vec![0; data.len()]).unwrap();
+        fs::rename(volume.path("new"), &copy).unwrap();
+    };
+    let lose: [&dyn Fn(); 3] = [&removed, &emptied, &replaced];
+    for lose in lose {
+        volume.text(&export(1));
+        lose();
+        for more in ["", " --resume"] {
+            let refused = volume.fails(&(export(2) + more), 1);
+            assert!(
+                refused.contains("part 1 of this transfer") && refused.contains("--force"),
+                "{refused}"
+            );
+        }
+        // It can be had, and is said.
+        let forced = volume
+            .command((export(2) + " --force").split_whitespace())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(forced.stderr).unwrap();
+        assert!(forced.status.success(), "{said}");
+        assert!(said.contains("part 1 of this transfer is to be copied again"));
+        assert_eq!(beside(copy.parent().unwrap(), "copy.weft").len(), 1);
+        volume.text(&export(1));
+        assert!(fs::read(&copy).unwrap() == data);
+        assert_eq!(beside(copy.parent().unwrap(), "copy"), ["copy"]);
+        fs::remove_file(&copy).unwrap();
+    }
+
+    let source = volume.path("source");
+    fs::write(&source, &data).unwrap();
+    let import = |i: u32| format!("import {} /in --part {i}/2", source.display());
+    volume.text(&import(1));
+    volume.text("truncate -s 0 /in");
+    let refused = volume.fails(&import(2), 1);
+    assert!(refused.contains("part 1 of this transfer"), "{refused}");
+    // The part that is lost can be copied again, and then the other one.
+    volume.text(&(import(1) + " --resume"));
+    volume.text(&import(2));
+    assert!(volume.run(["cat", "/in"]) == data);
+    // Through a view that ends before its last bytes, which are zeros.
+    fs::write(&source, vec![0; data.len()]).unwrap();
+    let through = |i| import(i) + " --force --partition 0,1000,3000";
+    volume.text("rm /in");
+    volume.text(&through(1));
+    volume.text(&through(2));
+    assert!(volume.run("cat /in --partition 0,1000,3000".split(' ')) == vec![0; data.len()]);
+}
+
+#[test]
 fn what_cannot_be_transferred_says_why() {
     let volume = Volume::up();
     let (file, fifo) = (volume.path("file"), volume.path("fifo"));

@@ -213,6 +213,72 @@ fn a_source_that_changes_meanwhile_is_no_success() {
     assert!(output.contains("changed while it was copied"), "{output}");
 }
 
+/// Starts an export and kills it −9 when it has noted progress.
+fn killed_export(volume: &Volume, from: &str, to: &Path) {
+    let record = format!("{}.weft-export-1.1", to.display());
+    let mut child = start(volume, &format!("export {from} {} {SLOWLY}", to.display()));
+    progress(0, || fs::read(&record).ok());
+    child.kill().unwrap();
+    assert!(
+        !child.wait().unwrap().success(),
+        "it was over before it was killed"
+    );
+}
+
+#[test]
+fn progress_is_not_taken_for_bytes_that_are_gone() {
+    let volume = Volume::up();
+    let (data, copy) = (bytes(6, SIZE), volume.path("copy"));
+    volume.feed("put /big", &data);
+    let resume = format!("export /big {} --resume --json", copy.display());
+    let removed = || fs::remove_file(&copy).unwrap();
+    let emptied = || fs::write(&copy, b"").unwrap();
+    let lose: [&dyn Fn(); 2] = [&removed, &emptied];
+    for lose in lose {
+        killed_export(&volume, "/big", &copy);
+        lose();
+        // Nothing is left, so nothing but time is lost by copying it again.
+        let summary = volume.json(&resume);
+        assert_eq!(summary["copied"], SIZE, "{summary}");
+        assert!(fs::read(&copy).unwrap() == data);
+        removed();
+    }
+    // What somebody else put there is not written over, whatever its length.
+    killed_export(&volume, "/big", &copy);
+    let other = volume.path("other");
+    fs::write(&other, vec![7; SIZE]).unwrap();
+    fs::rename(&other, &copy).unwrap();
+    let refused = volume.fails(&resume, 1);
+    assert!(
+        refused.contains("another file") && refused.contains("--force"),
+        "{refused}"
+    );
+    fs::write(&copy, b"short").unwrap();
+    let refused = volume.fails(&resume, 1);
+    assert!(refused.contains("--force"), "{refused}");
+    assert_eq!(fs::read(&copy).unwrap(), b"short");
+    volume.text(&format!("export /big {} --force", copy.display()));
+    assert!(fs::read(&copy).unwrap() == data);
+
+    // In the volume.
+    let source = volume.path("source");
+    fs::write(&source, &data).unwrap();
+    let import = format!("import {} /in", source.display());
+    killed_import(&volume, &source, "/in");
+    volume.text("truncate -s 0 /in");
+    let summary = volume.json(&format!("{import} --resume --json"));
+    assert_eq!(summary["copied"], SIZE, "{summary}");
+    assert!(volume.run(["cat", "/in"]) == data);
+    volume.text("rm /in");
+    killed_import(&volume, &source, "/in");
+    volume.text("truncate -s 12345 /in");
+    let refused = volume.fails(&format!("{import} --resume"), 1);
+    assert!(
+        refused.contains("has 12345 bytes") && refused.contains("--force"),
+        "{refused}"
+    );
+}
+
 trait Failed {
     fn wait_with_output_of(&mut self) -> String;
 }

@@ -134,6 +134,38 @@ fn columns_first_is_one_access_and_comes_back_as_it_went() {
 }
 
 #[test]
+fn what_falls_on_ghosts_is_said_and_not_counted() {
+    let volume = Volume::up();
+    // Two cells, and a subfile of four: every second BSU of the row falls on a ghost.
+    let source = volume.path("source");
+    let data = bytes(11, 8 * 1000);
+    fs::write(&source, &data).unwrap();
+    let line = |more: &str| {
+        format!(
+            "import {} /grid --cells 2 --bsu 1000 --subfile 1,1,4,1,0 --order row --json{more}",
+            source.display()
+        )
+    };
+    let output = volume.command(line("").split_whitespace()).output();
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("4000 bytes of ") && said.contains("ghosts"),
+        "{said}"
+    );
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["written"], 4000, "{summary}");
+    assert_eq!(
+        (&summary["ghosts"], &summary["copied"]),
+        (&4000.into(), &8000.into())
+    );
+    let refused = volume.fails(&line(" --force --verify"), 1);
+    assert!(refused.contains("falls on a ghost"), "{refused}");
+    assert!(!refused.contains("--resume"), "{refused}");
+}
+
+#[test]
 fn a_hole_at_the_end_counts_in_a_view_as_well() {
     let volume = Volume::up();
     let source = volume.path("hole");

@@ -2,6 +2,7 @@
 //!
 //! All names carry the number of this process; what an earlier process left that is gone is removed first.
 
+use std::io::Write;
 use std::process::Command;
 
 use crate::SuiteError;
@@ -37,7 +38,10 @@ impl Names {
         match names.build(bytes_per_second) {
             Ok(()) => Some(names),
             Err(error) => {
-                eprintln!("weft: no network namespaces, so servers limit themselves: {error}");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "weft: no network namespaces, so servers limit themselves: {error}"
+                );
                 None
             }
         }
@@ -58,6 +62,11 @@ impl Names {
         format!("weft-{}-{server}", self.process)
     }
 
+    /// This machine's end of a server's link.
+    fn near(&self, server: u32) -> String {
+        format!("wv{}-{server}", self.process)
+    }
+
     fn bridge(&self) -> String {
         format!("wb{}", self.process)
     }
@@ -70,7 +79,7 @@ impl Names {
         let rate = format!("{bytes_per_second}bps");
         for server in 0..self.servers {
             let name = self.name(server);
-            let near = format!("wv{}-{server}", self.process);
+            let near = self.near(server);
             let address = format!("{}/24", self.address(server));
             ip(&["netns", "add", &name])?;
             ip(&[
@@ -90,8 +99,10 @@ impl Names {
 
 impl Drop for Names {
     fn drop(&mut self) {
-        // A namespace takes its link with it. What was not made cannot be removed, and need not.
+        // A namespace takes its link with it only when nothing holds it any more, and the socket of a server that was
+        // just stopped may: so the links go first. What was not made cannot be removed, and need not.
         for server in 0..self.servers {
+            ip(&["link", "del", &self.near(server)]).ok();
             ip(&["netns", "del", &self.name(server)]).ok();
         }
         ip(&["link", "del", &self.bridge()]).ok();
@@ -132,11 +143,43 @@ fn remove_orphans() {
             ip(&["netns", "del", name]).ok();
         }
     }
-    let bridges = ip(&["-o", "link", "show", "type", "bridge"]).unwrap_or_default();
-    for word in String::from_utf8_lossy(&bridges).split_whitespace() {
-        let name = word.trim_end_matches(':');
-        if name.strip_prefix("wb").is_some_and(gone) {
+    let links = ip(&["-o", "link", "show"]).unwrap_or_default();
+    for name in device_names(&String::from_utf8_lossy(&links)) {
+        if maker(name).is_some_and(gone) {
             ip(&["link", "del", name]).ok();
         }
+    }
+}
+
+/// The names in a listing of a line for each device: `7: wv12-0@if2: <BROADCAST,…`.
+fn device_names(listing: &str) -> impl Iterator<Item = &str> {
+    let names = listing
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    names.map(|name| name.split(['@', ':']).next().unwrap_or(name))
+}
+
+/// The process that made a device of this name, if it is one of ours: a bridge, or this machine's end of a link.
+fn maker(name: &str) -> Option<&str> {
+    match name.strip_prefix("wv") {
+        Some(link) => link.split_once('-').map(|(process, _)| process),
+        None => name.strip_prefix("wb"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_ours_are_told_by_their_names() {
+        let listing = "1: lo: <LOOPBACK,UP> mtu 65536 qdisc noqueue state UNKNOWN\\    link/loopback 00:00\n\
+                       7: wb4711: <BROADCAST> mtu 1500\n\
+                       9: wv4711-12@if2: <BROADCAST> mtu 1500 master wb4711\n\
+                       10: wvlan0: <BROADCAST> mtu 1500\n";
+        let names: Vec<&str> = device_names(listing).collect();
+        assert_eq!(names, ["lo", "wb4711", "wv4711-12", "wvlan0"]);
+        let makers: Vec<Option<&str>> = names.into_iter().map(maker).collect();
+        assert_eq!(makers, [None, Some("4711"), Some("4711"), None]);
     }
 }

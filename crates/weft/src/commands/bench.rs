@@ -85,7 +85,7 @@ struct CaseArgs {
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     folder: PathBuf,
     /// Put each server of a volume of its own behind a link of so many bytes per second, each way
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     link: Option<u64>,
     /// Print JSON
     #[arg(long)]

@@ -26,7 +26,8 @@ Examples:
 
 A path in the volume is written weft:/…; a local file of such a name is written ./weft:… . Modes, times, symbolic and \
 hard links, holes and user.* attributes are kept; with -p owners (for root) and, within a volume, layouts too. Of the \
-forks only `data` is copied. What cannot be copied is said, the rest is copied, and the exit code is 1. A copy into \
+forks only `data` is copied. A file that is cut while it is copied is a failure; one that states no size of its own, as \
+in /proc, is copied to its end. What cannot be copied is said, the rest is copied, and the exit code is 1. A copy into \
 the volume ends with a sync: what it reports survives power loss.")]
 pub(crate) struct Cp {
     /// What to copy, and last where to: a directory that is there, or a new name
@@ -84,7 +85,7 @@ impl Cp {
         if self.json {
             output::json(&summary)?;
         } else if self.verbose || output::interactive() {
-            eprintln!("{}", summary.line());
+            output::say(summary.line());
         }
         Ok(if summary.failures == 0 {
             ExitCode::SUCCESS

@@ -127,10 +127,16 @@ fn show(summary: &Summary) -> Result<()> {
         }
     }
     for skipped in &summary.skipped {
-        eprintln!("weft: skipped {}: {}", skipped.path, skipped.reason);
+        output::say(format_args!(
+            "weft: skipped {}: {}",
+            skipped.path, skipped.reason
+        ));
     }
     if summary.skipped_files > summary.skipped.len() as u64 {
-        eprintln!("weft: skipped {} files in all", summary.skipped_files);
+        output::say(format_args!(
+            "weft: skipped {} files in all",
+            summary.skipped_files
+        ));
     }
     output::line(format_args!(
         "\n{} blocks, {} distinct, {} duplicates: deduplication would save {} of {} ({:.1} %)",

@@ -9,6 +9,7 @@ use weft_client::{Access, OpenView};
 use weft_layout::ViewOffset;
 use weft_proto::limits::TRANSFER_MAX;
 
+use crate::fresh;
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::view_args::ViewArgs;
@@ -50,6 +51,7 @@ impl Put {
             let access = Access::write()
                 .create(0o666 & !mode::umask())
                 .layout(&self.layout.layout());
+            fresh::check_view(&volume, &self.file, self.view.view(), &self.layout).await?;
             let file = volume.attach(&self.file, access).await?;
             if !file.created() && !self.layout.agrees(file.layout()) {
                 bail!(

@@ -42,7 +42,8 @@ impl Read {
             let volume = connect::volume(global).await?;
             let file = volume.attach(&self.file, Access::read()).await?;
             let view = self.request.open(&file)?;
-            let (transfer, span) = self.request.transfer(&file).await?;
+            let array = self.request.array_in(&file).await?;
+            let (transfer, span) = self.request.transfer(array.as_ref())?;
             let mut buffer = vec![0; span];
             match self.group.group(WhenShared::Refuse) {
                 Some(group) => {

@@ -142,7 +142,7 @@ impl Scrub {
         };
         bar.finish_and_clear();
         if *stop.borrow() && ended.iter().any(|(_, e)| matches!(e, Ended::Interrupted)) {
-            eprintln!("weft: interrupted; the next `weft scrub` goes on from here");
+            output::say("weft: interrupted; the next `weft scrub` goes on from here");
             return Ok(ExitCode::from(130));
         }
         self.report(&volume, &problems, ended).await

@@ -35,7 +35,7 @@ pub(crate) struct Serve {
     #[arg(long, hide = true)]
     detach: bool,
     /// Serve as if behind a link of so many bytes per second (`weft bench --link` without namespaces)
-    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse)]
+    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse_positive)]
     link: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ use weft_store::DiskState;
 use crate::Global;
 use crate::connect;
 use crate::output::{self, bytes};
-use crate::volume_config::{Config, NodeName, lock_of};
+use crate::volume_config::{Config, NodeName, ServerSection, lock_of};
 
 /// How long a server that is up is waited for to tell of its disks.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -27,7 +27,9 @@ Examples:
   weft status /tmp/volume
   weft --address host:4700 --key-file volume.key status --json
 
-Exit code 0: everything is up; 1: something is not (a disk that failed or is missing, too), or the volume cannot be reached.")]
+Exit code 0: everything is up; 1: something is not (a disk that failed or is missing, too), or the volume cannot be reached.
+JSON has the same keys whatever is up; what is not known is null. Of a volume that is not running it is printed, too, as \
+far as the volume's folder tells.")]
 pub(crate) struct Status {
     /// Folder of the volume; without it, the volume that the global options name
     dir: Option<PathBuf>,
@@ -36,12 +38,13 @@ pub(crate) struct Status {
     json: bool,
 }
 
+/// Every key is always there; what nobody could say is `null`.
 #[derive(Serialize)]
 struct Report {
     volume: String,
-    epoch: u64,
-    files: u64,
-    pending: u64,
+    epoch: Option<u64>,
+    files: Option<u64>,
+    pending: Option<u64>,
     up: bool,
     meta: Row,
     servers: Vec<Row>,
@@ -52,14 +55,13 @@ struct Row {
     node: String,
     address: String,
     state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
-    capacity: u64,
-    used: u64,
-    available: u64,
+    capacity: Option<u64>,
+    used: Option<u64>,
+    available: Option<u64>,
     metrics: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    disks: Vec<DiskRow>,
+    /// Of a server that could be asked.
+    disks: Option<Vec<DiskRow>>,
 }
 
 #[derive(Serialize)]
@@ -67,7 +69,6 @@ struct DiskRow {
     number: u32,
     path: String,
     state: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     used: u64,
     available: u64,
@@ -133,20 +134,11 @@ impl Status {
         let (map, disks) = match map {
             Ok(found) => found,
             Err(error) => {
-                if let Some(config) = &config
-                    && lock_of(config, NodeName::Meta)?.is_none()
-                {
-                    let dir = config.base.display();
-                    let running = config
-                        .nodes()
-                        .into_iter()
-                        .filter(|n| matches!(lock_of(config, *n), Ok(Some(_))));
-                    match running.count() {
-                        0 => bail!("volume {dir} is not running; start it with `weft up {dir}`"),
-                        n => bail!(
-                            "the metadata service of volume {dir} is not running ({n} servers are); start it with `weft up {dir}`"
-                        ),
+                if let Some(config) = &config {
+                    if self.json {
+                        output::json(&silent(config, meta_address)?)?;
                     }
+                    not_running(config)?;
                 }
                 return Err(error);
             }
@@ -163,6 +155,58 @@ impl Status {
             ExitCode::FAILURE
         })
     }
+}
+
+/// Fails if the metadata service of a volume on this machine has no process.
+fn not_running(config: &Config) -> Result<()> {
+    if lock_of(config, NodeName::Meta)?.is_some() {
+        return Ok(());
+    }
+    let dir = config.base.display();
+    let running = config
+        .nodes()
+        .into_iter()
+        .filter(|n| matches!(lock_of(config, *n), Ok(Some(_))));
+    match running.count() {
+        0 => bail!("volume {dir} is not running; start it with `weft up {dir}`"),
+        n => bail!(
+            "the metadata service of volume {dir} is not running ({n} servers are); start it with `weft up {dir}`"
+        ),
+    }
+}
+
+/// What the volume's folder tells where the metadata service does not answer: which nodes there are, and which of them
+/// have a process.
+fn silent(config: &Config, meta_address: String) -> Result<Report> {
+    let row = |node: NodeName, address: String, metrics: Option<String>| -> Result<Row> {
+        let pid = lock_of(config, node)?.map(|running| running.pid);
+        let up = pid.is_some() && node != NodeName::Meta;
+        Ok(Row {
+            node: node.to_string(),
+            address,
+            state: if up { "up" } else { "down" },
+            pid,
+            capacity: None,
+            used: None,
+            available: None,
+            metrics: metrics.unwrap_or_default(),
+            disks: None,
+        })
+    };
+    let server = |s: &ServerSection| {
+        let node = NodeName::Server(s.id);
+        row(node, s.address.clone(), s.metrics.clone())
+    };
+    let servers: Result<Vec<Row>> = config.servers.iter().map(server).collect();
+    Ok(Report {
+        volume: config.volume.name.clone(),
+        epoch: None,
+        files: None,
+        pending: None,
+        up: false,
+        meta: row(NodeName::Meta, meta_address, config.meta.metrics.clone())?,
+        servers: servers?,
+    })
 }
 
 fn state(server: &Server) -> &'static str {
@@ -213,11 +257,11 @@ fn report(
             address: server.address.clone(),
             state,
             pid,
-            capacity: server.usage.capacity,
-            used: server.usage.used,
-            available: server.usage.available,
+            capacity: Some(server.usage.capacity),
+            used: Some(server.usage.used),
+            available: Some(server.usage.available),
             metrics: server.metrics.clone(),
-            disks: disks.remove(&server.id).unwrap_or_default(),
+            disks: disks.remove(&server.id),
         });
     }
     let meta = Row {
@@ -225,20 +269,20 @@ fn report(
         address: meta_address,
         state: "up",
         pid: pid(NodeName::Meta)?,
-        capacity: 0,
-        used: 0,
-        available: 0,
+        capacity: None,
+        used: None,
+        available: None,
         metrics: config
             .and_then(|c| c.meta.metrics.clone())
             .unwrap_or_default(),
-        disks: Vec::new(),
+        disks: None,
     };
-    let lost = |row: &Row| row.disks.iter().any(DiskRow::is_lost);
+    let lost = |row: &Row| row.disks.iter().flatten().any(DiskRow::is_lost);
     Ok(Report {
         volume: map.volume.clone(),
-        epoch: map.epoch,
-        files: map.files,
-        pending: map.intents,
+        epoch: Some(map.epoch),
+        files: Some(map.files),
+        pending: Some(map.intents),
         up: servers.iter().all(|s| s.state == "up" && !lost(s)),
         meta,
         servers,
@@ -246,9 +290,13 @@ fn report(
 }
 
 fn print(report: &Report) -> Result<()> {
+    let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
     output::line(format!(
         "volume {}: {} files, server map epoch {}, {} operations pending",
-        report.volume, report.files, report.epoch, report.pending
+        report.volume,
+        count(report.files),
+        count(report.epoch),
+        count(report.pending)
     ))?;
     let mut table = output::table(&[
         "NODE",
@@ -260,8 +308,7 @@ fn print(report: &Report) -> Result<()> {
         "METRICS",
     ]);
     for row in std::iter::once(&report.meta).chain(&report.servers) {
-        let is_meta = row.node == "meta";
-        let size = |n: u64| if is_meta { "-".to_owned() } else { bytes(n) };
+        let size = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
         table.add_row(vec![
             row.node.clone(),
             row.state.to_owned(),
@@ -283,7 +330,8 @@ fn print(report: &Report) -> Result<()> {
 /// The disks, where a server has several or something is wrong with one.
 fn print_disks(report: &Report) -> Result<()> {
     let usual = |row: &Row| {
-        row.disks.len() <= 1 && row.disks.iter().all(|d| d.state == words(DiskState::InUse))
+        let disks = row.disks.as_deref().unwrap_or_default();
+        disks.len() <= 1 && disks.iter().all(|d| d.state == words(DiskState::InUse))
     };
     if report.servers.iter().all(usual) {
         return Ok(());
@@ -301,7 +349,7 @@ fn print_disks(report: &Report) -> Result<()> {
     for (row, disk) in report
         .servers
         .iter()
-        .flat_map(|r| r.disks.iter().map(move |d| (r, d)))
+        .flat_map(|r| r.disks.iter().flatten().map(move |d| (r, d)))
     {
         table.add_row(vec![
             row.node.clone(),

@@ -36,10 +36,10 @@ pub(crate) struct Up {
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// The most each server may hold, of a new volume; without it, what the disk has
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<Size>,
     /// Servers as if behind links of so many bytes per second (`weft bench --link` without namespaces)
-    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse)]
+    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse_positive)]
     link: Option<u64>,
     /// Folders or block devices for the data of a new volume, dealt out to its servers in turn; the volume's folder holds
     /// no data then
@@ -202,6 +202,11 @@ impl Up {
         config.write()?;
         Ok(config)
     }
+}
+
+/// A server that may hold nothing is of no use, and says so only when somebody writes.
+fn capacity(text: &str) -> Result<Size, String> {
+    weft_layout::size::parse_positive(text).map(Size)
 }
 
 /// A quarter of the machine's memory for all caches together, at least 64 MiB and at most 1 GiB each.

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::task::block_in_place;
-use weft_client::Access;
+use weft_client::{Access, File, Transfer, Volume};
+use weft_layout::array::Array;
 
 use crate::group_args::{GROUPS, GroupArgs, WhenShared, warn_of};
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::request_args::{PATTERNS, RequestArgs};
-use crate::{Global, connect, mode, remote};
+use crate::{Global, connect, fresh, mode, remote};
 
 /// Write standard input to a pattern of a file, or of a view of it
 #[derive(Args)]
@@ -52,19 +53,8 @@ impl Write {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
         connect::block_on(async {
             let volume = connect::volume(global).await?;
-            let access = Access::write()
-                .create(0o666 & !mode::umask())
-                .layout(&self.layout.layout());
-            let file = volume.attach(&self.file, access).await?;
+            let (file, (transfer, data)) = self.open(&volume).await?;
             let view = self.request.open(&file)?;
-            let (mut transfer, span) = self.request.transfer(&file).await?;
-            if self.last_wins {
-                transfer = transfer.last_wins();
-            }
-            if !self.no_sync {
-                transfer = transfer.synced();
-            }
-            let data = input(span)?;
             match self.group.group(self.overlap) {
                 Some(group) => {
                     let writing = view.collective(&group);
@@ -80,6 +70,46 @@ impl Write {
             file.close().await?;
             Ok(ExitCode::SUCCESS)
         })
+    }
+}
+
+impl Write {
+    /// The file, and what is to be written to it. All that can be refused beforehand is refused before the file is made.
+    async fn open(&self, volume: &Volume) -> Result<(File, (Transfer, Vec<u8>))> {
+        if self.request.asks_file() {
+            // A file that is still to be made knows no array.
+            let opened = volume.attach(&self.file, Access::write()).await;
+            let file = opened.with_context(|| {
+                format!(
+                    "without --array, {} itself must say which array it holds",
+                    self.file
+                )
+            })?;
+            let array = self.request.array_in(&file).await?;
+            return Ok((file, self.prepare(array.as_ref())?));
+        }
+        let prepared = self.prepare(None)?;
+        let view = self.request.view.view();
+        fresh::check_view(volume, &self.file, view, &self.layout).await?;
+        let access = Access::write()
+            .create(0o666 & !mode::umask())
+            .layout(&self.layout.layout());
+        Ok((volume.attach(&self.file, access).await?, prepared))
+    }
+
+    /// The request, and the input for it.
+    fn prepare(&self, array: Option<&Array>) -> Result<(Transfer, Vec<u8>)> {
+        self.request.check_length()?;
+        let (mut transfer, span) = self.request.transfer(array)?;
+        if self.last_wins {
+            transfer = transfer.last_wins();
+        } else {
+            self.request.check_disjoint(array)?;
+        }
+        if !self.no_sync {
+            transfer = transfer.synced();
+        }
+        Ok((transfer, input(span)?))
     }
 }
 

@@ -25,6 +25,8 @@ struct Poured {
     bytes: u64,
     /// One past the last byte that was written.
     end: u64,
+    /// The first byte that a read did not find.
+    short: Option<u64>,
 }
 
 impl Poured {
@@ -32,6 +34,7 @@ impl Poured {
         Poured {
             bytes: self.bytes + other.bytes,
             end: self.end.max(other.end),
+            short: self.short.into_iter().chain(other.short).min(),
         }
     }
 }
@@ -42,18 +45,19 @@ pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
     let Some(sink) = Sink::create(copy, job, &source).await? else {
         return Ok(false);
     };
-    let poured = pour(&mut source, &sink, size, copy).await;
-    let poured = poured.with_context(|| {
-        format!(
-            "cannot copy {} to {}",
-            copy.from.show(&job.from),
-            copy.to.show(&job.to)
-        )
-    })?;
+    let (from, to) = (copy.from.show(&job.from), copy.to.show(&job.to));
+    let poured = pour_all(&mut source, &sink, size, copy).await;
+    let (poured, length, cut) = poured.with_context(|| format!("cannot copy {from} to {to}"))?;
     copy.bar.inc(size.saturating_sub(poured.bytes));
-    sink.close(&copy.to.show(&job.to), size, poured.end).await?;
+    sink.close(&to, length, poured.end).await?;
     source.close().await?;
-    copy.tally.bytes(size);
+    if cut {
+        bail!(
+            "{from} ended at byte {length} while it was copied, and had {size} bytes: somebody cut it, and {to} is not a \
+             copy of either; copy it again"
+        );
+    }
+    copy.tally.bytes(length);
     Ok(true)
 }
 
@@ -87,7 +91,45 @@ pub(super) async fn compare(copy: &Arc<Copy>, job: &Job) -> Result<()> {
     there.close().await
 }
 
-/// Moves all data.
+/// Moves all there is. Returns what was moved, how long the source turned out to be, and whether somebody cut it meanwhile.
+async fn pour_all(
+    source: &mut Source,
+    sink: &Sink,
+    size: u64,
+    copy: &Arc<Copy>,
+) -> Result<(Poured, u64, bool)> {
+    if !source.states_size(size) {
+        let poured = pour_to_end(source, sink, copy).await?;
+        return Ok((poured, poured.bytes, false));
+    }
+    let poured = pour(source, sink, size, copy).await?;
+    let (length, cut) = source.end(size, poured.short).await?;
+    Ok((poured, length, cut))
+}
+
+/// Moves what a file holds that states no size, one read after the other.
+async fn pour_to_end(source: &Source, sink: &Sink, copy: &Copy) -> Result<Poured> {
+    let mut poured = Poured::default();
+    loop {
+        let at = poured.bytes;
+        let buffer = copy.small.take(SMALL).await;
+        let (mut buffer, got) = source.fetch().run(at, buffer).await?;
+        if got == 0 {
+            return Ok(poured);
+        }
+        buffer.truncate(got);
+        copy.bar.inc_length(got as u64);
+        copy.bar.inc(got as u64);
+        let moved = Poured {
+            bytes: got as u64,
+            end: sink.store().run(at, buffer).await?,
+            short: None,
+        };
+        poured = poured.and(moved);
+    }
+}
+
+/// Moves all data of a file of this size.
 async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> Result<Poured> {
     let buffers = if size <= SMALL as u64 {
         &copy.small
@@ -115,14 +157,20 @@ async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> 
             let (fetch, store, bar) = (source.fetch(), sink.store(), copy.bar.clone());
             let start = at;
             let work = async move {
+                let wanted = buffer.len();
                 let got;
                 (buffer, got) = fetch.run(start, buffer).await?;
                 buffer.truncate(got);
-                let end = store.run(start, buffer).await?;
+                let end = if got == 0 {
+                    0
+                } else {
+                    store.run(start, buffer).await?
+                };
                 bar.inc(got as u64);
                 Ok::<_, anyhow::Error>(Poured {
                     bytes: got as u64,
                     end,
+                    short: (got < wanted).then_some(start + got as u64),
                 })
             };
             if size <= SMALL as u64 {

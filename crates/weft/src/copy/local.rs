@@ -229,9 +229,54 @@ pub(crate) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<us
     Ok(filled)
 }
 
+/// How long a file of `size` bytes turned out to be, and whether that is because somebody cut it. `short`: the first byte
+/// that a read did not find. A file that ends in a hole may have been cut without any read coming short.
+pub(super) fn end(file: &File, size: u64, short: Option<u64>) -> io::Result<(u64, bool)> {
+    if let Some(short) = short {
+        return Ok((short, !states_any_size(file)?));
+    }
+    let now = file.metadata()?.len();
+    Ok((now.min(size), now < size))
+}
+
+/// Whether the file lies in a file system of the kernel's own: its files are made as they are read, and the size that they
+/// state says nothing (0 in /proc, a page in /sys).
+fn states_any_size(file: &File) -> io::Result<bool> {
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    // From linux/magic.h: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs; configfs has its number to itself.
+    Ok(matches!(
+        kind,
+        0x9fa0
+            | 0x6265_6572
+            | 0x0027_e0eb
+            | 0x6367_7270
+            | 0x6462_6720
+            | 0x7472_6163
+            | 0x7363_6673
+            | 0x6265_6570
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_was_cut_is_told_from_one_that_states_any_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, [7; 100]).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.unwrap();
+        assert_eq!(end(&file, 100, None).unwrap(), (100, false));
+        // It is longer now: copied is what there was.
+        assert_eq!(end(&file, 90, None).unwrap(), (90, false));
+        file.set_len(40).unwrap();
+        assert_eq!(end(&file, 100, None).unwrap(), (40, true));
+        assert_eq!(end(&file, 100, Some(40)).unwrap(), (40, true));
+        let made = File::open("/proc/version").unwrap();
+        assert_eq!(end(&made, 4096, Some(23)).unwrap(), (23, false));
+    }
 
     #[test]
     fn data_between_holes_is_found_and_small_holes_are_read_over() {

@@ -12,7 +12,10 @@
 //!    again.
 //! 4. Into a volume, a copy ends with one sync of each server that got data: what was reported survives power loss.
 //!
-//! Deliberately absent: forks other than `data`; a file that changes while it is copied is copied as it is read.
+//! 5. No copy ends in zeros that its source does not have: a file that is cut while it is copied is a failure, and one that
+//!    states no size, as in /proc, or a wrong one, as in /sys, is copied to its end.
+//!
+//! Deliberately absent: forks other than `data`; a file that is written to while it is copied is copied as it is read.
 
 mod data;
 mod entry;

@@ -82,6 +82,32 @@ impl Source {
         }
     }
 
+    /// Whether the size says how much there is to read: a local file of none may be one that is made as it is read.
+    pub(super) fn states_size(&self, size: u64) -> bool {
+        size > 0 || matches!(self, Source::Weft { .. })
+    }
+
+    /// How long a file of `size` bytes turned out to be when all of it was read, and whether that is because somebody cut
+    /// it. `short`: the first byte that a read did not find.
+    pub(super) async fn end(&self, size: u64, short: Option<u64>) -> Result<(u64, bool)> {
+        match self {
+            // One read, which found everything.
+            Source::Local(_) if short.is_none() && size <= SMALL as u64 => Ok((size, false)),
+            Source::Local(file) => {
+                let file = file.clone();
+                Ok(blocking(move || local::end(&file, size, short)).await?)
+            }
+            // Nowhere was it found to be shorter, and everywhere was it looked.
+            Source::Weft { data, reader, .. } if data.is_none() && !reader.came_short() => {
+                Ok((size, false))
+            }
+            Source::Weft { file, .. } => {
+                let now = file.stat().await?.size;
+                Ok((now.min(size), now < size))
+            }
+        }
+    }
+
     pub(super) fn fetch(&self) -> Fetch {
         match self {
             Source::Local(file) => Fetch::Local(file.clone()),

@@ -32,10 +32,10 @@ pub(crate) struct TransferArgs {
     #[arg(long, conflicts_with_all = ["resume", "force", "verify"])]
     pub(crate) compare: bool,
     /// Make what was copied durable, and note it, whenever as much is new
-    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = positive)]
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size::parse_positive)]
     pub(crate) checkpoint: u64,
     /// Bytes per second at most
-    #[arg(long, value_name = "BYTES", value_parser = positive)]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse_positive)]
     pub(crate) limit: Option<u64>,
     /// Everything that a directory holds; a part takes whole files, --resume skips those of equal size and time
     #[arg(short, long, conflicts_with_all = ["fork", "offset", "length", "subfile", "partition", "cell", "compare", "limit"])]
@@ -49,11 +49,4 @@ pub(crate) struct TransferArgs {
     // Last, as its heading holds for what follows.
     #[command(flatten)]
     pub(crate) view: ViewArgs,
-}
-
-fn positive(text: &str) -> Result<u64, String> {
-    match size::parse(text)? {
-        0 => Err("0 is too little".to_owned()),
-        bytes => Ok(bytes),
-    }
 }

@@ -3,7 +3,16 @@
 use anyhow::{Result, bail};
 
 use super::Part;
-use super::mark::{Found, Identity};
+use super::mark::{Found, Identity, Record};
+
+/// A part whose record speaks of bytes that are not at the target any more.
+pub(super) struct Lost {
+    pub(super) part: u32,
+    /// The byte of the transfer that it had come to.
+    pub(super) done: u64,
+    /// What the target is or has.
+    pub(super) how: String,
+}
 
 /// What was found.
 #[expect(
@@ -14,6 +23,8 @@ pub(super) struct Situation<'a> {
     pub(super) transfer: &'a Identity,
     pub(super) part: Part,
     pub(super) found: &'a Found,
+    /// Of this transfer.
+    pub(super) lost: &'a [Lost],
     /// There are no bytes at the target.
     pub(super) empty: bool,
     /// The target looks like a copy of the source that is complete.
@@ -44,6 +55,16 @@ pub(super) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
     if situation.force {
         return Ok(Begin::From(start));
     }
+    let own = situation.part.number;
+    if let Some(lost) = situation.lost.iter().find(|lost| lost.part != own) {
+        bail!(
+            "{target} {}, and part {} of this transfer had copied to byte {} of it: --force copies part {own} and forgets \
+             part {1}, which is to be copied again then",
+            lost.how,
+            lost.part,
+            lost.done
+        );
+    }
     match situation.found.of(situation.part) {
         Some(own) if !situation.resume => bail!(
             "an unfinished transfer to {target} came to byte {} of part {}, or is still under way: --resume goes on \
@@ -57,8 +78,7 @@ pub(super) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
             own.transfer.size,
             situation.transfer.size
         ),
-        Some(own) if own.complete => Ok(Begin::Nothing),
-        Some(own) => Ok(Begin::From(own.done.max(start))),
+        Some(own) => go_on(situation, own, start),
         None if situation.empty || situation.found.has(situation.transfer) => {
             Ok(Begin::From(start))
         }
@@ -71,10 +91,25 @@ pub(super) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
     }
 }
 
+/// Where a part goes on that has a record of its own.
+fn go_on(situation: &Situation<'_>, own: &Record, start: u64) -> Result<Begin> {
+    match situation.lost.first() {
+        // Nothing is there that could be lost: what was there before is copied again.
+        Some(_) if situation.empty => Ok(Begin::From(start)),
+        Some(lost) => bail!(
+            "{} {}, though the unfinished transfer had come to byte {} of it: --force begins anew",
+            situation.target,
+            lost.how,
+            lost.done
+        ),
+        None if own.complete => Ok(Begin::Nothing),
+        None => Ok(Begin::From(own.done.max(start))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::mark::Record;
 
     #[test]
     fn nothing_is_lost_without_being_asked_for() {
@@ -94,9 +129,10 @@ mod tests {
             transfer: transfer.clone(),
             done,
             complete,
+            target: None,
         };
         let part = Part { number: 2, of: 2 };
-        let decide = |records: &[(u32, Record)], empty, same, resume, force| {
+        let with_lost = |lost: &[Lost], records: &[(u32, Record)], empty, same, resume, force| {
             let found = Found {
                 records: records.to_vec(),
             };
@@ -104,6 +140,7 @@ mod tests {
                 transfer: &transfer,
                 part,
                 found: &found,
+                lost,
                 empty,
                 same,
                 resume,
@@ -112,6 +149,9 @@ mod tests {
                 target: "b",
             };
             super::decide(&situation, 50).map_err(|e| e.to_string())
+        };
+        let decide = |records: &[(u32, Record)], empty, same, resume, force| {
+            with_lost(&[], records, empty, same, resume, force)
         };
         let own = |done, complete| [(2, record(&transfer, done, complete))];
         let sibling = [(1, record(&transfer, 7, false))];
@@ -129,6 +169,29 @@ mod tests {
         );
         assert_eq!(decide(&[], true, false, true, false), from(50));
         assert_eq!(decide(&[], false, true, true, false), Ok(Begin::Nothing));
+        // Bytes of the part itself are lost, and there are no others: all of it again.
+        let lost = |part| {
+            let how = "is gone".to_owned();
+            [Lost {
+                part,
+                done: 70,
+                how,
+            }]
+        };
+        for complete in [false, true] {
+            let own = own(70, complete);
+            let again = with_lost(&lost(2), &own, true, false, true, false);
+            assert_eq!(again, from(50));
+            let error = with_lost(&lost(2), &own, false, false, true, false).unwrap_err();
+            assert!(error.contains("b is gone") && error.contains("--force"));
+        }
+        // Bytes of another part are lost: nobody may hide it.
+        for (empty, resume) in [(false, false), (false, true), (true, false), (true, true)] {
+            let error = with_lost(&lost(1), &sibling, empty, false, resume, false).unwrap_err();
+            assert!(error.contains("part 1") && error.contains("--force"));
+        }
+        let forced = with_lost(&lost(1), &sibling, false, false, false, true);
+        assert_eq!(forced, from(50));
         // Refused.
         let changed = [(2, record(&changed, 70, false))];
         for (records, resume, word) in [

@@ -1,8 +1,7 @@
 //! From a view into a local file.
 
 use std::fs::{File, Metadata};
-use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,9 +11,9 @@ use weft_client::{Access, Attributes, OpenView, Volume};
 
 use super::begin::Begin;
 use super::mark::{Identity, Marks};
-use super::pump::Moved;
 use super::report::Clock;
 use super::side::{Local, Side, View};
+use super::target::{Target, look};
 use super::{Summary, Task, Transfer, TransferArgs};
 use super::{changed, regular, step, view_text};
 use crate::copy::local::blocking;
@@ -51,6 +50,7 @@ pub(crate) async fn export(
         to: name::escape(name::bytes(path.as_os_str())),
         identity,
         marks: Arc::new(Marks::of_export(&path, args.part.of)),
+        target: Arc::new(Target::local(&path)),
         share: args.part.share(length, step),
         step,
         clock,
@@ -66,8 +66,8 @@ pub(crate) async fn export(
         if args.view.length.is_none() && held != length {
             bail!("{from} has {length} bytes and {} has {held}", task.to);
         }
-        let transfer = transfer(open(&path, &attributes, None).await?);
-        transfer.compare(Moved::default()).await?;
+        let (to, _) = open(&path, &attributes, None).await?;
+        transfer(to).compare(Vec::new()).await?;
         file.close().await?;
         return Ok(task.nothing());
     }
@@ -80,16 +80,17 @@ pub(crate) async fn export(
         file.close().await?;
         return Ok(task.nothing());
     };
-    let transfer = transfer(open(&path, &attributes, Some(length)).await?);
-    let moved = transfer.copy(at).await?;
-    let written = moved.written;
+    let (to, inode) = open(&path, &attributes, Some(length)).await?;
+    task.target.opened(inode, length);
+    let transfer = transfer(to);
+    let mut moved = transfer.copy(at).await?;
     unchanged(&attributes, &file.stat().await?, from)?;
-    transfer.verify(moved).await?;
+    transfer.verify(std::mem::take(&mut moved.digests)).await?;
     file.close().await?;
     if task.end().await? && args.view.is_plain() {
         finish(&transfer.to, &attributes).await?;
     }
-    Ok(task.summary(at, written))
+    Ok(task.summary(at, &moved))
 }
 
 /// Bytes of the transfer: up to the view's end.
@@ -118,17 +119,9 @@ async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Meta
     Ok((path, there))
 }
 
-async fn look(path: &Path) -> Result<Option<Metadata>> {
-    let place = path.to_owned();
-    match blocking(move || std::fs::metadata(place)).await {
-        Ok(found) => Ok(Some(found)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).with_context(|| format!("cannot look at {}", path.display())),
-    }
-}
-
-/// Opens the local file. With a length it is opened to be copied to: made if it is not there, and as long as that.
-async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Result<Side> {
+/// Opens the local file. With a length it is opened to be copied to: made if it is not there, and as long as that. Says
+/// its inode, too.
+async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Result<(Side, u64)> {
     let (place, write) = (path.to_owned(), length.is_some());
     let mut options = File::options();
     options.read(true).write(write).create(write);
@@ -136,21 +129,23 @@ async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Resu
     options.mode(attributes.mode & 0o777 | 0o600);
     let opened = blocking(move || {
         let file = options.open(place)?;
+        let there = file.metadata()?;
         if let Some(length) = length
-            && file.metadata()?.len() != length
+            && there.len() != length
         {
             file.set_len(length)?;
         }
-        Ok(file)
+        Ok((file, there.ino()))
     });
     let name = name::escape(name::bytes(path.as_os_str()));
-    let file = opened
+    let (file, inode) = opened
         .await
         .with_context(|| format!("cannot open {name}"))?;
-    Ok(Side::Local(Local {
+    let side = Side::Local(Local {
         file: Arc::new(file),
         name: name.into(),
-    }))
+    });
+    Ok((side, inode))
 }
 
 /// Gives the local file mode and time of its source. Not before every part is done: a mode could keep parts out.

@@ -1,7 +1,7 @@
 //! From a local file into a view.
 
 use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use weft_client::{Access, Changes, OpenView, Place, Time, Volume};
 
 use super::begin::Begin;
 use super::mark::{Identity, Marks};
-use super::pump::Moved;
 use super::report::Clock;
 use super::side::{Local, Side, View};
+use super::target::Target;
 use super::{Summary, Task, Transfer, TransferArgs};
 use super::{changed, end_of, regular, step, view_text};
 use crate::copy::local::blocking;
 use crate::layout_args::LayoutArgs;
 use crate::remote::{self, RemotePath};
-use crate::{mode, name};
+use crate::{fresh, mode, name};
 
 /// A local file that is open.
 struct Opened {
@@ -38,11 +38,16 @@ pub(crate) async fn import(
     let clock = Clock::start();
     let source = open(local).await?;
     let to = target(volume, local, to).await?;
+    // What can be refused is refused before the file is made.
+    let pieces = pieces(&source, args)?;
+    if !args.compare {
+        fresh::check_view(volume, &to, args.view.view(), layout).await?;
+    }
     let file = attach(volume, &to, &source, layout, args).await?;
     let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
     // Before the marks are looked for: bytes that another part has written so far come after its mark.
     let held = held(&file, &view, args).await?;
-    let task = task(volume, &source, &to, &file, args, clock)?;
+    let task = task(volume, &source, &to, &view, pieces, args, clock);
     let transfer = Transfer {
         task: &task,
         from: Side::Local(Local {
@@ -58,7 +63,7 @@ pub(crate) async fn import(
         if plain && args.view.length.is_none() && held != length {
             bail!("{} has {length} bytes and {to} has {held}", source.name);
         }
-        transfer.compare(Moved::default()).await?;
+        transfer.compare(Vec::new()).await?;
         file.close().await?;
         return Ok(task.nothing());
     }
@@ -72,10 +77,9 @@ pub(crate) async fn import(
     if plain && held != length {
         file.truncate(length).await?;
     }
-    let moved = transfer.copy(at).await?;
-    let written = moved.written;
+    let mut moved = transfer.copy(at).await?;
     source.unchanged(local).await?;
-    transfer.verify(moved).await?;
+    transfer.verify(std::mem::take(&mut moved.digests)).await?;
     file.close().await?;
     if task.end().await? && plain {
         // Not before every part has closed the file, or a time would not stay, and a mode could keep parts out.
@@ -87,7 +91,7 @@ pub(crate) async fn import(
         let file = Place::of(file.id());
         volume.set_attributes(file, &changes).await?;
     }
-    Ok(task.summary(at, written))
+    Ok(task.summary(at, &moved))
 }
 
 /// The file in the volume: inside a directory it gets the name that it has here.
@@ -132,39 +136,47 @@ async fn held(file: &weft_client::File, view: &OpenView, args: &TransferArgs) ->
     })
 }
 
+/// Bytes of the transfer, and of a piece of it.
+fn pieces(source: &Opened, args: &TransferArgs) -> Result<(u64, u64)> {
+    let size = source.metadata.len();
+    let length = args.view.length.map_or(size, |length| length.min(size));
+    end_of(args.view.start(), length)?;
+    Ok((length, step(&args.view, args.part, length)?))
+}
+
 /// What is to be done.
 fn task<'a>(
     volume: &Volume,
     source: &Opened,
     to: &RemotePath,
-    file: &weft_client::File,
+    view: &Arc<OpenView>,
+    (length, step): (u64, u64),
     args: &'a TransferArgs,
     clock: Clock,
-) -> Result<Task<'a>> {
-    let size = source.metadata.len();
-    let length = args.view.length.map_or(size, |length| length.min(size));
-    end_of(args.view.start(), length)?;
-    let step = step(&args.view, args.part, length)?;
+) -> Task<'a> {
     let identity = Identity {
         file: source.metadata.ino(),
-        size,
+        size: source.metadata.len(),
         modified: modified(&source.metadata),
         view: view_text(&args.view),
         length,
         parts: args.part.of,
     };
-    let marks = Marks::of_import(volume, file.id(), &identity.view, args.part.of);
-    Ok(Task {
+    let marks = Marks::of_import(volume, view.file().id(), &identity.view, args.part.of);
+    // A plain file gets its size before anything is written; where a view ends, its servers say.
+    let size = args.view.is_plain().then_some(length);
+    Task {
         args,
         doing: "importing",
         from: source.name.to_string(),
         to: to.to_string(),
         identity,
         marks: Arc::new(marks),
+        target: Arc::new(Target::View(view.clone(), size)),
         share: args.part.share(length, step),
         step,
         clock,
-    })
+    }
 }
 
 fn access(source: &Opened, layout: &LayoutArgs, args: &TransferArgs) -> Access {
@@ -197,11 +209,15 @@ async fn open(path: &Path) -> Result<Opened> {
     let opened = blocking(move || {
         let file = File::open(place)?;
         let metadata = file.metadata()?;
-        Ok((file, metadata))
+        let unsized_data = metadata.len() == 0 && file.read_at(&mut [0], 0)? > 0;
+        Ok((file, metadata, unsized_data))
     });
-    let (file, metadata) = opened
+    let (file, metadata, unsized_data) = opened
         .await
         .with_context(|| format!("cannot read {name}"))?;
+    if unsized_data {
+        bail!("{name} says that it has 0 bytes and has some, as files of /proc do: {instead}");
+    }
     Ok(Opened {
         file: Arc::new(file),
         name,

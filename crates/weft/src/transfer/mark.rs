@@ -16,6 +16,7 @@ use weft_client::{Place, Volume};
 use weft_proto::Code;
 
 use super::Part;
+use super::target::Held;
 use crate::copy::local::blocking;
 
 /// Attributes of this prefix, of the transfer's key and of the part's number are records.
@@ -48,6 +49,9 @@ pub(super) struct Record {
     pub(super) done: u64,
     /// The part is copied, and verified if that was asked for.
     pub(super) complete: bool,
+    /// The target then; absent where it was still to be opened.
+    #[serde(default)]
+    pub(super) target: Option<Held>,
 }
 
 /// Where the records of a transfer are.
@@ -153,26 +157,30 @@ impl Marks {
             return Ok(false);
         }
         for number in 1..=transfer.parts {
-            match self {
-                Marks::File(volume, id, prefix) => {
-                    let name = format!("{prefix}{number}");
-                    match volume.remove_xattr(Place::of(*id), name).await {
-                        Ok(()) => {}
-                        // Two parts ended at the same time.
-                        Err(e) if e.code() == Code::NoAttribute => {}
-                        Err(e) => return Err(e.into()),
-                    }
+            // Two parts may end at the same time.
+            self.remove(number).await?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a part's record away, if there is one.
+    pub(super) async fn remove(&self, number: u32) -> Result<()> {
+        match self {
+            Marks::File(volume, id, prefix) => {
+                let name = format!("{prefix}{number}");
+                match volume.remove_xattr(Place::of(*id), name).await {
+                    Err(e) if e.code() != Code::NoAttribute => Err(e.into()),
+                    _ => Ok(()),
                 }
-                Marks::Beside(prefix) => {
-                    let place = of_part(prefix, number);
-                    match blocking(move || std::fs::remove_file(place)).await {
-                        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
-                        _ => {}
-                    }
+            }
+            Marks::Beside(prefix) => {
+                let place = of_part(prefix, number);
+                match blocking(move || std::fs::remove_file(place)).await {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e.into()),
+                    _ => Ok(()),
                 }
             }
         }
-        Ok(true)
     }
 }
 
@@ -245,6 +253,10 @@ mod tests {
             transfer,
             done,
             complete,
+            target: Some(Held {
+                file: Some(4),
+                size: 2,
+            }),
         }
     }
 
@@ -268,6 +280,14 @@ mod tests {
         assert!(marks.end(&record(0, false).transfer).await.unwrap());
         assert!(marks.find().await.unwrap().records.is_empty());
         assert_eq!(other.find().await.unwrap().records.len(), 1);
+
+        // One of before targets were noted is one.
+        let older = serde_json::to_string(&record(1, false)).unwrap();
+        let older = older.replace(r#","target":{"file":4,"size":2}"#, "");
+        std::fs::write(folder.path().join("a.weft-export-2.1"), &older).unwrap();
+        let found = marks.find().await.unwrap();
+        let known = found.of(parts[0]).unwrap();
+        assert!(known.done == 1 && known.target.is_none(), "{older}");
 
         // A torn record is none.
         std::fs::write(folder.path().join("a.weft-export-2.1"), b"{\"done\":").unwrap();

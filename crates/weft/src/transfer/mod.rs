@@ -11,6 +11,7 @@
 //! 2. What is noted as done is durable.
 //! 3. A transfer whose source has changed never ends well.
 //! 4. Nothing that holds data is written over unasked.
+//! 5. Progress is not taken for bytes that are not at the target any more ([`target`]).
 //!
 //! Trees go through [`crate::copy`], which has several files under way at a time.
 //!
@@ -27,6 +28,7 @@ mod part;
 mod pump;
 mod report;
 mod side;
+mod target;
 mod task;
 mod tree;
 mod verify;
@@ -41,15 +43,15 @@ pub(crate) use args::TransferArgs;
 pub(crate) use export::export;
 pub(crate) use import::import;
 pub(crate) use part::Part;
-use pump::{Moved, Pump};
+use pump::{Digest, Moved, Pump};
 pub(crate) use report::Summary;
 use side::Side;
 use task::Task;
 pub(crate) use tree::{export_tree, import_tree};
-use verify::Comparison;
+use verify::{Comparison, OnGhost};
 
-use crate::progress;
 use crate::view_args::ViewArgs;
+use crate::{output, progress};
 
 /// Bytes of a piece.
 const PIECE: u64 = 4 << 20;
@@ -88,11 +90,19 @@ impl Transfer<'_> {
         bar.finish_and_clear();
         let moved = moved.map_err(|e| self.stopped(e))?;
         self.to.sync().await?;
+        if moved.ghosts > 0 {
+            output::say(format_args!(
+                "weft: {} bytes of {} fell on ghosts, cells that the view implies and {} lacks, and went nowhere",
+                moved.ghosts,
+                self.from.name(),
+                self.to.name()
+            ));
+        }
         Ok(moved)
     }
 
-    /// Reads the share on both sides and compares.
-    async fn compare(&self, moved: Moved) -> Result<()> {
+    /// Reads the share on both sides and compares. `digests`: of pieces that were just copied.
+    async fn compare(&self, digests: Vec<(u64, Digest)>) -> Result<()> {
         let bar = self.bar("verifying");
         let comparison = Comparison {
             from: self.from.clone(),
@@ -100,7 +110,7 @@ impl Transfer<'_> {
             share: self.task.share.clone(),
             step: self.task.step,
             streams: self.streams(),
-            digests: moved.digests.into_iter().collect(),
+            digests: digests.into_iter().collect(),
             bar: &bar,
         };
         let equal = comparison.run().await;
@@ -109,11 +119,14 @@ impl Transfer<'_> {
     }
 
     /// Compares if that is wanted; a part that is not what it should be is to be copied again.
-    async fn verify(&self, moved: Moved) -> Result<()> {
+    async fn verify(&self, digests: Vec<(u64, Digest)>) -> Result<()> {
         if !self.task.args.verify {
             return Ok(());
         }
-        if let Err(error) = self.compare(moved).await {
+        if let Err(error) = self.compare(digests).await {
+            if error.is::<OnGhost>() {
+                return Err(error.context("the copy is not all of its source, and cannot be"));
+            }
             self.task.note(self.task.share.start, false).await?;
             return Err(error.context(
                 "the copy is not what it should be; with --resume this part is copied again",

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::side::{Ranges, Side};
+use super::side::{Ranges, Side, Written};
 use crate::buffers::Buffers;
 use crate::stream::panicked;
 
@@ -45,6 +45,8 @@ pub(super) struct Pump<'a> {
 pub(super) struct Moved {
     /// Bytes written; holes are not.
     pub(super) written: u64,
+    /// Bytes that fell on ghosts instead.
+    pub(super) ghosts: u64,
     /// Digests of pieces by their first byte.
     pub(super) digests: Vec<(u64, Digest)>,
 }
@@ -71,7 +73,7 @@ pub(super) struct Plan {
 struct Done {
     start: u64,
     length: u64,
-    written: u64,
+    written: Written,
     digest: Option<Digest>,
 }
 
@@ -147,7 +149,8 @@ impl Pump<'_> {
                         Some(Ok(done)) => {
                             under_way.remove(&done.start);
                             self.bar.inc(done.length);
-                            moved.written += done.written;
+                            moved.written += done.written.bytes;
+                            moved.ghosts += done.written.ghosts;
                             moved.digests.extend(done.digest.map(|d| (done.start, d)));
                         }
                         Some(Err(e)) => failed = failed.or(Some(e)),
@@ -198,7 +201,7 @@ impl Pump<'_> {
             let mut done = Done {
                 start: range.start,
                 length: range.end - range.start,
-                written: 0,
+                written: Written::default(),
                 digest: None,
             };
             if let Step::Hole(hole) = step {

@@ -30,6 +30,8 @@ pub(crate) struct Summary {
     pub(crate) copied: u64,
     /// Bytes written now, holes not included.
     pub(crate) written: u64,
+    /// Bytes that fell on ghosts, cells that the view implies and the file lacks, and went nowhere.
+    pub(crate) ghosts: u64,
     /// Both sides were read again and compared.
     pub(crate) verified: bool,
     /// How long it took, syncs and verifying included.
@@ -44,7 +46,7 @@ impl Summary {
         if args.json {
             output::json(self)?;
         } else if args.verbose || output::interactive() {
-            eprintln!("{}", self.line());
+            output::say(self.line());
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Advice;
 use weft_client::{DataRanges, OpenView};
-use weft_layout::{FileOffset, ViewOffset};
+use weft_layout::{FileOffset, Place, ViewOffset};
 
 use super::TransferArgs;
 use super::hole::{gaps, punch};
@@ -50,6 +50,15 @@ pub(super) struct View {
     /// All of it is one access.
     whole: bool,
     name: Arc<str>,
+}
+
+/// What became of bytes that were to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    /// Sent to the disk.
+    pub(super) bytes: u64,
+    /// Fallen on ghosts.
+    pub(super) ghosts: u64,
 }
 
 /// Where a side may hold data.
@@ -124,14 +133,14 @@ impl Side {
     }
 
     /// Writes what is not zeros. Where `old` bytes may lie, the zeros are made, too; with `last` the last byte is written
-    /// whatever it is. Returns how many bytes were sent to the disk.
+    /// whatever it is.
     pub(super) async fn write(
         &self,
         at: u64,
         buffer: Buffer,
         old: bool,
         last: bool,
-    ) -> Result<u64> {
+    ) -> Result<Written> {
         let hole = match self {
             Side::Local(_) => BLOCK,
             Side::View(view) if view.whole => usize::MAX,
@@ -142,7 +151,10 @@ impl Side {
         if last && runs.last().is_none_or(|run| run.end < length) {
             runs.push(length - 1..length);
         }
-        let written = runs.iter().map(|run| run.len() as u64).sum();
+        let mut written = Written {
+            bytes: runs.iter().map(|run| run.len() as u64).sum(),
+            ghosts: 0,
+        };
         let gaps = if old { gaps(&runs, length) } else { Vec::new() };
         match self {
             Side::Local(local) => {
@@ -165,7 +177,10 @@ impl Side {
                 let place = |offset: usize| ViewOffset(view.start + at + offset as u64);
                 for run in runs {
                     let bytes = data.slice(run.clone());
-                    view.open.write_at(place(run.start), bytes).await?;
+                    let moved = view.open.write_at(place(run.start), bytes).await?;
+                    let ghosts = (run.len() as u64).saturating_sub(moved);
+                    written.bytes -= ghosts;
+                    written.ghosts += ghosts;
                 }
                 for gap in gaps {
                     view.open.clear(place(gap.start), gap.len() as u64).await?;
@@ -173,6 +188,15 @@ impl Side {
             }
         }
         Ok(written)
+    }
+
+    /// Whether a byte falls on a ghost. Of an order that exists only within an access nobody can say.
+    pub(super) fn is_ghost(&self, at: u64) -> bool {
+        let Side::View(view) = self else {
+            return false;
+        };
+        let map = view.open.map();
+        !map.rearranges() && matches!(map.locate(ViewOffset(view.start + at)), Ok(Place::Ghost))
     }
 
     /// Makes zeros of a range where old bytes may lie.

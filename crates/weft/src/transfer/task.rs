@@ -4,12 +4,15 @@ use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use super::begin::{Begin, Situation, decide};
-use super::mark::{Identity, Marks, Record};
+use super::begin::{Begin, Lost, Situation, decide};
+use super::mark::{Found, Identity, Marks, Record};
+use super::pump::Moved;
 use super::report::Clock;
-use super::{Summary, TransferArgs};
+use super::target::{Held, Target};
+use super::{Part, Summary, TransferArgs};
+use crate::output;
 
 /// One part of a transfer.
 pub(super) struct Task<'a> {
@@ -21,6 +24,7 @@ pub(super) struct Task<'a> {
     pub(super) to: String,
     pub(super) identity: Identity,
     pub(super) marks: Arc<Marks>,
+    pub(super) target: Arc<Target>,
     /// The part's bytes.
     pub(super) share: Range<u64>,
     /// Pieces end at multiples of it.
@@ -32,10 +36,13 @@ impl Task<'_> {
     /// Finds out where to begin, and notes that it begins. `empty`: the target holds no bytes; `same`: it looks like a
     /// complete copy.
     pub(super) async fn begin(&self, empty: bool, same: bool) -> Result<Begin> {
+        let (part, found) = (self.args.part, self.marks.find().await?);
+        let lost = self.lost(&found).await?;
         let situation = Situation {
             transfer: &self.identity,
-            part: self.args.part,
-            found: &self.marks.find().await?,
+            part,
+            found: &found,
+            lost: &lost,
             empty,
             same,
             resume: self.args.resume,
@@ -45,14 +52,32 @@ impl Task<'_> {
         };
         let begin = decide(&situation, self.share.start)?;
         if let Begin::From(at) = begin {
-            self.note(at, false).await?;
+            self.forget(&lost).await?;
+            // The target is perhaps not open yet; what is gone on with was just found to be there.
+            let own = found.of(part).filter(|_| at > self.share.start);
+            let record = self.record(at, false, own.and_then(|own| own.target));
+            self.marks.store(part, &record).await?;
         }
         Ok(begin)
     }
 
     /// Notes that the part is complete. Returns whether all parts are; the notes are gone then.
+    ///
+    /// # Errors
+    /// The target was removed, cut or replaced while it was copied to.
     pub(super) async fn end(&self) -> Result<bool> {
         self.note(self.share.end, true).await?;
+        let found = self.marks.find().await?;
+        if let Some(lost) = self.lost(&found).await?.first() {
+            bail!(
+                "{} {}, and part {} had copied to byte {} of it: somebody changed it meanwhile; copy all parts again with \
+                 --force",
+                self.to,
+                lost.how,
+                lost.part,
+                lost.done
+            );
+        }
         self.marks.end(&self.identity).await
     }
 
@@ -62,17 +87,68 @@ impl Task<'_> {
         done: u64,
         complete: bool,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
-        let record = Record {
+        let record = self.record(done, complete, None);
+        let (marks, target, part) = (self.marks.clone(), self.target.clone(), self.args.part);
+        async move {
+            let target = target.claim().await?;
+            marks.store(part, &Record { target, ..record }).await
+        }
+    }
+
+    fn record(&self, done: u64, complete: bool, target: Option<Held>) -> Record {
+        Record {
             transfer: self.identity.clone(),
             done,
             complete,
+            target,
+        }
+    }
+
+    /// Parts whose records speak of bytes that are not at the target any more.
+    async fn lost(&self, found: &Found) -> Result<Vec<Lost>> {
+        let speaks = |part: u32, record: &Record| {
+            record.transfer == self.identity
+                && (1..=self.identity.parts).contains(&part)
+                && record.done > self.start_of(part)
         };
-        let (marks, part) = (self.marks.clone(), self.args.part);
-        async move { marks.store(part, &record).await }
+        let records = found.records.iter();
+        let records: Vec<_> = records.filter(|(part, r)| speaks(*part, r)).collect();
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Looked at after the records were found: what they speak of was there before them.
+        let now = self.target.now().await?;
+        let lost = records.into_iter().filter_map(|(part, record)| {
+            Some(Lost {
+                part: *part,
+                done: record.done,
+                how: Held::lost(record.target, now)?,
+            })
+        });
+        Ok(lost.collect())
+    }
+
+    fn start_of(&self, number: u32) -> u64 {
+        let of = self.identity.parts;
+        let share = Part { number, of }.share(self.identity.length, self.step);
+        share.start
+    }
+
+    /// Takes away the records of other parts whose bytes are lost: once this part has made the target as long as it was,
+    /// nothing would tell.
+    async fn forget(&self, lost: &[Lost]) -> Result<()> {
+        for lost in lost.iter().filter(|l| l.part != self.args.part.number) {
+            self.marks.remove(lost.part).await?;
+            output::say(format_args!(
+                "weft: {} {}, so part {} of this transfer is to be copied again",
+                self.to, lost.how, lost.part
+            ));
+        }
+        Ok(())
     }
 
     /// What was done, beginning from `at`.
-    pub(super) fn summary(&self, at: u64, written: u64) -> Summary {
+    pub(super) fn summary(&self, at: u64, moved: &Moved) -> Summary {
         Summary {
             from: self.from.clone(),
             to: self.to.clone(),
@@ -82,7 +158,8 @@ impl Task<'_> {
             length: self.identity.length,
             resumed_at: (at > self.share.start).then_some(at),
             copied: self.share.end - at,
-            written,
+            written: moved.written,
+            ghosts: moved.ghosts,
             verified: self.args.verify || self.args.compare,
             seconds: self.clock.seconds(),
             mib_per_second: self.clock.rate(self.share.end - at),
@@ -91,6 +168,6 @@ impl Task<'_> {
 
     /// There was nothing to do.
     pub(super) fn nothing(&self) -> Summary {
-        self.summary(self.share.end, 0)
+        self.summary(self.share.end, &Moved::default())
     }
 }

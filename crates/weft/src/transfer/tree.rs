@@ -66,7 +66,7 @@ async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) ->
     if args.json {
         output::json(&summary)?;
     } else if args.verbose || output::interactive() {
-        eprintln!("{}", summary.line());
+        output::say(summary.line());
     }
     Ok(if summary.failures == 0 {
         ExitCode::SUCCESS

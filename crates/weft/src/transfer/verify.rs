@@ -5,12 +5,18 @@ use std::ops::Range;
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
+use thiserror::Error;
 use tokio::task::JoinSet;
 
 use super::pump::{Digest, Plan, Step};
 use super::side::Side;
 use crate::buffers::Buffers;
 use crate::stream::panicked;
+
+/// Bytes differ because the target has no place for them: to copy them again would change nothing.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub(super) struct OnGhost(String);
 
 /// What is compared.
 pub(super) struct Comparison<'a> {
@@ -90,6 +96,16 @@ async fn compare(
     if *here != *there {
         let pairs = here.iter().zip(there.iter());
         let at = pairs.take_while(|(a, b)| a == b).count();
+        let place = range.start + at as u64;
+        if to.is_ghost(place) {
+            return Err(OnGhost(format!(
+                "byte {place} of {} falls on a ghost, a cell that the view implies and {} lacks: it went nowhere, as do \
+                 all such bytes; choose another view, or a file with more cells",
+                from.name(),
+                to.name()
+            ))
+            .into());
+        }
         let culprit = match digest {
             Some(d) if d == *blake3::hash(&here).as_bytes() => {
                 format!("; {} is not what was written to it", to.name())
@@ -98,10 +114,9 @@ async fn compare(
             None => String::new(),
         };
         bail!(
-            "{} and {} differ at byte {}: {:#04x} and {:#04x}{culprit}",
+            "{} and {} differ at byte {place}: {:#04x} and {:#04x}{culprit}",
             from.name(),
             to.name(),
-            range.start + at as u64,
             here[at],
             there[at]
         );

@@ -130,14 +130,7 @@ impl Config {
         } else {
             place.to_owned()
         };
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!(
-                "{} is not the folder of a volume: cannot read {}; make one with `weft up {}`",
-                place.display(),
-                path.display(),
-                place.display()
-            )
-        })?;
+        let text = std::fs::read_to_string(&path).map_err(|e| unreadable(place, &path, e))?;
         let mut config: Config =
             toml::from_str(&text).with_context(|| format!("{} is not legal", path.display()))?;
         config.path = std::path::absolute(&path)?;
@@ -247,6 +240,21 @@ impl Config {
             .with_context(|| "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here")?;
         Ok(options.key)
     }
+}
+
+/// A configuration could not be read. Only one that is not there says that the folder is none.
+fn unreadable(place: &Path, file: &Path, error: std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let (place, file) = (place.display(), file.display());
+    let what = match error.kind() {
+        NotFound | NotADirectory => {
+            format!(
+                "{place} is not the folder of a volume: cannot read {file}; make one with `weft up {place}`"
+            )
+        }
+        _ => format!("cannot read {file} of the volume in {place}"),
+    };
+    anyhow::Error::new(error).context(what)
 }
 
 /// Bytes as hexadecimal digits.

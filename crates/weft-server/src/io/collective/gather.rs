@@ -132,14 +132,14 @@ impl IoService {
                     // Woken or not: the table is looked at again.
                     let _ = timeout(LOOK.min(deadline - now), complete.notified()).await;
                 };
-                self.run(&key, gathered, go_on).await;
+                self.run(&key, gathered, wait, go_on).await;
             }
             Arrived::Again(part, outcome) => self.follow(*part, outcome).await,
         }
     }
 
-    /// Does the job of those that came.
-    async fn run(&self, key: &Key, gathered: Gathered, go_on: bool) {
+    /// Does the job of those that came within `wait` milliseconds, as the first of them asked for.
+    async fn run(&self, key: &Key, gathered: Gathered, wait: u32, go_on: bool) {
         let Gathered {
             parts,
             missing,
@@ -155,7 +155,7 @@ impl IoService {
             );
         }
         let result = if !missing.is_empty() && !go_on {
-            let failure = did_not_come(&parts, &missing);
+            let failure = did_not_come(&parts, &missing, wait);
             fail_all(parts, &failure);
             Outcome {
                 failure: Some(failure),
@@ -205,7 +205,8 @@ impl IoService {
     }
 }
 
-fn did_not_come(parts: &[Part], missing: &[u32]) -> Failure {
+/// `wait`: the milliseconds that really passed, of who came first, who need not be among those that are left.
+fn did_not_come(parts: &[Part], missing: &[u32], wait: u32) -> Failure {
     let Some(first) = parts.first().map(|p| &p.membership) else {
         return Failure::new(Code::MembersMissing, "nobody came");
     };
@@ -215,11 +216,10 @@ fn did_not_come(parts: &[Part], missing: &[u32]) -> Failure {
         ""
     };
     let what = format!(
-        "{} of group `{}` did not come to collective {} within {} ms{again}; nothing was done here",
+        "{} of group `{}` did not come to collective {} within {wait} ms{again}; nothing was done here",
         names(missing),
         first.group,
         first.sequence,
-        first.wait,
     );
     Failure::new(Code::MembersMissing, what)
 }

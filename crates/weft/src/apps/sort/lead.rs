@@ -21,9 +21,9 @@ use super::job::{ByteOrder, Job, Report};
 use super::mesh::{Mesh, Phase};
 use super::scratch::Scratch;
 use super::target::Place;
-use crate::Global;
 use crate::apps::crew::{unless_interrupted, worker_command};
 use crate::apps::record::{RecordOrder, Tally};
+use crate::{Global, output};
 
 /// A sort as it was asked for.
 pub(crate) struct Sorting<'a> {
@@ -96,6 +96,8 @@ impl Sorting<'_> {
             Some(output) => Place::resolve(self.volume, output).await?,
             None => place.clone(),
         };
+        // Before hours of sorting, not at the rename that ends them.
+        target.refuse_directory(self.volume).await?;
         let mut scratch = Scratch::beside(self.volume, target.clone())?;
         let done = unless_interrupted(self.steps(&mut scratch, place, &target)).await;
         let discarded = scratch.discard().await;
@@ -116,11 +118,11 @@ impl Sorting<'_> {
         // A file to sort may itself be such a one, of whoever asked for the sort.
         let stale = scratch.stale().await?;
         for stale in stale.iter().filter(|stale| **stale != source.place) {
-            eprintln!(
+            output::say(format_args!(
                 "weft: note: {0} belongs to another sort of {1}; if none is running, one was killed: `weft rm {0}`",
                 stale.show(),
                 target.show()
-            );
+            ));
         }
         let record = self.order.size() as u64;
         let mesh = Mesh::new(source.records, record, self.workers, self.memory)?;

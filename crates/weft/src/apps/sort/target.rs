@@ -54,6 +54,19 @@ impl Place {
         }
     }
 
+    /// Refuses a directory, which no file can replace.
+    pub(crate) async fn refuse_directory(&self, volume: &Volume) -> Result<()> {
+        match volume.stat_link(self.path()).await {
+            Ok(there) if there.kind == FileKind::Directory as i32 => bail!(
+                "{} is a directory, and the sorted records go to a file: name one, in it or elsewhere",
+                self.show()
+            ),
+            Ok(_) => Ok(()),
+            Err(e) if e.code() == Code::NotFound => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// Where the symbolic links at the end of a path lead: what is put there does not replace a link.
     ///
     /// One request for each link, and one for what is no link or is not there.

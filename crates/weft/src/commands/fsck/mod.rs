@@ -110,7 +110,7 @@ impl Fsck {
         match connect::block_on(self.fsck(&global)) {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
-                eprintln!("weft: {}", output::error(&error));
+                output::say(format_args!("weft: {}", output::error(&error)));
                 ExitCode::from(8)
             }
         }

@@ -15,6 +15,7 @@ use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
 
 use super::{Row, words};
 use crate::commands::serve::{closing_note, io_role};
+use crate::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection};
 
 /// Where the nodes listen.
@@ -94,7 +95,11 @@ impl Offline {
                         Ok(node) => servers.push(node),
                         Err(again) => {
                             for row in &obstacles {
-                                eprintln!("weft: {}: {}", words::place(row), row.what);
+                                output::say(format_args!(
+                                    "weft: {}: {}",
+                                    words::place(row),
+                                    row.what
+                                ));
                             }
                             let hint = if repair { "" } else { "; --repair may help" };
                             bail!(

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use weft_mount::fuse;
 
+use crate::output;
+
 /// Checks the path and makes it whole; takes a dead mount away from it, and says so.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
     let whole = std::path::absolute(path)?;
@@ -15,10 +17,10 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
                 whole.display()
             )
         })?;
-        eprintln!(
+        output::say(format_args!(
             "weft: the process behind the mount on {} was gone; took that mount away",
             whole.display()
-        );
+        ));
     }
     let path = std::fs::canonicalize(&whole).with_context(|| {
         format!(

@@ -1,0 +1,45 @@
+//! Whether a view can be opened on a file that is still to be made: asked before it is made, so that what is refused
+//! leaves no empty file behind. Taking the file away again would be no answer: others may have found it by then.
+
+use anyhow::{Context, Result};
+use weft_client::Volume;
+use weft_layout::{BSU_DEFAULT, Grid, Map, View};
+
+use crate::layout_args::LayoutArgs;
+use crate::remote::{self, RemotePath};
+
+/// Refuses a view that no file could have which is made here with this layout. Of a file that is there, and of a view that
+/// goes with every file, nothing is asked.
+///
+/// # Errors
+/// Those of opening the view. A view can pass and yet be refused of the file: where servers are down, a new file may get
+/// fewer cells than the volume has servers.
+pub(crate) async fn check_view(
+    volume: &Volume,
+    file: &RemotePath,
+    view: View,
+    layout: &LayoutArgs,
+) -> Result<()> {
+    if view == View::canonical() || remote::look_link(volume, file).await?.is_some() {
+        return Ok(());
+    }
+    let Some(directory) = remote::look(volume, &file.directory()).await? else {
+        // Making the file says it.
+        return Ok(());
+    };
+    let layout = layout.layout();
+    let given = directory.layout;
+    let known = |number: u32| (number > 0).then_some(number);
+    let wished = given
+        .as_ref()
+        .and_then(|g| known(g.cells).or(known(g.servers.len() as u32)));
+    let cells = match layout.cells.or(wished) {
+        Some(cells) => cells,
+        None => volume.server_map().await?.servers.len() as u32,
+    };
+    let bsu = given.map(|g| g.bsu).filter(|bsu| *bsu > 0);
+    let bsu = layout.bsu.or(bsu).unwrap_or(BSU_DEFAULT);
+    Map::new(Grid::new(cells, bsu, 1)?, view)
+        .with_context(|| format!("cannot make {file} and write to it so"))?;
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! What any command promises whatever it is about: exit codes, output that nobody takes, documents of one shape, and that
+//! what is refused leaves nothing behind.
+
+mod files_support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Output, Stdio};
+
+use files_support::{Volume, weft};
+use weft_client::{Changes, ConnectOptions, NewLayout};
+
+/// A device that takes nothing.
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// The keys of an object and of the objects in it, but not the values.
+fn shape(value: &serde_json::Value) -> Vec<String> {
+    value.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn what_nobody_hears_is_said_by_the_exit_code() {
+    let volume = Volume::up();
+    for (line, code) in [("cat /missing", 1), ("rm /missing", 1), ("cat", 2)] {
+        let mut command = volume.command(line.split_whitespace());
+        let status = command.stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{line}");
+    }
+    let source = volume.path("source");
+    fs::write(&source, b"text").unwrap();
+    let mut verbose = volume.command(["import", "-v"]);
+    let status = verbose.arg(&source).arg("/f").stderr(full()).status();
+    assert!(status.unwrap().success(), "a summary is no result");
+    assert_eq!(volume.text("cat /f"), "text");
+}
+
+#[test]
+fn help_that_nobody_got_is_a_failure() {
+    for option in ["--help", "--version", "help"] {
+        let status = weft().arg(option).stdout(full()).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{option}");
+        let output = weft().arg(option).output().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_refused_write_leaves_no_file_behind() {
+    let volume = Volume::up();
+    volume.text("mkdir /d");
+    gives_seven_cells(&volume, "/d");
+    let source = volume.path("source");
+    fs::write(&source, b"text").unwrap();
+    let import = format!("import {} /new", source.display());
+    let cell = format!("{import} --cell 999");
+    let columns = format!("{import} --subfile 1,1,1,1,0 --order column --part 1/2");
+    for (line, input) in [
+        ("write /new 3", "abcd"),
+        ("write /new 3", "ab"),
+        ("write /new 4 --cell 999", "abcd"),
+        ("write /new 0:2,1:2", "abcd"),
+        ("write /new --slab 0:4", "abcd"),
+        ("write /new 4 --length 4", "abcd"),
+        ("put /new --cell 999", "abcd"),
+        ("put /new --cells 2 --cell 2", "abcd"),
+        ("put /d/new --cell 7", "abcd"),
+        (cell.as_str(), ""),
+        (columns.as_str(), ""),
+    ] {
+        let output = fed(&volume, line, input);
+        assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
+        for new in ["/new", "/d/new"] {
+            let gone = volume.fails(&format!("stat {new}"), 1);
+            assert!(gone.contains("no such file"), "{line}: {gone}");
+        }
+    }
+    // What can be is not refused.
+    for line in [
+        "put /new --cells 2 --cell 1",
+        "put /d/new --cell 6",
+        "put /three --cell 2",
+        "write /d/more 0:2,2:2 --cell 6",
+        "write /d/twice 0:2,1:2 --last-wins",
+    ] {
+        let output = fed(&volume, line, "abcd");
+        assert!(output.status.success(), "{line}: {output:?}");
+    }
+}
+
+/// New files of this directory get seven cells.
+fn gives_seven_cells(volume: &Volume, directory: &str) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let options = ConnectOptions::from_folder(volume.path("volume")).unwrap();
+        let client = weft_client::Volume::connect(options).await.unwrap();
+        let layout = NewLayout {
+            cells: Some(7),
+            ..NewLayout::default()
+        };
+        let changes = Changes {
+            layout: Some(layout),
+            ..Changes::default()
+        };
+        client.set_attributes(directory, &changes).await.unwrap();
+    });
+}
+
+fn fed(volume: &Volume, line: &str, input: &str) -> Output {
+    let mut child = volume
+        .command(line.split_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that fails early need not read everything.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_status_has_one_shape_whatever_is_up() {
+    let volume = Volume::up();
+    let up = volume.json("status --json");
+    let pid = up["servers"][1]["pid"].as_i64().unwrap();
+    let kill = std::process::Command::new("kill")
+        .args(["-KILL", &pid.to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let started = std::time::Instant::now();
+    let one_down = loop {
+        let status = status(&volume);
+        if status["servers"][1]["state"] == "down" {
+            break status;
+        }
+        assert!(started.elapsed().as_secs() < 20, "{status}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    let down = weft().arg("down").arg(volume.path("volume")).output();
+    assert!(down.unwrap().status.success());
+    let all_down = status(&volume);
+    for other in [&one_down, &all_down] {
+        assert_eq!(shape(other), shape(&up));
+        assert_eq!(shape(&other["meta"]), shape(&up["meta"]));
+        for server in other["servers"].as_array().unwrap() {
+            assert_eq!(shape(server), shape(&up["servers"][0]));
+        }
+        assert_eq!(other["volume"], up["volume"]);
+        assert_eq!(other["servers"].as_array().unwrap().len(), 3);
+        assert_eq!(other["up"], false);
+        let lost = &other["servers"][1];
+        assert!(lost["pid"].is_null() && lost["disks"].is_null(), "{lost}");
+    }
+    assert_eq!(all_down["meta"]["state"], "down");
+    assert!(all_down["files"].is_null());
+}
+
+/// The document of a volume that is not up.
+fn status(volume: &Volume) -> serde_json::Value {
+    let output = volume.command(["status", "--json"]).output().unwrap();
+    let document = serde_json::from_slice(&output.stdout);
+    let document: serde_json::Value = document.unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let up = document["up"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(!up)), "{output:?}");
+    document
+}
+
+#[test]
+fn what_cannot_be_a_size_here_is_misuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("v");
+    let up = format!("up {} --capacity 0", place.display());
+    for line in [up.as_str(), "bench galley --link 0"] {
+        let output = weft().args(line.split_whitespace()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(error.contains("0 is too little"), "{line}: {error}");
+    }
+    assert!(!place.exists());
+}
+
+#[test]
+fn a_key_that_may_not_be_read_is_said_to_be_that() {
+    if rustix::process::geteuid().is_root() {
+        // Root may read everything; `ConnectOptions` has a test of its own words.
+        return;
+    }
+    let volume = Volume::up();
+    let key = volume.path("volume/volume.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0)).unwrap();
+    let refused = volume.fails("ls /", 1);
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(
+        refused.contains("ermission denied") && !refused.contains("is not the folder"),
+        "{refused}"
+    );
+}
