@@ -190,7 +190,7 @@ fn a_key_that_may_not_be_read_is_said_to_be_that() {
     }
     let volume = Volume::up();
     let key = volume.path("volume/volume.key");
-    fs::set_permissions(&key, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o000)).unwrap();
     let refused = volume.fails("ls /", 1);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(

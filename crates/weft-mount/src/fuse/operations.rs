@@ -271,6 +271,9 @@ async fn space(fs: &FileSystem, id: u64) -> Result {
     }))
 }
 
+/// It must not be there, and it must.
+const NEITHER: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
+
 async fn xattr(fs: &FileSystem, caller: Caller, request: &Incoming) -> Result {
     let id = request.header.nodeid;
     match request.header.opcode {
@@ -278,9 +281,7 @@ async fn xattr(fs: &FileSystem, caller: Caller, request: &Incoming) -> Result {
             let (set, rest) = argument::<abi::SetxattrIn>(request)?;
             let (name, value) = string(rest)?;
             let value = value.get(..set.size as usize).ok_or_else(broken)?;
-            const NEITHER: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
             let mode = match set.flags.cast_signed() {
-                // It must not be there, and it must.
                 NEITHER => {
                     fs.get_xattr(caller, id, name).await?;
                     return Err(FsError::wrong("there is such an attribute", Errno::EXIST));
