@@ -367,8 +367,8 @@ fn changed_bytes_take_the_bits_and_capabilities_of_a_program() {
             .collect();
         let name = "security.capability";
         for change in changes {
-            fs::write(m.file("src"), [7; 17_000]).unwrap();
-            fs::write(m.file("f"), [1; 17_000]).unwrap();
+            fs::write(m.file("src"), vec![7; 17_000]).unwrap();
+            fs::write(m.file("f"), vec![1; 17_000]).unwrap();
             fs::set_permissions(m.file("f"), fs::Permissions::from_mode(0o6777)).unwrap();
             sh(&m.path, &format!("chmod 644 src; {as_user} {change}"));
             let mode = fs::metadata(m.file("f")).unwrap().mode() & 0o7777;
