@@ -112,11 +112,17 @@ impl Namespace {
                 {
                     let now = edit.change(file, &inode);
                     (now.size, now.size_exact) = (size, true);
+                    return Ok(true);
                 }
-                Ok(())
+                Ok(false)
             },
-            |_, ()| self.growth.told(file),
-        )
+            |_, settled| {
+                if *settled {
+                    self.growth.told(file);
+                }
+            },
+        )?;
+        Ok(())
     }
 
     /// Looks for such files among at most `most` inodes from `from` on, and notes them; answers where to go on. After a crash,

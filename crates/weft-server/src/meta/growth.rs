@@ -20,8 +20,10 @@ use crate::node::stopped;
 const ROUND: Duration = Duration::from_millis(500);
 /// From the moment that somebody has more left to the round that tells it.
 const LINGER: Duration = Duration::from_millis(50);
-/// How long a server is waited for; the others' files are limited without it.
+/// How long a server is waited for in a round; the others' files are limited without it.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The same before an attach is answered: a server that is only busy must know, or more is written than may be.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(3);
 /// Whoever has less left than this is limited from the moment a file is attached: what one client can write in a round.
 const MARGIN: u64 = 1 << 30;
 
@@ -60,9 +62,10 @@ impl MetaService {
             return false;
         }
         self.learn_servers();
-        let sizes = self.grown_sizes(&growing).await;
+        let sizes = self.grown_sizes(&growing, PATIENCE).await;
         self.namespace.note_growth(&growing, &sizes);
-        self.tell_limits(&growing, &sizes, false).await;
+        let told = requests(&growing.files, Some(&growing.limits(&sizes)));
+        self.ask_growth(told, false, PATIENCE).await;
         !growing.files.is_empty()
     }
 
@@ -81,14 +84,16 @@ impl MetaService {
             }
         };
         self.learn_servers();
-        let sizes = self.grown_sizes(&growing).await;
-        self.tell_limits(&growing, &sizes, true).await;
+        let sizes = self.grown_sizes(&growing, ATTACH_PATIENCE).await;
+        let told = requests(&growing.files, Some(&growing.limits(&sizes)));
+        self.ask_growth(told, true, ATTACH_PATIENCE).await;
     }
 
     /// How large the files are now, as far as their servers answer; else as they are charged.
-    async fn grown_sizes(&self, growing: &GrowingFiles) -> Vec<u64> {
+    async fn grown_sizes(&self, growing: &GrowingFiles, patience: Duration) -> Vec<u64> {
         let mut sizes: Vec<u64> = growing.files.iter().map(|file| file.charged).collect();
-        let told = self.ask_growth(requests(&growing.files, None), true).await;
+        let asked = requests(&growing.files, None);
+        let told = self.ask_growth(asked, true, patience).await;
         for (places, told) in told {
             for (place, size) in places.into_iter().zip(told) {
                 sizes[place] = sizes[place].max(size);
@@ -97,17 +102,12 @@ impl MetaService {
         sizes
     }
 
-    async fn tell_limits(&self, growing: &GrowingFiles, sizes: &[u64], keep: bool) {
-        let limits = growing.limits(sizes);
-        self.ask_growth(requests(&growing.files, Some(&limits)), keep)
-            .await;
-    }
-
     /// Calls every server, also those without files where limits are replaced; answers places and sizes.
     async fn ask_growth(
         &self,
         mut requests: BTreeMap<ServerId, Vec<(usize, GrowthLimit)>>,
         keep: bool,
+        patience: Duration,
     ) -> Vec<(Vec<usize>, Vec<u64>)> {
         if !keep {
             for server in self.carrier.servers() {
@@ -130,7 +130,7 @@ impl MetaService {
                     let (connection, _) = self.carrier.link(server)?.connection().await.map_err(|e| e.to_string())?;
                     connection.call(&request).await.map_err(|e| e.to_string())
                 };
-                match timeout(PATIENCE, asked).await {
+                match timeout(patience, asked).await {
                     Ok(Ok(reply)) => told.push((places, reply.sizes)),
                     Ok(Err(reason)) => {
                         tracing::debug!(%server, %reason, "a server is not told how large files may become");
