@@ -193,7 +193,8 @@ fn journal(folder: &Path, server: Option<u32>, repair: bool) -> Result<Option<Ro
         text: lost,
         ..Finding::default()
     };
-    let done = Some("went on without them".to_owned());
+    let done = "went on without them; what there was of the journal is kept beside it as N.damaged";
+    let done = Some(done.to_owned());
     Ok(Some(words::row(Found { finding, done })))
 }
 
