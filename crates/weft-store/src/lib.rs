@@ -53,6 +53,7 @@ mod recover;
 mod replay;
 mod rescue;
 mod runs;
+mod salvage;
 mod scrub;
 pub mod sim;
 mod space;

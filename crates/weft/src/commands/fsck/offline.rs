@@ -217,10 +217,9 @@ async fn rescue(
         };
         finding.server = Some(section.id);
         finding.text = obstacle.reason;
-        let done = "marked as lost: reading it fails until it is written anew";
         words::row(Found {
             finding,
-            done: obstacle.repaired.then(|| done.to_owned()),
+            done: obstacle.repaired.then(|| obstacle.done.to_owned()),
         })
     });
     Ok(rows.collect())
