@@ -137,6 +137,18 @@ mod tests {
     }
 
     #[test]
+    fn the_checksum_is_that_of_the_items() {
+        // The seed of the fuzzer: one pair `k` = `vv`.
+        let items = [
+            &[
+                2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 2, 0, 0, 0,
+            ][..],
+            b"kvv",
+        ];
+        assert_eq!(xxh3_64(&items.concat()), 0x6650_f84e_a289_5309);
+    }
+
+    #[test]
     fn a_flipped_bit_behind_the_sequence_is_no_batch() {
         let whole = golden();
         for at in (0..5).chain(START..whole.len()) {
