@@ -52,6 +52,7 @@ mod record;
 mod recover;
 mod replay;
 mod rescue;
+mod restore;
 mod runs;
 mod salvage;
 mod scrub;

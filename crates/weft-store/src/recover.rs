@@ -18,7 +18,6 @@ use weft_kv::{Batch, OrderedKv};
 
 use crate::alloc::Allocator;
 use crate::apply::background;
-use crate::chunk::slot_of;
 use crate::config::StoreConfig;
 use crate::count::{count_blocks, visit};
 use crate::counters::Counters;
@@ -26,7 +25,6 @@ use crate::disk::DiskSet;
 use crate::error::StoreError;
 use crate::flight::Flights;
 use crate::frames::{Damage, Parsed, parse};
-use crate::load::Wanted;
 use crate::log::{Log, REACHED, Segment};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
@@ -114,7 +112,7 @@ impl Store {
             flights: Flights::default(),
             fetching: AtomicUsize::new(0),
         });
-        inner.restore(overlay).await?;
+        inner.restore(overlay, config.accept_loss).await?;
         inner.sync_now().await?;
         if recovered {
             inner.sync_now().await?;
@@ -130,73 +128,6 @@ impl Store {
 }
 
 impl Inner {
-    /// Brings bytes that only the log has into dirty pages.
-    async fn restore(&self, overlay: Overlay) -> Result<(), StoreError> {
-        let mut wanted = Vec::new();
-        {
-            let mut state = self.lock();
-            for (&(id, n), blocks) in &overlay {
-                let Some(fork) = state.forks.get_mut(&id) else {
-                    continue;
-                };
-                let size = fork.chunk;
-                for (&block, pieces) in blocks {
-                    let held = (size - block * BLOCK as u32).min(BLOCK as u32);
-                    let whole = pieces.iter().any(|p| p.data.len() == held as usize);
-                    let place = fork.chunks.get(&n).and_then(|c| c.place(block));
-                    if let Some((place, _)) = place.filter(|_| !whole) {
-                        wanted.push(Wanted {
-                            id,
-                            chunk: n,
-                            block,
-                            place,
-                        });
-                    }
-                }
-            }
-        }
-        wanted.sort_by_key(|w| w.place);
-        for some in wanted.chunks(1024) {
-            self.load_alone(some).await?;
-        }
-        let mut state = self.lock();
-        for ((id, n), blocks) in overlay {
-            let Some(size) = state.forks.get(&id).map(|f| f.chunk) else {
-                continue;
-            };
-            for (block, pieces) in blocks {
-                let held = ((size - block * BLOCK as u32) as usize).min(BLOCK);
-                // What lies before a piece that covers the block does not show any more.
-                let from = pieces
-                    .iter()
-                    .rposition(|p| p.data.len() == held)
-                    .unwrap_or(0);
-                let oldest = pieces.first().map_or(u64::MAX, |p| p.sequence);
-                for piece in &pieces[from..] {
-                    self.put(
-                        &mut state,
-                        id,
-                        size,
-                        n * u64::from(size) + u64::from(piece.at),
-                        &piece.data,
-                    );
-                }
-                let fork = state
-                    .forks
-                    .get_mut(&id)
-                    .expect("the fork was found under this lock");
-                if let Some(page) = fork
-                    .chunks
-                    .get_mut(&n)
-                    .and_then(|c| c.page_mut(slot_of(block)))
-                {
-                    page.oldest = page.oldest.min(oldest);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Removes what says that the store is running, and the log, which is empty of news.
     pub(crate) fn mark_clean(&self) -> Result<(), StoreError> {
         self.log.remove_all()?;

@@ -206,12 +206,24 @@ fn a_data_file_that_is_gone_after_a_kill_costs_what_lay_in_it() {
         }
         let small = write(&key(7, 0), CHUNK, 0, pattern(7, 100));
         store.write(vec![small], now()).await.unwrap();
+        // Parts of blocks that are gone.
+        for file in [1, 2] {
+            let part = write(&key(file, 0), CHUNK, 10, pattern(8, 100));
+            store.write(vec![part], now()).await.unwrap();
+        }
         drop(store);
         machine.kill(1);
         machine.disk.remove("data").unwrap();
         assert!(machine.open().await.is_err());
         let told = rescue(&machine.config(), true).await.unwrap();
         assert!(!told.is_empty() && told.iter().all(|o| o.repaired));
+        assert!(
+            machine.open().await.is_err(),
+            "what the log has of a block is not given up by itself"
+        );
+        let mut config = machine.config();
+        config.accept_loss = true;
+        Store::open(config).await.unwrap().close().await.unwrap();
         let store = machine.open().await.unwrap();
         for file in 0..4 {
             assert!(
