@@ -81,7 +81,9 @@ fn batch() -> Vec<u8> {
         2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 2, 0, 0, 0,
     ]);
     bytes.extend(b"kvv");
-    bytes.extend([3, 1, 2, 3, 4, 5, 6, 7, 8]);
+    bytes.push(3);
+    // XXH3 of the item: `the_checksum_is_that_of_the_items`.
+    bytes.extend(0x6650_f84e_a289_5309_u64.to_le_bytes());
     bytes.extend(b"FJL\x03");
     bytes
 }

@@ -1,3 +1,6 @@
+use std::io;
+use std::path::Path;
+
 use thiserror::Error;
 
 /// What can go wrong in a key-value engine.
@@ -29,6 +32,18 @@ pub enum KvError {
         /// The last that must be there.
         last: u64,
     },
+    /// The engine's files, other than its journals, are not what it wrote.
+    #[error(
+        "the key-value engine's files in {path} are damaged: {reason}. Nothing was changed. Restore the whole folder of the engine \
+         from a copy: what its tables held is nowhere else, and no repair makes it anew. Without a copy, the node must be \
+         formatted anew; of a server, `weft fsck --repair` then says which files lost their bytes"
+    )]
+    Damaged {
+        /// The folder of the damaged files.
+        path: String,
+        /// What is wrong with them.
+        reason: String,
+    },
     /// The engine failed while reading or writing.
     #[error("the key-value engine failed to {doing}: {reason}")]
     Engine {
@@ -43,4 +58,40 @@ pub enum KvError {
         /// What the failed sync said.
         reason: String,
     },
+}
+
+impl KvError {
+    /// The operating system does not let the engine be opened.
+    pub(crate) fn open(path: &Path, error: &io::Error) -> Self {
+        Self::Open {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        }
+    }
+
+    pub(crate) fn damaged(path: &Path, reason: String) -> Self {
+        Self::Damaged {
+            path: path.display().to_string(),
+            reason,
+        }
+    }
+
+    /// Tables that do not open.
+    pub(crate) fn of_tables(path: &Path, error: &lsm_tree::Error) -> Self {
+        match error {
+            lsm_tree::Error::Io(error) => Self::of_file(path, error),
+            other => Self::damaged(path, format!("{other:?}")),
+        }
+    }
+
+    /// Files that end too early or are not there are damage; what the system refuses is not.
+    pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
+        use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, UnexpectedEof};
+        match error.kind() {
+            InvalidData | InvalidInput | NotFound | Other | UnexpectedEof => {
+                Self::damaged(path, error.to_string())
+            }
+            _ => Self::open(path, error),
+        }
+    }
 }

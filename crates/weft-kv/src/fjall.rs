@@ -17,23 +17,31 @@
 //!
 //! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
 
+use std::fs::{File, TryLockError};
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use lsm_tree::AbstractTree;
 use parking_lot::Mutex;
 
 use crate::KvError;
+use crate::batch::NUMBER_KEY;
 use crate::group::Group;
 use crate::journal::Journals;
-use crate::loss::{self, NUMBER_KEY, Watermark};
+use crate::loss::{self, Found, Loss, Watermark};
 use crate::overlay::{Layered, Overlay, is_empty_range};
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
 
 /// The one fjall keyspace.
 const KEYSPACE: &str = "weft";
+/// How long tables may take to be written after a loss was accepted.
+const SETTLED: Duration = Duration::from_secs(120);
+/// How often the folder's lock is tried, a tenth of a second apart.
+const LOCK_TRIES: u32 = 10;
 
 /// How to open a [`FjallKv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,19 +90,13 @@ impl FjallKv {
     /// Opens the engine whose files are in the folder `path`, or creates it there.
     ///
     /// # Errors
-    /// [`KvError::Open`] when the folder is in use by another process, of another format, damaged,
-    /// or cannot be written. [`KvError::Lost`] when its journal lacks what was on stable storage.
+    /// [`KvError::Open`] when the folder is in use by another process, of another format, or cannot be written.
+    /// [`KvError::Lost`] when its journal lacks what was on stable storage; [`KvError::Damaged`] when its other files are
+    /// not what it wrote.
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<FjallKv, KvError> {
         let path = path.as_ref().to_path_buf();
-        let failed = |error: fjall::Error| KvError::Open {
-            path: path.display().to_string(),
-            reason: open_reason(&error),
-        };
-        match journals(&path) {
-            Ok(torn) => loss::trim(&torn).map_err(|error| engine_io(&path, &error))?,
-            Err(KvError::Lost { .. }) if options.accept_loss => {}
-            Err(error) => return Err(error),
-        }
+        let lost = prepare(&path, options.accept_loss)?;
+        let failed = |error: fjall::Error| open_error(&path, &error);
         let database = Database::builder(&path).cache_size(options.cache).open();
         let database = database.map_err(failed)?;
         let keyspace = database.keyspace(KEYSPACE, || {
@@ -104,17 +106,20 @@ impl FjallKv {
         let number = keyspace.get(NUMBER_KEY).map_err(failed)?;
         let number = number.and_then(|n| Some(u64::from_le_bytes((*n).try_into().ok()?)));
         let number = number.unwrap_or(0);
-        let unread = |error: std::io::Error| engine_io(&path, &error);
+        let unread = |error: std::io::Error| KvError::open(&path, &error);
         let synced = loss::synced(&path).map_err(unread)?;
         if number < synced && !options.accept_loss {
-            return Err(KvError::Lost {
-                path: path.display().to_string(),
+            return Err(lost_error(&Loss {
+                path: path.clone(),
                 at: 0,
                 first: number + 1,
                 last: synced,
-            });
+            }));
         }
         let watermark = Watermark::open(&path).map_err(unread)?;
+        if lost {
+            settle(&path, &keyspace)?;
+        }
         if number < synced {
             watermark.set(number).map_err(unread)?;
         }
@@ -133,9 +138,11 @@ impl FjallKv {
     /// Whether the journals in a folder have what they must; nothing is changed.
     ///
     /// # Errors
-    /// [`KvError::Lost`] where they have not.
+    /// [`KvError::Lost`] where they have not; [`KvError::Damaged`] where that cannot be said, because tables are damaged.
     pub fn check(path: impl AsRef<Path>) -> Result<(), KvError> {
-        journals(path.as_ref()).map(drop)
+        let _lock = lock(path.as_ref())?;
+        let found = loss::find(path.as_ref())?;
+        found.loss.map_or(Ok(()), |loss| Err(lost_error(&loss)))
     }
 
     /// The folder that holds the engine's files.
@@ -287,32 +294,86 @@ fn engine(doing: &'static str, error: &fjall::Error) -> KvError {
     }
 }
 
-/// Torn ends of journals; an error where they lack what was on stable storage.
-fn journals(path: &Path) -> Result<loss::Torn, KvError> {
-    let found = loss::find(path).map_err(|error| engine_io(path, &error))?;
-    found.map_err(|loss| KvError::Lost {
+/// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that is accepted.
+fn prepare(path: &Path, accept_loss: bool) -> Result<bool, KvError> {
+    let _lock = lock(path)?;
+    let Found { torn, loss } = loss::find(path)?;
+    let unwritten = |error: std::io::Error| KvError::open(path, &error);
+    if let Some(loss) = &loss {
+        if !accept_loss {
+            return Err(lost_error(loss));
+        }
+        loss::keep(&torn).map_err(unwritten)?;
+    }
+    loss::trim(&torn).map_err(unwritten)?;
+    Ok(loss.is_some())
+}
+
+/// Brings everything into tables, so that a gap in the journals is none any more at the next opening.
+fn settle(path: &Path, keyspace: &Keyspace) -> Result<(), KvError> {
+    keyspace
+        .rotate_memtable()
+        .map_err(|error| open_error(path, &error))?;
+    let started = Instant::now();
+    while keyspace.tree.sealed_memtable_count() > 0 {
+        if started.elapsed() > SETTLED {
+            return Err(KvError::Open {
+                path: path.display().to_string(),
+                reason: "its tables cannot be written".to_owned(),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Holds fjall's lock on a folder: the journals of an engine in use are not what they will be.
+fn lock(path: &Path) -> Result<Option<File>, KvError> {
+    let Ok(file) = File::open(path.join("lock")) else {
+        return Ok(None);
+    };
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            // An engine that was just dropped lets go of it when its threads have ended.
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(100)),
+            Err(TryLockError::Error(error)) => return Err(KvError::open(path, &error)),
+        }
+    }
+    Err(open_error(path, &fjall::Error::Locked))
+}
+
+fn lost_error(loss: &Loss) -> KvError {
+    KvError::Lost {
         path: loss.path.display().to_string(),
         at: loss.at,
         first: loss.first,
         last: loss.last,
-    })
-}
-
-fn engine_io(path: &Path, error: &std::io::Error) -> KvError {
-    KvError::Open {
-        path: path.display().to_string(),
-        reason: error.to_string(),
     }
 }
 
-fn open_reason(error: &fjall::Error) -> String {
-    match error {
+fn open_error(path: &Path, error: &fjall::Error) -> KvError {
+    let reason = match error {
         fjall::Error::Locked => {
             "another process has it open; stop that one first, or use another folder".into()
         }
         fjall::Error::InvalidVersion(Some(_)) => {
             "it was written by another version of the engine".into()
         }
+        fjall::Error::Storage(error) => return KvError::of_tables(&path.join("keyspaces"), error),
+        fjall::Error::Io(error) => return KvError::of_file(path, error),
+        fjall::Error::InvalidVersion(None) => {
+            return KvError::damaged(path, "the file version is not one of the engine's".into());
+        }
+        fjall::Error::JournalRecovery(_)
+        | fjall::Error::Decompress(_)
+        | fjall::Error::InvalidTrailer
+        | fjall::Error::InvalidTag(_)
+        | fjall::Error::Unrecoverable => return KvError::damaged(path, format!("{error:?}")),
         other => other.to_string(),
+    };
+    KvError::Open {
+        path: path.display().to_string(),
+        reason,
     }
 }

@@ -10,6 +10,7 @@
 //! 2. What was committed before [`OrderedKv::sync`] began survives power loss once it returned `Ok`.
 //! 3. Keys are ordered by their bytes.
 
+mod batch;
 mod error;
 mod fjall;
 mod group;
@@ -17,6 +18,7 @@ mod journal;
 mod loss;
 mod mem;
 mod overlay;
+mod tables;
 mod traits;
 mod transact;
 

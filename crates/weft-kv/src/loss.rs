@@ -7,26 +7,25 @@
 //! - every commit carries its number, in a key that belongs to no space;
 //! - after every sync the number up to which it reached is written to the file `weft.synced` in the engine's folder. That is
 //!   not synced itself: after power loss it may say less than is true, never more;
-//! - before fjall opens (and cuts) the journals they are read here. The numbers must go on without a gap, and at least as
-//!   far as `weft.synced` says. Else the engine is not opened, and nothing is changed.
+//! - before fjall opens (and cuts) the journals they are read here (`batch.rs`). The numbers must go on without a gap, from what
+//!   the tables hold (`tables.rs`), and at least as far as `weft.synced` says. Else the engine is not opened, and nothing is
+//!   changed.
 //!
-//! What is relied upon of fjall 3.1: a journal is batches `1 count(4) sequence(8)`, items `2 type(1) compression(1) keyspace(8)
-//! key length(2) value length(4) stored length(4) key value` or `4 keyspace(8)`, and `3 checksum(8) "FJL" 3`; behind them
-//! zeros. fjall itself refuses a batch that is whole and whose checksum is wrong.
+//! Tables are looked at only where journals alone do not suffice: where the oldest are gone, or something cannot be read.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The key of the number; no space's keys begin with a zero byte.
-pub(crate) const NUMBER_KEY: &[u8] = b"\0number";
+use crate::KvError;
+use crate::batch::batch;
+use crate::tables;
+
 /// Says up to which commit a sync has reached.
 const SYNCED: &str = "weft.synced";
 /// First bytes of that file.
 const MAGIC: &[u8; 4] = b"WfS\x01";
-/// What every batch ends with.
-const TRAILER: &[u8] = b"FJL\x03";
 
 /// A journal lacks commits that were on stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +66,7 @@ pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 pub const DECODERS: &[(&str, Decoder)] = &[
     ("watermark", |bytes| Some(encode(decode(bytes)?).to_vec())),
     ("batch of a journal", |bytes| {
-        let (length, _) = batch(bytes)?;
+        let length = batch(bytes)?.length;
         Some([&bytes[..length], &bytes[length..]].concat())
     }),
 ];
@@ -95,61 +94,120 @@ pub(crate) fn synced(folder: &Path) -> io::Result<u64> {
     Ok(decode(&bytes).unwrap_or(0))
 }
 
-/// Journals with a torn end, and where that begins.
+/// Journals with bytes behind what can be read of them, and where these begin.
 pub(crate) type Torn = Vec<(PathBuf, u64)>;
 
-/// Reads all journals of a folder; torn ends, or what is missing of what was synced.
-pub(crate) fn find(folder: &Path) -> io::Result<Result<Torn, Loss>> {
+/// What the journals of a folder are like.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) torn: Torn,
+    /// What is missing of what was on stable storage.
+    pub(crate) loss: Option<Loss>,
+}
+
+/// What can be read of a journal.
+struct Journal {
+    path: PathBuf,
+    /// Numbers of its commits, and where they begin.
+    numbers: Vec<(u64, u64)>,
+    /// Where what can be read ends.
+    end: u64,
+    /// Something else than zeros is behind that.
+    torn: bool,
+}
+
+/// Reads all journals of a folder; changes nothing.
+pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
+    let unread = |error: io::Error| KvError::open(folder, &error);
+    let must = synced(folder).map_err(unread)?;
+    if must > 0 {
+        tables::complete(folder)?;
+    }
+    let journals = read_all(folder).map_err(unread)?;
+    let torn = journals.iter().filter(|j| j.torn);
+    let torn: Torn = torn.map(|j| (j.path.clone(), j.end)).collect();
+    let mut loss = missing(folder, &journals, 0, must);
+    if loss.is_some() || !torn.is_empty() {
+        let held = tables::number(folder)?;
+        loss = missing(folder, &journals, held, must);
+    }
+    Ok(Found { torn, loss })
+}
+
+/// The journals of a folder, oldest first.
+fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let mut journals = Vec::new();
-    match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(Vec::new())),
-        entries => {
-            for entry in entries? {
-                let path = entry?.path();
-                let number = path
-                    .file_name()
-                    .and_then(|n| n.to_str()?.strip_suffix(".jnl")?.parse::<u64>().ok());
-                journals.extend(number.map(|number| (number, path)));
-            }
-        }
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|n| n.to_str());
+        let number = name.and_then(|n| n.strip_suffix(".jnl")?.parse::<u64>().ok());
+        journals.extend(number.map(|number| (number, path)));
     }
     journals.sort();
-    let must = synced(folder)?;
-    let mut reached: Option<u64> = None;
-    let (mut end, mut torn) = (None, Vec::new());
-    for (_, path) in journals {
-        let mut bytes = Vec::new();
-        File::open(&path)?.read_to_end(&mut bytes)?;
-        let mut at = 0;
-        while let Some((length, number)) = batch(&bytes[at..]) {
-            if let Some(number) = number {
-                if let Some(known) = reached.filter(|known| *known + 1 < number) {
-                    // Something is missing between two journals: the first was synced before the second was begun.
-                    let (path, at) = end.unwrap_or((path, at as u64));
-                    return Ok(Err(Loss {
-                        path,
-                        at,
-                        first: known + 1,
-                        last: number - 1,
-                    }));
-                }
-                reached = Some(number);
-            }
-            at += length;
+    Ok(journals.into_iter().map(|(_, path)| path).collect())
+}
+
+fn read_all(folder: &Path) -> io::Result<Vec<Journal>> {
+    let mut sequence = None;
+    let read = |path| read(path, &mut sequence);
+    paths(folder)?.into_iter().map(read).collect()
+}
+
+/// Reads a journal up to what is no batch, or does not come after `sequence`.
+fn read(path: PathBuf, sequence: &mut Option<u64>) -> io::Result<Journal> {
+    let bytes = std::fs::read(&path)?;
+    let (mut at, mut numbers) = (0, Vec::new());
+    while let Some(batch) = batch(&bytes[at..]) {
+        if sequence.is_some_and(|known| batch.sequence <= known) {
+            break;
         }
-        if bytes[at..].iter().any(|byte| *byte != 0) {
-            torn.push((path.clone(), at as u64));
-        }
-        end = Some((path, at as u64));
+        *sequence = Some(batch.sequence);
+        numbers.extend(batch.number.map(|number| (number, at as u64)));
+        at += batch.length;
     }
-    Ok(match (reached, end) {
-        (Some(known), Some((path, at))) if known < must => Err(Loss {
-            path,
-            at,
-            first: known + 1,
-            last: must,
-        }),
-        _ => Ok(torn),
+    Ok(Journal {
+        path,
+        numbers,
+        end: at as u64,
+        torn: bytes[at..].iter().any(|byte| *byte != 0),
+    })
+}
+
+/// What is missing between what the tables hold and what must be there.
+fn missing(folder: &Path, journals: &[Journal], held: u64, must: u64) -> Option<Loss> {
+    let mut reached = held;
+    let mut end: Option<(&Path, u64)> = None;
+    for journal in journals {
+        for (number, at) in &journal.numbers {
+            if *number > reached + 1 {
+                // Between two journals the first has lost its end: it was synced before the second was begun.
+                let (path, at) = end.unwrap_or((&journal.path, *at));
+                return Some(Loss {
+                    path: path.to_owned(),
+                    at,
+                    first: reached + 1,
+                    last: number - 1,
+                });
+            }
+            reached = reached.max(*number);
+            end = None;
+        }
+        end = Some((&journal.path, journal.end));
+    }
+    let torn = journals.iter().find(|j| j.torn);
+    let (path, at) = torn
+        .map(|j| (&*j.path, j.end))
+        .or(end)
+        .unwrap_or((folder, 0));
+    (reached < must).then(|| Loss {
+        path: path.to_owned(),
+        at,
+        first: reached + 1,
+        last: must,
     })
 }
 
@@ -163,101 +221,29 @@ pub(crate) fn trim(torn: &[(PathBuf, u64)]) -> io::Result<()> {
     Ok(())
 }
 
-/// A batch at the front: how long it is, and the commit's number if it has one.
-fn batch(bytes: &[u8]) -> Option<(usize, Option<u64>)> {
-    let mut rest = Fields(bytes);
-    if rest.u8()? != 1 {
-        return None;
+/// Puts copies of journals beside them before they are cut: `N.damaged`, then `N.damaged-1` and so on.
+pub(crate) fn keep(torn: &[(PathBuf, u64)]) -> io::Result<()> {
+    for (path, _) in torn {
+        let bytes = std::fs::read(path)?;
+        let held = bytes
+            .iter()
+            .rposition(|b| *b != 0)
+            .map_or(0, |last| last + 1);
+        let name = |n: u32| match n {
+            0 => path.with_extension("damaged"),
+            n => path.with_extension(format!("damaged-{n}")),
+        };
+        let free = (0..).map(name).find(|copy| !copy.exists());
+        let Some(copy) = free else { continue };
+        std::fs::write(&copy, &bytes[..held])?;
+        File::open(&copy)?.sync_all()?;
     }
-    let (count, _) = (rest.u32()?, rest.u64()?);
-    let mut number = None;
-    for _ in 0..count {
-        match rest.u8()? {
-            2 => {
-                let (_, compression, _) = (rest.u8()?, rest.u8()?, rest.u64()?);
-                let (key, value, stored) = (rest.u16()?, rest.u32()?, rest.u32()?);
-                // fjall's checksum does not cover the first of the two lengths, and its debug build panics.
-                if compression == 0 && value != stored {
-                    return None;
-                }
-                let key = rest.take(usize::from(key))?;
-                let stored = rest.take(stored as usize)?;
-                if key == NUMBER_KEY && compression == 0 && value == 8 {
-                    number = Some(u64::from_le_bytes(stored.try_into().ok()?));
-                }
-            }
-            4 => {
-                rest.u64()?;
-            }
-            _ => return None,
-        }
-    }
-    if rest.u8()? != 3 {
-        return None;
-    }
-    rest.u64()?;
-    (rest.take(TRAILER.len())? == TRAILER).then_some((bytes.len() - rest.0.len(), number))
-}
-
-/// Reads fields off the front; `None` once bytes run out.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (front, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(front)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        Some(self.take(1)?[0])
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// One commit of number 7, as fjall 3.1 writes it.
-    fn golden() -> Vec<u8> {
-        let mut bytes = vec![1, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
-        bytes.extend([
-            2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 8, 0, 0, 0, 8, 0, 0, 0,
-        ]);
-        bytes.extend(NUMBER_KEY);
-        bytes.extend(7_u64.to_le_bytes());
-        bytes.extend([3, 1, 2, 3, 4, 5, 6, 7, 8]);
-        bytes.extend(TRAILER);
-        bytes
-    }
-
-    #[test]
-    fn a_batch_is_read_and_any_of_its_beginnings_is_none() {
-        let bytes = golden();
-        assert_eq!(batch(&bytes), Some((bytes.len(), Some(7))));
-        for end in 0..bytes.len() {
-            assert_eq!(batch(&bytes[..end]), None, "{end}");
-        }
-    }
-
-    #[test]
-    fn lengths_that_contradict_each_other_are_no_batch() {
-        let mut bytes = golden();
-        bytes[13 + 14] ^= 32;
-        assert_eq!(batch(&bytes), None);
-    }
 
     #[test]
     fn a_torn_watermark_says_nothing() {

@@ -2,11 +2,14 @@
 //!
 //! The oracle: an engine that opens holds at least what was synced; one that does not changed nothing.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
 use weft_kv::{FjallKv, FjallOptions, KvError, OrderedKv, Space};
 
 const KEYS: Space = Space("keys");
@@ -108,6 +111,240 @@ fn a_torn_end_behind_what_was_synced_is_no_damage() {
     drop(kv);
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     assert!(holds(&kv, 0..60));
+}
+
+/// The journal as it is, cut after so many of its batches.
+fn after_batches(bytes: &[u8], count: usize) -> usize {
+    let trailers = bytes
+        .windows(4)
+        .enumerate()
+        .filter(|(_, w)| w == b"FJL\x03");
+    trailers.map(|(at, _)| at + 4).nth(count - 1).unwrap()
+}
+
+/// All files of an engine but its lock, by name.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            all.insert(path, bytes);
+        }
+    }
+    all
+}
+
+fn accepting() -> FjallOptions {
+    FjallOptions {
+        accept_loss: true,
+        ..FjallOptions::default()
+    }
+}
+
+/// A loss is told by checking and by opening, neither of which changes anything, and whoever wants to goes on without.
+fn is_told_and_can_be_accepted(folder: &Path, what: &str) -> FjallKv {
+    let before = files(folder);
+    let checked = FjallKv::check(folder);
+    assert!(
+        matches!(checked, Err(KvError::Lost { .. })),
+        "{what}: {checked:?}"
+    );
+    let opened = FjallKv::open(folder, FjallOptions::default()).map(drop);
+    assert!(
+        matches!(opened, Err(KvError::Lost { .. })),
+        "{what}: {opened:?}"
+    );
+    assert!(files(folder) == before, "{what}: something was changed");
+    drop(FjallKv::open(folder, accepting()).unwrap());
+    FjallKv::check(folder).unwrap();
+    let kv = FjallKv::open(folder, FjallOptions::default()).unwrap();
+    commit(&kv, 100);
+    kv.sync().unwrap();
+    drop(kv);
+    let kv = FjallKv::open(folder, FjallOptions::default()).unwrap();
+    assert!(holds(&kv, 100..101), "{what}");
+    kv
+}
+
+#[test]
+fn a_journal_of_which_nothing_can_be_read_is_refused_and_left_as_it_is() {
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 5] = [
+        ("first byte", |bytes| bytes[0] = 9),
+        ("cut in the first batch", |bytes| bytes.truncate(30)),
+        ("first block is zeros", |bytes| bytes[..4096].fill(0)),
+        ("blocks swapped", |bytes| {
+            let (a, b) = bytes.split_at_mut(2048);
+            a.swap_with_slice(&mut b[..2048]);
+        }),
+        ("empty", Vec::clear),
+    ];
+    for (what, damage) in damages {
+        let folder = tempfile::tempdir().unwrap();
+        killed(folder.path());
+        let path = journal(folder.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        let end = content(&path) as usize;
+        damage(&mut bytes);
+        std::fs::write(&path, &bytes).unwrap();
+        let kv = is_told_and_can_be_accepted(folder.path(), what);
+        assert!(!holds(&kv, 0..1), "{what}");
+        let kept = std::fs::read(path.with_extension("damaged")).unwrap_or_default();
+        let end = end.min(bytes.len());
+        assert!(bytes[..end].starts_with(&kept), "{what}");
+        assert_eq!(
+            kept.is_empty(),
+            bytes.is_empty(),
+            "{what}: no copy was kept"
+        );
+    }
+}
+
+#[test]
+fn a_journal_that_is_gone_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path());
+    std::fs::remove_file(journal(folder.path())).unwrap();
+    is_told_and_can_be_accepted(folder.path(), "gone");
+}
+
+#[test]
+fn the_first_of_two_journals_is_missed_and_the_second_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path());
+    let path = journal(folder.path());
+    let bytes = std::fs::read(&path).unwrap();
+    let half = after_batches(&bytes, 20);
+    std::fs::write(path.with_file_name("1.jnl"), &bytes[half..]).unwrap();
+    std::fs::write(&path, &bytes[..half]).unwrap();
+    let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+    assert!(holds(&kv, 0..40), "two journals are as good as one");
+    drop(kv);
+    std::fs::remove_file(&path).unwrap();
+    let kv = is_told_and_can_be_accepted(folder.path(), "first of two");
+    assert!(holds(&kv, 20..40) && !holds(&kv, 0..1));
+}
+
+#[test]
+fn a_flipped_bit_in_a_whole_batch_costs_it_and_what_is_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path());
+    let whole = std::fs::read(journal(folder.path())).unwrap();
+    let (from, to) = (after_batches(&whole, 10), after_batches(&whole, 11));
+    // Its items, not what says how long they are.
+    for at in (to - 60..to - 15).step_by(7).chain([from + 5]) {
+        let folder = tempfile::tempdir().unwrap();
+        killed(folder.path());
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        if at == from + 5 {
+            bytes[at..at + 8].fill(0);
+        }
+        std::fs::write(journal(folder.path()), &bytes).unwrap();
+        let kv = is_told_and_can_be_accepted(folder.path(), &format!("byte {at}"));
+        assert!(holds(&kv, 0..10) && !holds(&kv, 10..11), "byte {at}");
+    }
+}
+
+/// An engine with tables, and with more than one journal behind it.
+fn long(folder: &Path) {
+    let options = FjallOptions {
+        memtable: 4 << 20,
+        ..FjallOptions::default()
+    };
+    let kv = FjallKv::open(folder, options).unwrap();
+    for number in 0..120_u64 {
+        kv.transact(&mut |txn| {
+            let mut bytes = vec![0; 1 << 20];
+            SmallRng::seed_from_u64(number).fill_bytes(&mut bytes);
+            txn.put(KEYS, &(1000 + number % 8).to_be_bytes(), &bytes);
+            Ok(())
+        })
+        .unwrap();
+    }
+    commit(&kv, 0);
+    kv.sync().unwrap();
+}
+
+/// A file of the tables; the newest where there are several.
+fn table(folder: &Path) -> PathBuf {
+    let tables = files(&folder.join("keyspaces/1/tables"));
+    tables.into_keys().next_back().unwrap()
+}
+
+#[test]
+fn journals_that_are_gone_because_tables_have_what_they_held_are_not_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    long(folder.path());
+    assert!(
+        !folder.path().join("0.jnl").exists(),
+        "the first journal is gone"
+    );
+    FjallKv::check(folder.path()).unwrap();
+    let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+    assert!(holds(&kv, 0..1));
+    drop(kv);
+    // What the rest of them held is missed all the same.
+    for (path, _) in files(folder.path()) {
+        if path.extension().is_some_and(|e| e == "jnl") {
+            std::fs::write(path, b"").unwrap();
+        }
+    }
+    is_told_and_can_be_accepted(folder.path(), "tables");
+}
+
+#[test]
+fn damage_of_anything_but_journals_is_said_with_its_folder_and_changes_nothing() {
+    let first = tempfile::tempdir().unwrap();
+    long(first.path());
+    let newest = |folder: &Path| {
+        let current = std::fs::read(folder.join("keyspaces/1/current")).unwrap();
+        let number = u64::from_le_bytes(current[..8].try_into().unwrap());
+        folder.join(format!("keyspaces/1/v{number}"))
+    };
+    let names = [
+        ("table", table(first.path()), false),
+        ("no table", table(first.path()), true),
+        ("version of the tables", newest(first.path()), false),
+        ("no version of the tables", newest(first.path()), true),
+        ("current", first.path().join("keyspaces/1/current"), false),
+        ("no current", first.path().join("keyspaces/1/current"), true),
+        ("no names", first.path().join("keyspaces/0/current"), true),
+        ("no version", first.path().join("version"), true),
+    ];
+    for (what, path, gone) in names {
+        let folder = tempfile::tempdir().unwrap();
+        for (from, bytes) in files(first.path()) {
+            let to = folder.path().join(from.strip_prefix(first.path()).unwrap());
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::write(to, bytes).unwrap();
+        }
+        let path = folder.path().join(path.strip_prefix(first.path()).unwrap());
+        if gone {
+            std::fs::remove_file(&path).unwrap();
+        } else {
+            let mut bytes = std::fs::read(&path).unwrap();
+            let from = bytes.len().saturating_sub(40);
+            bytes[from..].iter_mut().for_each(|b| *b ^= 0x55);
+            std::fs::write(&path, bytes).unwrap();
+        }
+        let before = files(folder.path());
+        let opened = FjallKv::open(folder.path(), FjallOptions::default());
+        let error = opened.err().expect(what);
+        assert!(matches!(error, KvError::Damaged { .. }), "{what}: {error}");
+        let said = error.to_string();
+        assert!(
+            said.contains(folder.path().to_str().unwrap()),
+            "{what}: {said}"
+        );
+        assert!(
+            files(folder.path()) == before,
+            "{what}: something was changed"
+        );
+    }
 }
 
 fn cases() -> u32 {

@@ -10,6 +10,7 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         StoreError::BadChecksum { .. }
         | StoreError::Memory { .. }
         | StoreError::Corrupt { .. }
+        | StoreError::LogDamaged { .. }
         | StoreError::Version { .. } => Code::Corrupt,
         StoreError::NoSpace { .. } => Code::NoSpace,
         StoreError::Stale { .. } => Code::Stale,

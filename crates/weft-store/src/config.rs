@@ -54,6 +54,8 @@ pub struct StoreConfig {
     pub capacity: u64,
     /// What growth leaves free in the file system, for the log and the index.
     pub reserve_bytes: u64,
+    /// Go on without blocks that cannot be read and of which the log has a part.
+    pub accept_loss: bool,
 }
 
 impl StoreConfig {
@@ -84,6 +86,7 @@ impl StoreConfig {
             growth_bytes: 1 << 30,
             capacity: u64::MAX,
             reserve_bytes: 1 << 30,
+            accept_loss: false,
         }
     }
 }

@@ -120,7 +120,8 @@ fn twice(e: Extent) -> StoreError {
     StoreError::Corrupt {
         what: "the map of the disks",
         at: format!(
-            "disk {}, blocks {}+{}: used twice, or beyond the disk's end",
+            "disk {}, blocks {}+{}: used twice, or beyond the disk's end. Nothing was changed; \
+             `weft fsck --offline DIR --repair` goes on without what lay there",
             place.disk(),
             place.block(),
             e.blocks

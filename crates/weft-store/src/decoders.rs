@@ -8,7 +8,8 @@ use bytes::Bytes;
 use crate::frames;
 use crate::record::{
     CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
-    Header, LabelRecord, NoteRecord, RunningRecord, StoreRecord, decode_body, new_body,
+    Header, LabelRecord, NoteRecord, ReachedRecord, RunningRecord, StoreRecord, decode_body,
+    new_body,
 };
 
 /// Decodes bytes and encodes what they say; `None`: they were refused.
@@ -54,6 +55,9 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     ("note", |value| {
         Some(NoteRecord::encode(&NoteRecord::decode(b"", value).ok()?))
     }),
+    ("reached", |value| {
+        Some(ReachedRecord::decode(value)?.encode())
+    }),
     ("running", |value| {
         Some(RunningRecord::encode(&RunningRecord::decode(value)?))
     }),
@@ -69,7 +73,10 @@ fn label(bytes: &[u8]) -> Option<Vec<u8>> {
 /// A segment, as a restart reads it; what is cut off is as it was, and so are frames of an older version.
 fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
     let segment = Bytes::copy_from_slice(bytes);
-    let parsed = frames::parse(&[segment], 0, power_lost).ok()?;
+    let parsed = frames::parse(&[segment], 0, power_lost, 0).ok()?;
+    if parsed.damage.is_some() {
+        return None;
+    }
     let mut out = Vec::new();
     for frame in parsed.frames {
         let at = frame.at.1 as usize;

@@ -165,6 +165,21 @@ pub enum StoreError {
         /// The file and offset, or the key.
         at: String,
     },
+    /// The log lacks frames that were given to the kernel or the disk, or holds what is no frame before its end.
+    #[error(
+        "the log is damaged: {file}, byte {at}: {what}; frame {first} and what follows it cannot be read. Nothing was changed. \
+         Restore the server's folder from a copy; or let `weft fsck --offline DIR --repair` go on without them"
+    )]
+    LogDamaged {
+        /// The segment's file, relative to the store's folder.
+        file: String,
+        /// Where in it.
+        at: u64,
+        /// What is there.
+        what: &'static str,
+        /// The first frame that is missing.
+        first: u64,
+    },
     /// A record carries a version this program does not know.
     #[error("{what} has format version {found}; this program reads up to {known}")]
     Version {

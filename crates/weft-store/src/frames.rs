@@ -24,37 +24,84 @@ pub(crate) struct Parsed {
     pub(crate) cut: Option<(usize, u64)>,
     /// Everything up to here is known to be on stable storage.
     pub(crate) synced: u64,
+    /// It must not end there.
+    pub(crate) damage: Option<Damage>,
+}
+
+/// Why a log ends where it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Where: index of the segment, offset.
+    pub(crate) at: (usize, u64),
+    /// What is there.
+    pub(crate) what: &'static str,
+    /// The first frame that is missing.
+    pub(crate) first: u64,
+}
+
+impl Parsed {
+    /// The last frame that stands; everything up to `applied` is in the index.
+    pub(crate) fn reached(&self, applied: u64) -> u64 {
+        self.frames.last().map_or(0, |f| f.sequence).max(applied)
+    }
+
+    /// The log ends here; `what`: it must not.
+    fn end(mut self, at: (usize, u64), what: Option<&'static str>, applied: u64) -> Self {
+        self.cut = Some(at);
+        let first = self.reached(applied) + 1;
+        self.damage = what.map(|what| Damage { at, what, first });
+        self
+    }
 }
 
 /// Reads segments in order up to the first frame that does not stand. Zeros up to a segment's end are space that was
 /// written ahead.
 ///
 /// A frame that was never synced may be torn: after a loss of power anywhere, after a kill only at
-/// the very end. Anything else that is not a frame is damage, and the store refuses to guess.
+/// the very end. Anything else that is not a frame is damage, and so is an end before frame `must`: the store refuses to
+/// guess.
 pub(crate) fn parse(
     segments: &[Bytes],
     applied: u64,
     power_lost: bool,
+    must: u64,
 ) -> Result<Parsed, StoreError> {
+    let parsed = stand(segments, applied, power_lost)?;
+    if parsed.damage.is_some() || parsed.reached(applied) >= must {
+        return Ok(parsed);
+    }
+    let behind_last = || {
+        let last = segments.iter().rposition(|s| held(s) > 0)?;
+        Some((last, held(&segments[last]) as u64))
+    };
+    let at = parsed.cut.or_else(behind_last).unwrap_or((0, 0));
+    Ok(parsed.end(at, Some("the log ends too early"), applied))
+}
+
+/// The frames that stand, whatever must be there.
+fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<Parsed, StoreError> {
     let mut parsed = Parsed::default();
     let mut next = None;
     for (index, segment) in segments.iter().enumerate() {
         let (mut at, end) = (0, held(segment));
         while at < end {
-            let corrupt = || StoreError::Corrupt {
-                what: "a frame of the log",
-                at: format!("segment {index}, offset {at}"),
-            };
+            let here = (index, at as u64);
             match frame_at(segment, at, end, next, applied) {
                 Read::Frame(frame, body) => {
-                    let (modified, items) = decode_body(&body).ok_or_else(corrupt)?;
+                    let Some((modified, items)) = decode_body(&body) else {
+                        return Ok(parsed.end(
+                            here,
+                            Some("a frame's items are not known"),
+                            applied,
+                        ));
+                    };
                     for item in &items {
                         if let ItemRecord::Synced { through } = item {
                             parsed.synced = parsed.synced.max(*through);
                         }
                     }
                     parsed.frames.push(Frame {
-                        at: (index, at as u64),
+                        at: here,
                         sequence: frame.sequence,
                         modified,
                         items,
@@ -69,19 +116,21 @@ pub(crate) fn parse(
                         known: FRAME_VERSION,
                     });
                 }
-                Read::Torn if !power_lost && segments[index + 1..].iter().all(|s| held(s) == 0) => {
-                    parsed.cut = Some((index, at as u64));
-                    return Ok(parsed);
+                other => {
+                    let legal = if power_lost {
+                        let expected = next.unwrap_or(applied + 1);
+                        !synced_beyond(&segments[index..], at, expected)
+                    } else {
+                        let last = segments[index + 1..].iter().all(|s| held(s) == 0);
+                        matches!(other, Read::Torn) && last
+                    };
+                    let what = match other {
+                        _ if legal => None,
+                        Read::Missing => Some("frames before this one are missing"),
+                        _ => Some("this is no frame"),
+                    };
+                    return Ok(parsed.end(here, what, applied));
                 }
-                Read::Torn | Read::Bad if power_lost => {
-                    let expected = next.unwrap_or(applied + 1);
-                    if synced_beyond(&segments[index..], at, expected) {
-                        return Err(corrupt());
-                    }
-                    parsed.cut = Some((index, at as u64));
-                    return Ok(parsed);
-                }
-                Read::Torn | Read::Bad => return Err(corrupt()),
             }
         }
     }
@@ -93,11 +142,13 @@ enum Read {
     /// The segment ends inside the frame.
     Torn,
     Bad,
+    /// It is not the next one.
+    Missing,
     Version(u8),
 }
 
 /// Bytes of a segment before the zeros at its end.
-fn held(segment: &[u8]) -> usize {
+pub(crate) fn held(segment: &[u8]) -> usize {
     segment
         .iter()
         .rposition(|b| *b != 0)
@@ -116,7 +167,7 @@ fn frame_at(segment: &Bytes, at: usize, end: usize, next: Option<u64>, applied: 
     // Segments that were applied may be there or not: their removal is not synced.
     let may_jump = next.is_none_or(|n| n <= applied + 1) && frame.sequence <= applied + 1;
     if next != Some(frame.sequence) && !may_jump {
-        return Read::Bad;
+        return Read::Missing;
     }
     let start = at + FRAME_BYTES;
     // A frame without a mark at its end may end with zeros.
@@ -155,6 +206,31 @@ fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
     })
 }
 
+/// The whole frames of a segment from `at` on, whatever lies between them.
+pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<Vec<ItemRecord>> {
+    let (mut found, mut at) = (Vec::new(), at);
+    while at + FRAME_BYTES <= segment.len() {
+        let whole = match FrameRecord::decode(&segment[at..]) {
+            Header::Good(frame) => {
+                let start = at + FRAME_BYTES;
+                let fits = start + frame.body as usize <= segment.len();
+                let body = fits.then(|| segment.slice(start..start + frame.body as usize));
+                let body = body.filter(|body| checksum(body) == frame.crc);
+                body.and_then(|body| Some((frame.stride(), decode_body(&body)?.1)))
+            }
+            _ => None,
+        };
+        at += match whole {
+            Some((stride, items)) => {
+                found.push(items);
+                stride as usize
+            }
+            None => 8,
+        };
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,8 +254,16 @@ mod tests {
         power_lost: bool,
     ) -> Result<(usize, Option<(usize, u64)>), StoreError> {
         let segments: Vec<_> = segments.iter().cloned().map(Bytes::from).collect();
-        let parsed = parse(&segments, 0, power_lost)?;
-        Ok((parsed.frames.len(), parsed.cut))
+        let parsed = parse(&segments, 0, power_lost, 0)?;
+        match parsed.damage {
+            None => Ok((parsed.frames.len(), parsed.cut)),
+            Some(damage) => Err(StoreError::LogDamaged {
+                file: String::new(),
+                at: damage.at.1,
+                what: damage.what,
+                first: damage.first,
+            }),
+        }
     }
 
     #[test]
@@ -190,6 +274,21 @@ mod tests {
         for power_lost in [false, true] {
             let whole = frames(&[first.clone(), second.clone()], power_lost).unwrap();
             assert_eq!(whole, (4, None));
+        }
+    }
+
+    #[test]
+    fn a_log_that_ends_before_what_was_given_is_damaged_there() {
+        let (bytes, last) = segment(3);
+        let cut = Bytes::copy_from_slice(&bytes[..last]);
+        for power_lost in [false, true] {
+            for (must, damaged) in [(2, false), (3, true)] {
+                let parsed = parse(&[cut.clone()], 0, power_lost, must).unwrap();
+                let damage = parsed.damage.map(|d| (d.at, d.first));
+                assert_eq!(damage, damaged.then_some(((0, last as u64), 3)));
+            }
+            assert!(parse(&[], 4, power_lost, 4).unwrap().damage.is_none());
+            assert!(parse(&[], 4, power_lost, 5).unwrap().damage.is_some());
         }
     }
 

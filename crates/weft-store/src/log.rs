@@ -15,11 +15,17 @@ use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::record::ReachedRecord;
 use crate::state::State;
 use crate::storage::{FileKind, Storage, StorageFile};
 
 /// The most that is written ahead at a time, and the least.
 const AHEAD: (u64, u64) = (1 << 20, 4 << 10);
+
+/// The name of the file that says how far the log has come.
+pub(crate) const REACHED: &str = "reached";
+/// Appended bytes of which that file may not know.
+const UNMARKED_MAX: u64 = 256 << 10;
 
 /// Buffers above this size are given back after an append.
 const SCRATCH_MAX: usize = 16 << 20;
@@ -95,10 +101,31 @@ struct Files {
     appended: u64,
     /// Bytes appended since the last sync.
     fresh: u64,
+    /// Says how far the log has come, where the store is opened after a crash.
+    reached: Arc<dyn StorageFile>,
+    /// Everything up to this frame is on stable storage.
+    synced: u64,
+    /// Bytes appended since `reached` was written.
+    unmarked: u64,
     /// Closed segments that the next sync must still cover.
     unsynced: Vec<Arc<dyn StorageFile>>,
     folder_changed: bool,
     scratch: Vec<u8>,
+}
+
+impl Files {
+    /// Notes how far the log has come: a write of some bytes over others, that nobody waits for to be on the disk.
+    fn mark(&mut self) {
+        self.unmarked = 0;
+        let record = ReachedRecord {
+            synced: self.synced,
+            given: self.appended,
+        };
+        if let Err(error) = self.reached.write_plain(0, &record.encode()) {
+            // Only what tells a loss is lost by it.
+            tracing::warn!(%error, "how far the log has come is not noted");
+        }
+    }
 }
 
 /// What a sync has to wait for.
@@ -129,6 +156,9 @@ impl Log {
     ) -> Result<Self, StoreError> {
         let active = Segment::create(&*storage, next, segment_bytes)
             .map_err(|e| StoreError::io("create", &Segment::name(next), &e))?;
+        let reached = storage
+            .open(REACHED, FileKind::Log)
+            .map_err(|e| StoreError::io("open", REACHED, &e))?;
         let bytes = closed.iter().map(|s| s.bytes).sum();
         let log = Self {
             storage,
@@ -143,6 +173,9 @@ impl Log {
                 gone: sequence,
                 appended: sequence,
                 fresh: 0,
+                reached,
+                synced: 0,
+                unmarked: 0,
                 folder_changed: true,
                 scratch: Vec::new(),
             }),
@@ -217,7 +250,11 @@ impl Log {
             return Err(failed);
         }
         files.fresh += length;
+        files.unmarked += length;
         files.appended = last;
+        if files.unmarked >= UNMARKED_MAX.min(self.segment_bytes / 32) {
+            files.mark();
+        }
         self.bytes.fetch_add(length, Relaxed);
         Counters::add(&counters.log_appends, 1);
         Counters::add(&counters.log_bytes, length);
@@ -244,8 +281,16 @@ impl Log {
         let closed = std::mem::replace(&mut files.active, next);
         files.closed.push(closed);
         files.folder_changed = true;
+        files.mark();
         self.refill(files);
         Ok(())
+    }
+
+    /// Everything up to frame `through` is on stable storage.
+    pub(crate) fn synced(&self, through: u64) {
+        let mut files = self.files.lock();
+        files.synced = files.synced.max(through);
+        files.mark();
     }
 
     /// Begins a new segment; returns the last sequence of those before it.
@@ -323,9 +368,15 @@ impl Log {
         Ok(())
     }
 
-    /// Removes every segment of a log that was wholly applied.
+    /// Removes every segment of a log that was wholly applied, after what says that there must be any.
     pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
         let files = self.files.lock();
+        self.storage
+            .remove(REACHED)
+            .map_err(|e| StoreError::io("remove", REACHED, &e))?;
+        self.storage
+            .sync_folder()
+            .map_err(|e| StoreError::io("sync", ".", &e))?;
         let numbers = files
             .closed
             .iter()

@@ -18,20 +18,18 @@ use weft_kv::{Batch, OrderedKv};
 
 use crate::alloc::Allocator;
 use crate::apply::background;
-use crate::chunk::slot_of;
 use crate::config::StoreConfig;
 use crate::count::{count_blocks, visit};
 use crate::counters::Counters;
 use crate::disk::DiskSet;
 use crate::error::StoreError;
 use crate::flight::Flights;
-use crate::frames::{Parsed, parse};
-use crate::load::Wanted;
-use crate::log::{Log, Segment};
+use crate::frames::{Damage, Parsed, parse};
+use crate::log::{Log, REACHED, Segment};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
     CHUNKS, CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord, ItemRecord, META,
-    RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
+    ReachedRecord, RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
 use crate::replay::{Overlay, Replay, each};
 use crate::state::State;
@@ -57,7 +55,13 @@ impl Store {
         let mut state = State::default();
         let applied = read_index(&*config.index, &mut state)?;
         let segments = open_segments(&*storage)?;
-        let mut parsed = read_log(&segments, applied, power_lost)?;
+        let reached = read_reached(&*storage)?;
+        let (mut parsed, _) = read_log(&segments, applied, power_lost, reached)?;
+        if let Some(damage) = parsed.damage {
+            return Err(damaged(&segments, damage));
+        }
+        // What was synced needs no proof: what is not there any more is damage, and said where it is read.
+        parsed.synced = parsed.synced.max(reached.synced);
         let (overlay, sequence) = replay(
             &mut state,
             &*config.index,
@@ -79,6 +83,7 @@ impl Store {
 
         let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
         let recovered = !closed.is_empty();
+        write_reached(&*storage, reached.synced, sequence)?;
         write_running(&*storage, &config.boot_id).await?;
         let log = Log::new(
             Arc::clone(&storage),
@@ -107,7 +112,7 @@ impl Store {
             flights: Flights::default(),
             fetching: AtomicUsize::new(0),
         });
-        inner.restore(overlay).await?;
+        inner.restore(overlay, config.accept_loss).await?;
         inner.sync_now().await?;
         if recovered {
             inner.sync_now().await?;
@@ -123,73 +128,6 @@ impl Store {
 }
 
 impl Inner {
-    /// Brings bytes that only the log has into dirty pages.
-    async fn restore(&self, overlay: Overlay) -> Result<(), StoreError> {
-        let mut wanted = Vec::new();
-        {
-            let mut state = self.lock();
-            for (&(id, n), blocks) in &overlay {
-                let Some(fork) = state.forks.get_mut(&id) else {
-                    continue;
-                };
-                let size = fork.chunk;
-                for (&block, pieces) in blocks {
-                    let held = (size - block * BLOCK as u32).min(BLOCK as u32);
-                    let whole = pieces.iter().any(|p| p.data.len() == held as usize);
-                    let place = fork.chunks.get(&n).and_then(|c| c.place(block));
-                    if let Some((place, _)) = place.filter(|_| !whole) {
-                        wanted.push(Wanted {
-                            id,
-                            chunk: n,
-                            block,
-                            place,
-                        });
-                    }
-                }
-            }
-        }
-        wanted.sort_by_key(|w| w.place);
-        for some in wanted.chunks(1024) {
-            self.load_alone(some).await?;
-        }
-        let mut state = self.lock();
-        for ((id, n), blocks) in overlay {
-            let Some(size) = state.forks.get(&id).map(|f| f.chunk) else {
-                continue;
-            };
-            for (block, pieces) in blocks {
-                let held = ((size - block * BLOCK as u32) as usize).min(BLOCK);
-                // What lies before a piece that covers the block does not show any more.
-                let from = pieces
-                    .iter()
-                    .rposition(|p| p.data.len() == held)
-                    .unwrap_or(0);
-                let oldest = pieces.first().map_or(u64::MAX, |p| p.sequence);
-                for piece in &pieces[from..] {
-                    self.put(
-                        &mut state,
-                        id,
-                        size,
-                        n * u64::from(size) + u64::from(piece.at),
-                        &piece.data,
-                    );
-                }
-                let fork = state
-                    .forks
-                    .get_mut(&id)
-                    .expect("the fork was found under this lock");
-                if let Some(page) = fork
-                    .chunks
-                    .get_mut(&n)
-                    .and_then(|c| c.page_mut(slot_of(block)))
-                {
-                    page.oldest = page.oldest.min(oldest);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Removes what says that the store is running, and the log, which is empty of news.
     pub(crate) fn mark_clean(&self) -> Result<(), StoreError> {
         self.log.remove_all()?;
@@ -202,7 +140,7 @@ impl Inner {
     }
 }
 
-fn read_running(storage: &dyn Storage) -> Result<Option<String>, StoreError> {
+pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, StoreError> {
     let fail = |e: io::Error| StoreError::io("read", RUNNING, &e);
     if !storage.list().map_err(fail)?.iter().any(|n| n == RUNNING) {
         return Ok(None);
@@ -211,6 +149,30 @@ fn read_running(storage: &dyn Storage) -> Result<Option<String>, StoreError> {
     let bytes = file.read_plain(0, 1024).map_err(fail)?;
     // A torn or foreign mark is as good as none: everything not known to be synced is checked.
     Ok(RunningRecord::decode(&bytes))
+}
+
+/// How far the log had come; nothing where that is not known.
+pub(crate) fn read_reached(storage: &dyn Storage) -> Result<ReachedRecord, StoreError> {
+    let fail = |e: io::Error| StoreError::io("read", REACHED, &e);
+    if !storage.list().map_err(fail)?.iter().any(|n| n == REACHED) {
+        return Ok(ReachedRecord::default());
+    }
+    let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
+    let bytes = file.read_plain(0, 1024).map_err(fail)?;
+    Ok(ReachedRecord::decode(&bytes).unwrap_or_default())
+}
+
+/// Before the mark of this boot: under it, what the kernel was given counts, and that may be less than before.
+fn write_reached(storage: &dyn Storage, synced: u64, given: u64) -> Result<(), StoreError> {
+    let fail = |e: io::Error| StoreError::io("write", REACHED, &e);
+    let synced = synced.min(given);
+    let record = ReachedRecord { synced, given };
+    let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
+    match file.write_plain(0, &record.encode()) {
+        // A new file on a full disk: nothing is known then.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+        done => done.map_err(fail),
+    }
 }
 
 async fn write_running(storage: &dyn Storage, boot: &str) -> Result<(), StoreError> {
@@ -264,7 +226,7 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
     Ok(applied)
 }
 
-fn open_segments(storage: &dyn Storage) -> Result<Vec<Segment>, StoreError> {
+pub(crate) fn open_segments(storage: &dyn Storage) -> Result<Vec<Segment>, StoreError> {
     let names = storage
         .list()
         .map_err(|e| StoreError::io("list", ".", &e))?;
@@ -286,7 +248,13 @@ fn open_segments(storage: &dyn Storage) -> Result<Vec<Segment>, StoreError> {
     numbers.into_iter().map(open).collect()
 }
 
-fn read_log(segments: &[Segment], applied: u64, power_lost: bool) -> Result<Parsed, StoreError> {
+/// Reads the log; what it holds, and its bytes.
+pub(crate) fn read_log(
+    segments: &[Segment],
+    applied: u64,
+    power_lost: bool,
+    reached: ReachedRecord,
+) -> Result<(Parsed, Vec<Bytes>), StoreError> {
     let read = |s: &Segment| {
         let bytes = s.file.read_plain(0, s.bytes as usize);
         bytes
@@ -294,7 +262,28 @@ fn read_log(segments: &[Segment], applied: u64, power_lost: bool) -> Result<Pars
             .map_err(|e| StoreError::io("read", &Segment::name(s.number), &e))
     };
     let contents = segments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    parse(&contents, applied, power_lost)
+    // What the kernel had been given went with the power.
+    let must = match power_lost {
+        true => reached.synced,
+        false => reached.synced.max(reached.given),
+    };
+    let parsed = parse(&contents, applied, power_lost, must)?;
+    Ok((parsed, contents))
+}
+
+/// What is said of a log that ends where it must not.
+pub(crate) fn damaged(segments: &[Segment], damage: Damage) -> StoreError {
+    let (index, at) = damage.at;
+    let file = match segments.get(index) {
+        Some(segment) => Segment::name(segment.number),
+        None => "log.*".to_owned(),
+    };
+    StoreError::LogDamaged {
+        file,
+        at,
+        what: damage.what,
+        first: damage.first,
+    }
 }
 
 /// Replays what stands; returns what only the log has, and the last sequence.
@@ -390,7 +379,7 @@ async fn remove_garbage(inner: &Inner, keys: Vec<Vec<u8>>) -> Result<(), StoreEr
 }
 
 /// Cuts off what does not stand; returns the segments that stay and the number of the next.
-async fn cut_log(
+pub(crate) async fn cut_log(
     storage: &dyn Storage,
     segments: Vec<Segment>,
     parsed: &Parsed,

@@ -5,6 +5,8 @@
 //! one that marks these blocks as *lost*: reading them is a typed error until they are written anew, everything else of
 //! the store can be used again, and no hole shows where bytes were.
 //!
+//! A log that is damaged is cut before the first frame that cannot be read (`salvage.rs`).
+//!
 //! Of two entries that claim a block the one keeps it whose checksum the block matches; where both match, both have the right
 //! bytes, and the first keeps it. An entry that a crash left half applied loses nothing: the log replaces it when the
 //! store is opened.
@@ -39,7 +41,12 @@ pub struct Obstacle {
     pub reason: String,
     /// It was taken out of the way.
     pub repaired: bool,
+    /// What that means for whoever uses the store.
+    pub done: &'static str,
 }
+
+/// What is done to an entry of a chunk.
+const LOST: &str = "marked as lost: reading it fails until it is written anew";
 
 /// Walks the index of a store that is not open and finds what keeps it from opening; with `repair`, takes it out of the way
 /// as far as no valid byte is lost by that.
@@ -70,6 +77,7 @@ pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>,
     rescue.store()?;
     rescue.files()?;
     rescue.forks()?;
+    rescue.log(config).await?;
     rescue.chunks().await?;
     rescue.write()?;
     Ok(rescue.obstacles)
@@ -78,17 +86,17 @@ pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>,
 /// Consecutive blocks and whose they are: chunk's key, first block in the chunk.
 type Owner = (u64, Vec<u8>, u32);
 
-struct Rescue {
-    index: Arc<dyn OrderedKv>,
-    data: Arc<dyn StorageFile>,
-    size: u64,
+pub(crate) struct Rescue {
+    pub(crate) index: Arc<dyn OrderedKv>,
+    pub(crate) data: Arc<dyn StorageFile>,
+    pub(crate) size: u64,
     pool: Pool,
-    forks: BTreeMap<ForkId, (ForkKey, u32)>,
+    pub(crate) forks: BTreeMap<ForkId, (ForkKey, u32)>,
     /// By the first block: how many, and whose.
     owners: BTreeMap<u64, Owner>,
     changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
-    obstacles: Vec<Obstacle>,
-    repair: bool,
+    pub(crate) obstacles: Vec<Obstacle>,
+    pub(crate) repair: bool,
 }
 
 /// A key and its value.
@@ -117,6 +125,7 @@ impl Rescue {
             finding: None,
             reason: error.to_string(),
             repaired,
+            done: "taken for one that says nothing",
         });
     }
 
@@ -231,6 +240,7 @@ impl Rescue {
                             })),
                             reason,
                             repaired,
+                            done: LOST,
                         });
                     }
                 }
@@ -279,6 +289,7 @@ impl Rescue {
                 reason: format!("block {} of disk 0 is not the chunk's own", place.block()),
                 finding: Some(finding),
                 repaired: self.repair,
+                done: LOST,
             });
         }
         if !lost.is_empty() {
@@ -356,6 +367,7 @@ impl Rescue {
                 }),
                 reason: "another chunk's checksum matches the block".to_owned(),
                 repaired,
+                done: LOST,
             });
         }
         Ok(())

@@ -288,7 +288,7 @@ fn damage_in_the_middle_of_the_log_is_refused_and_never_wrong_bytes() {
                             );
                         }
                     }
-                    Err(StoreError::Corrupt { .. } | StoreError::Version { .. }) => {}
+                    Err(StoreError::LogDamaged { .. } | StoreError::Version { .. }) => {}
                     Err(error) => panic!("flip at {at}: {error}"),
                 }
             });

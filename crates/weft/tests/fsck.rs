@@ -242,6 +242,37 @@ fn a_store_that_refuses_to_open_is_opened_again_and_never_gives_wrong_bytes() {
 }
 
 #[test]
+fn a_journal_of_which_nothing_can_be_read_stays_as_it_is_until_a_repair_goes_on_without() {
+    let volume = Volume::up();
+    volume.feed("put /file", &bytes(5, 3 << 20));
+    let folder = volume.path("volume");
+    let dir = folder.to_str().unwrap();
+    volume.run(["down", dir]);
+    let journal = folders(&folder, "index")[1].join("0.jnl");
+    let mut content = std::fs::read(&journal).unwrap();
+    content[0] = 9;
+    std::fs::write(&journal, &content).unwrap();
+    let error = volume.fails(&format!("fsck --offline {dir}"), 8);
+    assert!(
+        error.contains("damaged at byte 0") && error.contains("--repair"),
+        "{error}"
+    );
+    let up = volume.command(["up", dir]).output().unwrap();
+    assert!(!up.status.success(), "an index of nothing was opened");
+    // Some of its nodes may have been started, or none.
+    volume.command(["down", dir]).output().unwrap();
+    assert!(
+        std::fs::read(&journal).unwrap() == content,
+        "the journal was changed"
+    );
+    let (report, code) = fsck(&volume, &["--repair", "--offline", dir]);
+    assert!(code == 1 || code == 4, "{code}: {report}");
+    assert!(faults(&report).contains(&"damaged index"), "{report}");
+    assert!(journal.with_extension("damaged").exists());
+    volume.run(["up", dir]);
+}
+
+#[test]
 fn checkpoints_that_are_not_listed_are_listed_again() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(7, 1 << 20));

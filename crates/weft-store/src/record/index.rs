@@ -357,6 +357,32 @@ impl NoteRecord {
     }
 }
 
+/// The file `reached`: how far the log had come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReachedRecord {
+    /// Everything up to this frame is on stable storage.
+    pub(crate) synced: u64,
+    /// Everything up to this frame was given to the kernel.
+    pub(crate) given: u64,
+}
+
+impl ReachedRecord {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.put_u64_le(self.synced);
+        out.put_u64_le(self.given);
+        seal(out)
+    }
+    pub(crate) fn decode(value: &[u8]) -> Option<Self> {
+        let mut fields = open("how far the log came", b"reached", value).ok()?;
+        let record = Self {
+            synced: fields.u64()?,
+            given: fields.u64()?,
+        };
+        fields.0.is_empty().then_some(record)
+    }
+}
+
 /// The file `running`: the boot under which the store was opened.
 pub(crate) struct RunningRecord;
 

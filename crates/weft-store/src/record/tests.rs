@@ -303,6 +303,12 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
     };
     golden("store value", &store.encode());
     assert_eq!(StoreRecord::decode(&store.encode()), Ok(store));
+    let reached = ReachedRecord {
+        synced: 8,
+        given: 11,
+    };
+    golden("reached", &reached.encode());
+    assert_eq!(ReachedRecord::decode(&reached.encode()), Some(reached));
     golden("running", &RunningRecord::encode("boot"));
     assert_eq!(
         RunningRecord::decode(&RunningRecord::encode("boot")),
@@ -324,6 +330,7 @@ proptest! {
         let _ = ChunkRecord::decode_key(&bytes);
         let _ = StoreRecord::decode(&bytes);
         let _ = RunningRecord::decode(&bytes);
+        let _ = ReachedRecord::decode(&bytes);
     }
 
     #[test]

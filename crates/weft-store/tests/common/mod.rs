@@ -172,6 +172,11 @@ impl Machine {
         self.disk.crash(false, seed);
     }
 
+    /// The machine was started anew, and its disk happened to have everything.
+    pub fn lose_power_but_no_bytes(&self) {
+        *self.boots.lock() += 1;
+    }
+
     pub fn lose_power(&self, seed: u64) {
         self.disk.crash(true, seed);
         self.index.lose_power(seed.rotate_left(7));

@@ -85,14 +85,27 @@ impl Offline {
         let meta = Node::start(env.clone(), node(&identity, Some(meta), None)).await?;
         let mut servers = Vec::new();
         for (section, folder) in &sections {
-            let start = || server(&config, section, folder, &identity, meta.address());
-            match Node::start(env.clone(), start()?).await {
+            // Only behind a look at what keeps it from opening.
+            let start = |accept_loss: bool| -> Result<NodeConfig> {
+                let mut node = server(&config, section, folder, &identity, meta.address())?;
+                if let Some(role) = &mut node.io {
+                    role.store.accept_loss = accept_loss;
+                }
+                Ok(node)
+            };
+            match Node::start(env.clone(), start(false)?).await {
                 Ok(node) => servers.push(node),
                 Err(NodeError::Store(why)) => {
                     let found = rescue(&config, section, folder, repair).await?;
+                    let untold = found.is_empty();
                     obstacles.extend(found);
-                    match Node::start(env.clone(), start()?).await {
-                        Ok(node) => servers.push(node),
+                    match Node::start(env.clone(), start(repair)?).await {
+                        Ok(node) => {
+                            if untold {
+                                obstacles.push(given_up(section.id, why.to_string()));
+                            }
+                            servers.push(node);
+                        }
                         Err(again) => {
                             for row in &obstacles {
                                 output::say(format_args!(
@@ -198,8 +211,24 @@ fn journal(folder: &Path, server: Option<u32>, repair: bool) -> Result<Option<Ro
         text: lost,
         ..Finding::default()
     };
-    let done = Some("went on without them".to_owned());
+    let done = "went on without them; what there was of the journal is kept beside it as N.damaged";
+    let done = Some(done.to_owned());
     Ok(Some(words::row(Found { finding, done })))
+}
+
+/// A store that had nothing in the way but blocks that cannot be read.
+fn given_up(server: u32, why: String) -> Row {
+    let finding = Finding {
+        fault: Fault::Unreadable as i32,
+        server: Some(server),
+        text: why,
+        ..Finding::default()
+    };
+    let done = "gave up blocks that cannot be read, with what the log had of them";
+    words::row(Found {
+        finding,
+        done: Some(done.to_owned()),
+    })
 }
 
 /// Finds, and perhaps repairs, what keeps a store from opening.
@@ -221,10 +250,9 @@ async fn rescue(
         };
         finding.server = Some(section.id);
         finding.text = obstacle.reason;
-        let done = "marked as lost: reading it fails until it is written anew";
         words::row(Found {
             finding,
-            done: obstacle.repaired.then(|| done.to_owned()),
+            done: obstacle.repaired.then(|| obstacle.done.to_owned()),
         })
     });
     Ok(rows.collect())

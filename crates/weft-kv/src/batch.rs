@@ -1,0 +1,162 @@
+//! A batch of the engine's journal, read as the engine reads it.
+//!
+//! What is relied upon of fjall 3.1: a journal is batches `1 count(4) sequence(8)`, items `2 type(1) compression(1) keyspace(8)
+//! key length(2) value length(4) stored length(4) key value` or `4 keyspace(8)`, and `3 checksum(8) "FJL" 3`; behind them
+//! zeros. The checksum is XXH3 of the items' bytes: count and sequence are not under it. Sequences ascend.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The key of the number; no space's keys begin with a zero byte.
+pub(crate) const NUMBER_KEY: &[u8] = b"\0number";
+/// What every batch ends with.
+const TRAILER: &[u8] = b"FJL\x03";
+/// Bytes before the first item.
+const START: usize = 13;
+/// The engine keeps the highest bit of a sequence for itself.
+const SEQUENCE_MAX: u64 = (1 << 63) - 1;
+
+/// A whole batch whose checksum is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// Bytes of the journal.
+    pub(crate) length: usize,
+    /// The engine's own number of it.
+    pub(crate) sequence: u64,
+    /// The commit's number, if it has one.
+    pub(crate) number: Option<u64>,
+}
+
+/// The batch at the front; `None` where there is none that the engine could read.
+pub(crate) fn batch(bytes: &[u8]) -> Option<Batch> {
+    let mut rest = Fields(bytes);
+    if rest.u8()? != 1 {
+        return None;
+    }
+    let (count, sequence) = (rest.u32()?, rest.u64()?);
+    let mut number = None;
+    for _ in 0..count {
+        number = item(&mut rest)?.or(number);
+    }
+    let items = &bytes[START..bytes.len() - rest.0.len()];
+    if rest.u8()? != 3 || rest.u64()? != xxh3_64(items) || sequence > SEQUENCE_MAX {
+        return None;
+    }
+    (rest.take(TRAILER.len())? == TRAILER).then(|| Batch {
+        length: bytes.len() - rest.0.len(),
+        sequence,
+        number,
+    })
+}
+
+/// Passes an item; the commit's number if that is what it holds.
+#[expect(
+    clippy::option_option,
+    reason = "the outer one says that it is no item"
+)]
+fn item(rest: &mut Fields<'_>) -> Option<Option<u64>> {
+    match rest.u8()? {
+        2 => {
+            let (_, compression, _) = (rest.u8()?, rest.u8()?, rest.u64()?);
+            let (key, value, stored) = (rest.u16()?, rest.u32()?, rest.u32()?);
+            // fjall's checksum does not cover the first of the two lengths, and its debug build panics.
+            if compression == 0 && value != stored {
+                return None;
+            }
+            let key = rest.take(usize::from(key))?;
+            let stored = rest.take(stored as usize)?;
+            if key == NUMBER_KEY && compression == 0 && value == 8 {
+                return Some(Some(u64::from_le_bytes(stored.try_into().ok()?)));
+            }
+        }
+        4 => {
+            rest.u64()?;
+        }
+        _ => return None,
+    }
+    Some(None)
+}
+
+/// Reads fields off the front; `None` once bytes run out.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        Some(self.take(1)?[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One commit of number 7, as fjall 3.1 writes it.
+    fn golden() -> Vec<u8> {
+        let mut bytes = vec![1, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([
+            2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 8, 0, 0, 0, 8, 0, 0, 0,
+        ]);
+        bytes.extend(NUMBER_KEY);
+        bytes.extend(7_u64.to_le_bytes());
+        let sum = xxh3_64(&bytes[START..]);
+        bytes.push(3);
+        bytes.extend(sum.to_le_bytes());
+        bytes.extend(TRAILER);
+        bytes
+    }
+
+    #[test]
+    fn a_batch_is_read_and_any_of_its_beginnings_is_none() {
+        let bytes = golden();
+        let whole = Batch {
+            length: bytes.len(),
+            sequence: 9,
+            number: Some(7),
+        };
+        assert_eq!(batch(&bytes), Some(whole));
+        for end in 0..bytes.len() {
+            assert_eq!(batch(&bytes[..end]), None, "{end}");
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_items() {
+        // The seed of the fuzzer: one pair `k` = `vv`.
+        let items = [
+            &[
+                2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 2, 0, 0, 0,
+            ][..],
+            b"kvv",
+        ];
+        assert_eq!(xxh3_64(&items.concat()), 0x6650_f84e_a289_5309);
+    }
+
+    #[test]
+    fn a_flipped_bit_behind_the_sequence_is_no_batch() {
+        let whole = golden();
+        for at in (0..5).chain(START..whole.len()) {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                assert_eq!(batch(&bytes), None, "byte {at}, bit {bit}");
+            }
+        }
+    }
+}

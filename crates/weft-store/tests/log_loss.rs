@@ -1,0 +1,239 @@
+//! A log that lost frames which it had, or holds what is no frame: never zeros without an error, told with its file and place, and
+//! a repair goes on without what cannot be read.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Machine, key, now, pattern, read, run, write};
+use weft_store::{Storage, Store, StoreError, rescue};
+
+const CHUNK: u32 = 65536;
+const FILES: u64 = 12;
+const LENGTH: usize = 20_000;
+
+/// Small writes that only the log has, in several segments; killed. Synced once, in the middle.
+async fn filled(machine: &Machine) {
+    let store = machine.open().await.unwrap();
+    for file in 0..FILES {
+        // Parts of blocks: bytes for the log.
+        for at in (0..LENGTH).step_by(1000) {
+            let data = pattern(file, LENGTH)[at..at + 1000].to_vec();
+            let one = write(&key(file, 0), CHUNK, at as u64, data);
+            store.write(vec![one], now()).await.unwrap();
+        }
+        if file == FILES / 2 {
+            store.sync().await.unwrap();
+        }
+    }
+    drop(store);
+    machine.kill(3);
+}
+
+/// Segments that hold anything.
+fn segments(machine: &Machine) -> Vec<String> {
+    let names = machine.disk.names().into_iter();
+    let held = |name: &String| {
+        machine
+            .disk
+            .bytes(name)
+            .is_some_and(|b| b.iter().any(|b| *b != 0))
+    };
+    names
+        .filter(|n| n.starts_with("log."))
+        .filter(held)
+        .collect()
+}
+
+/// Files that are as they were written, from the first on, and whether the rest is empty or a beginning of what was written.
+async fn whole(store: &Store) -> u64 {
+    let mut count = 0;
+    for file in 0..FILES {
+        let found = read(store, &key(file, 0), 0, 1 << 20)
+            .await
+            .unwrap_or_default();
+        assert!(
+            pattern(file, LENGTH).starts_with(&found),
+            "wrong bytes in file {file}"
+        );
+        if found.len() == LENGTH {
+            assert_eq!(count, file, "files behind one that lost bytes lose theirs");
+            count += 1;
+        }
+    }
+    count
+}
+
+type Damage = fn(&Machine);
+
+fn change(machine: &Machine, segment: usize, change: impl FnOnce(&mut Vec<u8>)) {
+    let name = segments(machine)[segment].clone();
+    machine.disk.damage(&name, change);
+}
+
+const DAMAGES: [(&str, bool, Damage); 7] = [
+    ("the first segment is gone", true, |m| {
+        m.disk.remove(&segments(m)[0]).unwrap();
+    }),
+    ("all segments are gone", true, |m| {
+        for name in segments(m) {
+            m.disk.remove(&name).unwrap();
+        }
+    }),
+    ("the last segment is gone", false, |m| {
+        m.disk.remove(segments(m).last().unwrap()).unwrap();
+    }),
+    ("the first segment is cut", true, |m| {
+        change(m, 0, |bytes| bytes.truncate(bytes.len() / 2));
+    }),
+    ("the last segment is cut", false, |m| {
+        let last = segments(m).len() - 1;
+        change(m, last, |bytes| {
+            let held = bytes.iter().rposition(|b| *b != 0).unwrap();
+            bytes.truncate(held / 4);
+        });
+    }),
+    ("a flipped bit", true, |m| {
+        change(m, 0, |bytes| bytes[50_000] ^= 4)
+    }),
+    ("a block of zeros", true, |m| {
+        change(m, 0, |bytes| bytes[40_960..45_056].fill(0));
+    }),
+];
+
+#[test]
+fn what_a_log_lacks_is_told_and_nothing_changed_until_a_repair_goes_on_without() {
+    for (what, synced, damage) in DAMAGES {
+        for power in [false, true] {
+            if power && !synced {
+                // What was not synced may go with the power.
+                continue;
+            }
+            run(async {
+                let machine = Machine::new(5);
+                filled(&machine).await;
+                assert!(segments(&machine).len() >= 2, "one segment is too easy");
+                damage(&machine);
+                if power {
+                    machine.lose_power_but_no_bytes();
+                }
+                let names = machine.disk.names();
+                for _ in 0..2 {
+                    let error = machine.open().await.err().expect(what);
+                    assert!(
+                        matches!(error, StoreError::LogDamaged { .. }),
+                        "{what}: {error}"
+                    );
+                    assert!(error.to_string().contains("log."), "{what}: {error}");
+                    assert!(error.to_string().contains("--offline"), "{what}: {error}");
+                    assert!(machine.disk.names().is_superset(&names), "{what}");
+                }
+                let looked = rescue(&machine.config(), false).await.unwrap();
+                assert!(
+                    !looked.is_empty() && looked.iter().all(|o| !o.repaired),
+                    "{what}"
+                );
+                assert!(
+                    machine.open().await.is_err(),
+                    "{what}: looking changes nothing"
+                );
+                let told = rescue(&machine.config(), true).await.unwrap();
+                assert!(told.iter().all(|o| o.repaired), "{what}: {told:?}");
+                assert_eq!(rescue(&machine.config(), true).await.unwrap(), [], "{what}");
+                let store = machine.open().await.unwrap();
+                assert!(whole(&store).await < FILES, "{what}");
+                let anew = write(&key(1, 0), CHUNK, 0, pattern(9, 100));
+                store.write(vec![anew], now()).await.unwrap();
+                store.sync().await.unwrap();
+                drop(store);
+                machine.kill(4);
+                let store = machine.open().await.unwrap();
+                let found = read(&store, &key(1, 0), 0, 100).await.unwrap();
+                assert_eq!(found, pattern(9, 100), "{what}");
+            });
+        }
+    }
+}
+
+#[test]
+fn the_files_are_named_that_frames_wrote_to_which_go() {
+    run(async {
+        let machine = Machine::new(5);
+        filled(&machine).await;
+        change(&machine, 0, |bytes| bytes[50_000] ^= 4);
+        let before = machine.disk.bytes(&segments(&machine)[0]).unwrap();
+        let name = segments(&machine)[0].clone();
+        let told = rescue(&machine.config(), true).await.unwrap();
+        let named = told.iter().filter_map(|o| o.finding.as_ref());
+        let files: Vec<u64> = named.map(|f| f.key.file.0).collect();
+        assert!(
+            files.contains(&(FILES - 1)) && !files.contains(&0),
+            "{files:?}"
+        );
+        let kept = machine.disk.bytes(&format!("damaged.{name}")).unwrap();
+        assert!(before.starts_with(&kept) && kept.len() > 50_000);
+        assert!(whole(&machine.open().await.unwrap()).await > 0);
+    });
+}
+
+#[test]
+fn what_was_not_synced_may_go_with_the_power_and_a_clean_close_needs_no_log() {
+    for seed in 0..20 {
+        run(async {
+            let machine = Machine::new(seed);
+            filled(&machine).await;
+            machine.lose_power(seed);
+            let store = machine.open().await.unwrap();
+            assert!(whole(&store).await > FILES / 2, "synced files");
+            store.close().await.unwrap();
+            assert!(!machine.disk.names().contains("reached"));
+            machine.lose_power(seed);
+            assert!(whole(&machine.open().await.unwrap()).await > FILES / 2);
+        });
+    }
+}
+
+#[test]
+fn a_data_file_that_is_gone_after_a_kill_costs_what_lay_in_it() {
+    run(async {
+        let machine = Machine::new(5);
+        let store = machine.open().await.unwrap();
+        for file in 0..4 {
+            let one = write(&key(file, 0), CHUNK, 0, pattern(file, CHUNK as usize));
+            store.write(vec![one], now()).await.unwrap();
+            if file == 1 {
+                store.apply().await.unwrap();
+            }
+        }
+        let small = write(&key(7, 0), CHUNK, 0, pattern(7, 100));
+        store.write(vec![small], now()).await.unwrap();
+        // Parts of blocks that are gone.
+        for file in [1, 2] {
+            let part = write(&key(file, 0), CHUNK, 10, pattern(8, 100));
+            store.write(vec![part], now()).await.unwrap();
+        }
+        drop(store);
+        machine.kill(1);
+        machine.disk.remove("data").unwrap();
+        assert!(machine.open().await.is_err());
+        let told = rescue(&machine.config(), true).await.unwrap();
+        assert!(!told.is_empty() && told.iter().all(|o| o.repaired));
+        assert!(
+            machine.open().await.is_err(),
+            "what the log has of a block is not given up by itself"
+        );
+        let mut config = machine.config();
+        config.accept_loss = true;
+        Store::open(config).await.unwrap().close().await.unwrap();
+        let store = machine.open().await.unwrap();
+        for file in 0..4 {
+            assert!(
+                read(&store, &key(file, 0), 0, 4096).await.is_err(),
+                "file {file}"
+            );
+        }
+        assert_eq!(
+            read(&store, &key(7, 0), 0, 100).await.unwrap(),
+            pattern(7, 100)
+        );
+    });
+}
