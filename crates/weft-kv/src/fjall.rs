@@ -39,7 +39,7 @@ use crate::transact::prefix_end;
 /// The one fjall keyspace.
 const KEYSPACE: &str = "weft";
 /// How long tables may take to be written after a loss was accepted.
-const SETTLED: Duration = Duration::from_secs(120);
+const SETTLED: Duration = Duration::from_mins(2);
 /// How often the folder's lock is tried, a tenth of a second apart.
 const LOCK_TRIES: u32 = 10;
 

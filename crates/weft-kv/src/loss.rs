@@ -233,8 +233,8 @@ pub(crate) fn keep(torn: &[(PathBuf, u64)]) -> io::Result<()> {
             0 => path.with_extension("damaged"),
             n => path.with_extension(format!("damaged-{n}")),
         };
-        let free = (0..).map(name).find(|copy| !copy.exists());
-        let Some(copy) = free else { continue };
+        let copy = (0..=u32::MAX).map(name).find(|copy| !copy.exists());
+        let Some(copy) = copy else { continue };
         std::fs::write(&copy, &bytes[..held])?;
         File::open(&copy)?.sync_all()?;
     }

@@ -263,9 +263,10 @@ pub(crate) fn read_log(
     };
     let contents = segments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     // What the kernel had been given went with the power.
-    let must = match power_lost {
-        true => reached.synced,
-        false => reached.synced.max(reached.given),
+    let must = if power_lost {
+        reached.synced
+    } else {
+        reached.synced.max(reached.given)
     };
     let parsed = parse(&contents, applied, power_lost, must)?;
     Ok((parsed, contents))

@@ -203,13 +203,13 @@ fn a_loss_that_a_child_heard_of_is_still_told_by_fsync() {
     let Some(m) = Mounted::new() else { return };
     let path = m.file("f");
     let file = fs::File::create(&path).unwrap();
-    file.write_all_at(&[b'A'; 1_000_000], 0).unwrap();
+    file.write_all_at(&vec![b'A'; 1_000_000], 0).unwrap();
     file.sync_all().unwrap();
     let copy = file.try_clone().unwrap();
     for pid in m.nodes() {
         kill(pid);
     }
-    file.write_all_at(&[b'B'; 500_000], 0).unwrap();
+    file.write_all_at(&vec![b'B'; 500_000], 0).unwrap();
     // This one does not look.
     drop(copy);
     weft_ok(&["up", m.volume.to_str().unwrap()]);
