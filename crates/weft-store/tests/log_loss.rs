@@ -93,7 +93,7 @@ const DAMAGES: [(&str, bool, Damage); 7] = [
         });
     }),
     ("a flipped bit", true, |m| {
-        change(m, 0, |bytes| bytes[50_000] ^= 4)
+        change(m, 0, |bytes| bytes[50_000] ^= 4);
     }),
     ("a block of zeros", true, |m| {
         change(m, 0, |bytes| bytes[40_960..45_056].fill(0));
