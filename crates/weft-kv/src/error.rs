@@ -88,6 +88,8 @@ impl KvError {
     pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
         use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, UnexpectedEof};
         match error.kind() {
+            // The system's own refusals, too, are of these kinds.
+            InvalidInput | Other if error.raw_os_error().is_some() => Self::open(path, error),
             InvalidData | InvalidInput | NotFound | Other | UnexpectedEof => {
                 Self::damaged(path, error.to_string())
             }

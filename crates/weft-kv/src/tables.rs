@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lsm_tree::{AbstractTree, AnyTree, Config, SeqNo, SequenceNumberCounter};
 use xxhash_rust::xxh3::xxh3_128;
@@ -16,17 +16,41 @@ use crate::batch::NUMBER_KEY;
 
 /// The folder of links; fjall looks at nothing of that name.
 const LOOK: &str = "weft.look";
-/// The trees: names of keyspaces, and all pairs.
-const TREES: [&str; 2] = ["keyspaces/0", "keyspaces/1"];
+/// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where the first opening of the engine
+/// was interrupted.
+const TREES: &str = "keyspaces";
 
 /// Whether the files are there without which fjall would begin anew.
 pub(crate) fn complete(folder: &Path) -> Result<(), KvError> {
-    let needed = ["version", "keyspaces/0/current", "keyspaces/1/current"];
+    let needed = ["version", "keyspaces/0/current"];
     let missing = needed.iter().find(|name| !folder.join(name).exists());
     if let Some(name) = missing {
         return Err(KvError::damaged(folder, format!("{name} is not there")));
     }
-    TREES.iter().try_for_each(|tree| named(&folder.join(tree)))
+    let trees = trees(folder).map_err(|error| KvError::of_file(folder, &error))?;
+    if trees.len() < 2 {
+        let what = "no tree of it but the first has the file current";
+        return Err(KvError::damaged(folder, what.to_owned()));
+    }
+    trees.iter().try_for_each(|tree| named(&folder.join(tree)))
+}
+
+/// The trees of an engine that have tables, as paths in its folder; none where there are none yet.
+fn trees(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder.join(TREES)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut trees = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let tree = Path::new(TREES).join(&name);
+        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
+        if number.is_some() && folder.join(&tree).join("current").exists() {
+            trees.push(tree);
+        }
+    }
+    Ok(trees)
 }
 
 /// Whether the list of a tree's tables is the one that was written: `current` is its number 8, its XXH3 16 and a zero. fjall
@@ -74,11 +98,9 @@ fn clear(look: &Path) -> io::Result<()> {
 
 fn number_through(folder: &Path, look: &Path) -> Result<u64, KvError> {
     let mut held = 0;
-    for tree in TREES {
-        let (from, to) = (folder.join(tree), look.join(tree));
-        if !from.join("current").exists() {
-            continue;
-        }
+    let trees = trees(folder).map_err(|error| KvError::open(folder, &error))?;
+    for tree in trees {
+        let (from, to) = (folder.join(&tree), look.join(&tree));
         link(&from, &to).map_err(|error| KvError::open(&from, &error))?;
         let broken = |error: lsm_tree::Error| KvError::of_tables(&from, &error);
         let tree = open(&to).map_err(broken)?;

@@ -94,6 +94,26 @@ fn a_journal_cut_before_what_was_synced_is_refused_and_left_as_it_is() {
     assert!(holds(&kv, 100..101));
 }
 
+/// The engine numbers its trees anew then.
+#[test]
+fn an_engine_whose_first_opening_was_interrupted_is_healthy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("engine");
+    drop(fjall::Database::builder(&path).open().unwrap());
+    killed(&path);
+    assert!(!path.join("keyspaces/1/current").exists());
+    for _ in 0..2 {
+        FjallKv::check(&path).unwrap();
+        let kv = FjallKv::open(&path, FjallOptions::default()).unwrap();
+        assert!(holds(&kv, 0..30));
+    }
+    // What cannot be read is looked for in its tables.
+    let journal = journal(&path);
+    let bytes = std::fs::read(&journal).unwrap();
+    std::fs::write(&journal, &bytes[..bytes.len().min(100)]).unwrap();
+    assert!(matches!(FjallKv::check(&path), Err(KvError::Lost { .. })));
+}
+
 #[test]
 fn a_torn_end_behind_what_was_synced_is_no_damage() {
     let folder = tempfile::tempdir().unwrap();
@@ -333,7 +353,7 @@ fn damage_of_anything_but_journals_is_said_with_its_folder_and_changes_nothing()
         }
         let before = files(folder.path());
         let opened = FjallKv::open(folder.path(), FjallOptions::default());
-        let error = opened.err().expect(what);
+        let error = opened.map(drop).expect_err(what);
         assert!(matches!(error, KvError::Damaged { .. }), "{what}: {error}");
         let said = error.to_string();
         assert!(

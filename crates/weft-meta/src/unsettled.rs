@@ -53,16 +53,24 @@ impl Namespace {
         !self.recovering() && !self.unsettled.is_empty()
     }
 
-    /// Takes at most `most` files whose size is to be found out. Who cannot find it out notes them again.
+    /// Takes at most `most` files from `from` on whose size is to be found out, and answers the last that was looked at; nothing
+    /// where there was none. Who cannot find a size out notes the file again.
     ///
     /// Cost: a read for each.
-    pub fn take_unsettled(&self, most: usize) -> Result<Vec<UnsettledFile>, MetaError> {
+    pub fn take_unsettled(
+        &self,
+        from: u64,
+        most: usize,
+    ) -> Result<(Vec<UnsettledFile>, Option<u64>), MetaError> {
         let taken: Vec<u64> = {
             let mut files = self.unsettled.0.lock();
-            let taken: Vec<u64> = files.iter().take(most).copied().collect();
-            files.retain(|file| !taken.contains(file));
+            let taken: Vec<u64> = files.range(from..).take(most).copied().collect();
+            for file in &taken {
+                files.remove(file);
+            }
             taken
         };
+        let last = taken.last().copied();
         let open = self.open_files.lock();
         self.read(|reader| {
             let mut found = Vec::new();
@@ -85,7 +93,7 @@ impl Namespace {
                     found.push(UnsettledFile { file, layout });
                 }
             }
-            Ok(found)
+            Ok((found, last))
         })
     }
 

@@ -283,7 +283,7 @@ mod tests {
         let cut = Bytes::copy_from_slice(&bytes[..last]);
         for power_lost in [false, true] {
             for (must, damaged) in [(2, false), (3, true)] {
-                let parsed = parse(&[cut.clone()], 0, power_lost, must).unwrap();
+                let parsed = parse(std::slice::from_ref(&cut), 0, power_lost, must).unwrap();
                 let damage = parsed.damage.map(|d| (d.at, d.first));
                 assert_eq!(damage, damaged.then_some(((0, last as u64), 3)));
             }

@@ -136,7 +136,7 @@ impl Files {
     /// Notes that a file was written at this time.
     pub(super) fn wrote(&self, id: u64, time: i64) {
         if let Some(file) = self.0.lock().get_mut(&id) {
-            file.written = Some(time);
+            file.written = file.written.max(Some(time));
         }
     }
 

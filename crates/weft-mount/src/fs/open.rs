@@ -148,14 +148,18 @@ impl FileSystem {
                 return self.made(asked, (parent, name), file, flags).await;
             }
             let answer = self.complete(file.attributes().clone()).await?;
-            let entry = self.entry(asked.news, &answer, (parent, name));
             if let Some(opened) = self.adopt(asked, file, flags).await? {
+                // Once: the kernel forgets as often as it was told.
+                let entry = self.entry(asked.news, &answer, (parent, name));
                 break (entry, opened);
             }
         };
         if flags & libc::O_TRUNC != 0 {
             let handle = self.handles.get(opened.handle)?;
-            self.empty(&handle, false).await?;
+            if let Err(e) = self.empty(&handle, false).await {
+                self.release(opened.handle).await;
+                return Err(e);
+            }
         }
         Ok((entry, opened))
     }

@@ -26,14 +26,15 @@ impl FileSystem {
         if set_id && may_run_as_other() {
             self.drop_set_id(handle.id).await?;
         }
-        if handle.stripped.load(Ordering::Acquire) {
+        // Before it is looked at: whoever sets one meanwhile takes this back.
+        if handle.stripped.swap(true, Ordering::AcqRel) || self.lacks(handle.id, CAPABILITY) {
             return Ok(());
         }
-        if !self.lacks(handle.id, CAPABILITY) {
-            self.drop_capability(handle.id).await?;
+        let dropped = self.drop_capability(handle.id).await;
+        if dropped.is_err() {
+            handle.stripped.store(false, Ordering::Release);
         }
-        handle.stripped.store(true, Ordering::Release);
-        Ok(())
+        dropped
     }
 
     /// As [`FileSystem::strip`], by a call that does not say who must not keep them.

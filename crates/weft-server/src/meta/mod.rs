@@ -401,7 +401,8 @@ impl MetaService {
         if result.is_ok() && frees {
             self.owed.notify_one();
         }
-        if self.namespace.has_unsettled() {
+        let ends = matches!(kind, Kind::Report | Kind::Detach | Kind::Reassert);
+        if ends && self.namespace.has_unsettled() {
             self.unsettled.notify_one();
         }
         if result.is_ok() && (frees || kind == Kind::SetQuota) && self.namespace.limits_growth() {

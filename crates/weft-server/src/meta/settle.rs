@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
-use weft_meta::UnsettledFile;
+use tokio::time::timeout;
+use weft_meta::{Namespace, UnsettledFile};
 
 use super::MetaService;
 use crate::node::stopped;
@@ -15,6 +16,8 @@ use crate::node::stopped;
 const BATCH: usize = 32;
 /// From one look to the next where nothing was noted, or a server does not answer.
 const ROUND: Duration = Duration::from_secs(1);
+/// How long a file's servers are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Inodes looked at in a row after a crash, and the pause behind them: a fraction of a core's time.
 const SCAN: usize = 2048;
 const SCAN_PAUSE: Duration = Duration::from_millis(20);
@@ -32,14 +35,41 @@ impl MetaService {
                 pause = SCAN_PAUSE;
                 scan = self.find_unsettled(from);
             }
-            while self.namespace.has_unsettled() && self.settle_some().await {}
+            let settled = tokio::select! {
+                biased;
+                () = &mut stop => return,
+                settled = self.settle_noted() => settled,
+            };
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                () = self.unsettled.notified() => {}
+                // While a server is away what was noted waits for the next round, however much is noted meanwhile.
+                () = self.unsettled.notified(), if settled => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Settles what is noted now; false where a server did not answer.
+    async fn settle_noted(&self) -> bool {
+        let (mut after, mut settled) = (0, true);
+        while self.namespace.has_unsettled() {
+            let (files, last) = match self.namespace.take_unsettled(after, BATCH) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    tracing::error!(%error, "cannot look for files whose size is not exact");
+                    return false;
+                }
+            };
+            // Those that were put back wait for the next round.
+            let Some(last) = last else { break };
+            after = last + 1;
+            self.learn_servers();
+            let all = join_all(files.iter().map(|file| self.settle_one(file))).await;
+            self.tell_watchers();
+            settled &= all.into_iter().all(|settled| settled);
+        }
+        settled
     }
 
     fn find_unsettled(&self, from: u64) -> Option<u64> {
@@ -51,36 +81,29 @@ impl MetaService {
             })
     }
 
-    /// Settles a batch; false where there was none, or not all servers answered.
-    async fn settle_some(&self) -> bool {
-        let files = match self.namespace.take_unsettled(BATCH) {
-            Ok(files) => files,
-            Err(error) => {
-                tracing::error!(%error, "cannot look for files whose size is not exact");
-                return false;
-            }
-        };
-        if files.is_empty() {
-            return false;
-        }
-        self.learn_servers();
-        let all = join_all(files.iter().map(|file| self.settle_one(file))).await;
-        self.tell_watchers();
-        all.into_iter().all(|settled| settled)
-    }
-
     async fn settle_one(&self, of: &UnsettledFile) -> bool {
-        let size = match self.carrier.size(of.file, &of.layout).await {
+        let again = Again(&self.namespace, of.file);
+        let asked = timeout(PATIENCE, self.carrier.size(of.file, &of.layout)).await;
+        let size = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(size) => size,
             Err(reason) => {
                 tracing::debug!(file = of.file, %reason, "its size is not known yet");
-                self.namespace.unsettle(of.file);
                 return false;
             }
         };
+        std::mem::forget(again);
         if let Err(error) = self.namespace.settle(of.file, size) {
             tracing::error!(file = of.file, %error, "cannot note its size");
         }
         true
+    }
+}
+
+/// A file that was taken; dropped before its size is known, also because the node stops, it is noted again.
+struct Again<'a>(&'a Namespace, u64);
+
+impl Drop for Again<'_> {
+    fn drop(&mut self) {
+        self.0.unsettle(self.1);
     }
 }

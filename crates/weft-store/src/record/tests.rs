@@ -303,6 +303,10 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
     };
     golden("store value", &store.encode());
     assert_eq!(StoreRecord::decode(&store.encode()), Ok(store));
+}
+
+#[test]
+fn files_beside_the_log_have_their_golden_bytes_and_come_back() {
     let reached = ReachedRecord {
         synced: 8,
         given: 11,

@@ -101,7 +101,7 @@ impl Offline {
                     obstacles.extend(found);
                     match Node::start(env.clone(), start(repair)?).await {
                         Ok(node) => {
-                            if untold {
+                            if untold && repair {
                                 obstacles.push(given_up(section.id, why.to_string()));
                             }
                             servers.push(node);
