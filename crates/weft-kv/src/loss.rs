@@ -128,7 +128,11 @@ pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
     let torn: Torn = torn.map(|j| (j.path.clone(), j.end)).collect();
     let mut loss = missing(folder, &journals, 0, must);
     if loss.is_some() || !torn.is_empty() {
-        let held = tables::number(folder)?;
+        // Where nobody can look, the tables are believed to have what is before the journals: the engine's own number is compared
+        // with what was synced once it is open.
+        let before = journals.iter().flat_map(|j| &j.numbers).next();
+        let before = before.map_or(must, |(first, _)| first.saturating_sub(1));
+        let held = tables::number(folder)?.unwrap_or(before);
         loss = missing(folder, &journals, held, must);
     }
     Ok(Found { torn, loss })

@@ -78,12 +78,15 @@ fn named(tree: &Path) -> Result<(), KvError> {
     }
 }
 
-/// The last commit that the tables hold; 0 where they hold none.
-pub(crate) fn number(folder: &Path) -> Result<u64, KvError> {
+/// The last commit that the tables hold; 0 where they hold none. Nothing where nothing can be written to look: on a full disk,
+/// say, on which the engine itself can be opened.
+pub(crate) fn number(folder: &Path) -> Result<Option<u64>, KvError> {
     let look = folder.join(LOOK);
-    let held = clear(&look)
-        .map_err(|error| KvError::open(folder, &error))
-        .and_then(|()| number_through(folder, &look));
+    let held = match clear(&look).and_then(|()| link_all(folder, &look)) {
+        Ok(trees) => number_in(folder, &look, &trees).map(Some),
+        Err(error) if no_room(&error) => Ok(None),
+        Err(error) => Err(KvError::open(folder, &error)),
+    };
     // What stays is removed by the next look.
     let _ = clear(&look);
     held
@@ -96,14 +99,28 @@ fn clear(look: &Path) -> io::Result<()> {
     }
 }
 
-fn number_through(folder: &Path, look: &Path) -> Result<u64, KvError> {
+fn no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(
+        error.kind(),
+        QuotaExceeded | ReadOnlyFilesystem | StorageFull
+    )
+}
+
+/// Makes the folder of links; answers the trees.
+fn link_all(folder: &Path, look: &Path) -> io::Result<Vec<PathBuf>> {
+    let trees = trees(folder)?;
+    for tree in &trees {
+        link(&folder.join(tree), &look.join(tree))?;
+    }
+    Ok(trees)
+}
+
+fn number_in(folder: &Path, look: &Path, trees: &[PathBuf]) -> Result<u64, KvError> {
     let mut held = 0;
-    let trees = trees(folder).map_err(|error| KvError::open(folder, &error))?;
     for tree in trees {
-        let (from, to) = (folder.join(&tree), look.join(&tree));
-        link(&from, &to).map_err(|error| KvError::open(&from, &error))?;
-        let broken = |error: lsm_tree::Error| KvError::of_tables(&from, &error);
-        let tree = open(&to).map_err(broken)?;
+        let broken = |error: lsm_tree::Error| KvError::of_tables(&folder.join(tree), &error);
+        let tree = open(&look.join(tree)).map_err(broken)?;
         let value = tree.get(NUMBER_KEY, SeqNo::MAX).map_err(broken)?;
         let number = value.and_then(|n| Some(u64::from_le_bytes((*n).try_into().ok()?)));
         held = held.max(number.unwrap_or(0));

@@ -58,7 +58,13 @@ impl Rescue {
         for frame in &parsed.frames {
             self.meet(&frame.items);
         }
-        self.grow(&parsed, applied).await?;
+        // After power loss what was not synced may be there or not.
+        let counts = if power_lost {
+            parsed.synced.max(reached.synced)
+        } else {
+            u64::MAX
+        };
+        self.grow(&parsed, applied, counts).await?;
         let Some(damage) = parsed.damage else {
             return Ok(());
         };
@@ -85,8 +91,9 @@ impl Rescue {
     }
 
     /// Lets the disk's file have the blocks again that the log says it has: zeros, which fail their checksums.
-    async fn grow(&mut self, parsed: &Parsed, applied: u64) -> Result<(), StoreError> {
-        let frames = parsed.frames.iter().filter(|f| f.sequence > applied);
+    async fn grow(&mut self, parsed: &Parsed, applied: u64, counts: u64) -> Result<(), StoreError> {
+        let frames = parsed.frames.iter();
+        let frames = frames.filter(|f| f.sequence > applied && f.sequence <= counts);
         let runs = frames.flat_map(|f| &f.items).flat_map(|item| match item {
             ItemRecord::Map { runs, .. } => runs.runs.as_slice(),
             _ => &[],
