@@ -328,11 +328,7 @@ impl Namespace {
     }
 
     /// Whether clients of an earlier life may not have told yet what they have open.
-    pub fn is_recovering(&self) -> bool {
-        self.recovering()
-    }
-
-    pub(crate) fn recovering(&self) -> bool {
+    pub fn recovering(&self) -> bool {
         self.recovering.load(Ordering::Acquire)
     }
 

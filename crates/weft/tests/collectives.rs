@@ -2,24 +2,10 @@
 
 mod files_support;
 
-use std::io::Write;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use files_support::Volume;
-
-/// A member that has given its input and waits for the others.
-fn member(volume: &Volume, line: &str, input: &[u8]) -> Child {
-    let mut child = volume
-        .command(line.split_whitespace())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child
-}
 
 fn line(k: u32) -> String {
     format!("write /file 1/3x1000 --offset {k} --group ranks --members 3 --member {k} --timeout 20")
@@ -36,14 +22,14 @@ fn ended(child: Child) -> (bool, String) {
 fn a_member_that_is_killed_leaves_its_place_to_another_process() {
     let volume = Volume::up();
     volume.feed("put /file", b"");
-    let first = member(&volume, &line(0), &[b'0'; 1000]);
-    let mut killed = member(&volume, &line(1), &[b'x'; 1000]);
+    let first = volume.start(&line(0), &[b'0'; 1000]);
+    let mut killed = volume.start(&line(1), &[b'x'; 1000]);
     std::thread::sleep(Duration::from_millis(700));
     killed.kill().unwrap();
     killed.wait().unwrap();
-    let second = member(&volume, &line(1), &[b'1'; 1000]);
+    let second = volume.start(&line(1), &[b'1'; 1000]);
     std::thread::sleep(Duration::from_millis(400));
-    let third = member(&volume, &line(2), &[b'2'; 1000]);
+    let third = volume.start(&line(2), &[b'2'; 1000]);
     for child in [first, second, third] {
         let (success, error) = ended(child);
         assert!(success, "{error}");
@@ -57,8 +43,8 @@ fn a_member_that_is_killed_and_not_replaced_is_named_to_the_others() {
     volume.feed("put /file", b"");
     let short = |k| line(k).replace("--timeout 20", "--timeout 6");
     let started = Instant::now();
-    let others = [0, 2].map(|k| member(&volume, &short(k), &[b'0'; 1000]));
-    let mut killed = member(&volume, &short(1), &[b'x'; 1000]);
+    let others = [0, 2].map(|k| volume.start(&short(k), &[b'0'; 1000]));
+    let mut killed = volume.start(&short(1), &[b'x'; 1000]);
     killed.kill().unwrap();
     killed.wait().unwrap();
     for child in others {

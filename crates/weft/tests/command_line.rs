@@ -4,9 +4,7 @@
 mod files_support;
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Output, Stdio};
 
 use files_support::{Volume, weft};
 use weft_client::{Changes, ConnectOptions, NewLayout};
@@ -70,7 +68,10 @@ fn a_refused_write_leaves_no_file_behind() {
         (cell.as_str(), ""),
         (columns.as_str(), ""),
     ] {
-        let output = fed(&volume, line, input);
+        let output = volume
+            .start(line, input.as_bytes())
+            .wait_with_output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
         for new in ["/new", "/d/new"] {
             let gone = volume.fails(&format!("stat {new}"), 1);
@@ -85,7 +86,7 @@ fn a_refused_write_leaves_no_file_behind() {
         "write /d/more 0:2,2:2 --cell 6",
         "write /d/twice 0:2,1:2 --last-wins",
     ] {
-        let output = fed(&volume, line, "abcd");
+        let output = volume.start(line, b"abcd").wait_with_output().unwrap();
         assert!(output.status.success(), "{line}: {output:?}");
     }
 }
@@ -106,19 +107,6 @@ fn gives_seven_cells(volume: &Volume, directory: &str) {
         };
         client.set_attributes(directory, &changes).await.unwrap();
     });
-}
-
-fn fed(volume: &Volume, line: &str, input: &str) -> Output {
-    let mut child = volume
-        .command(line.split_whitespace())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that fails early need not read everything.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
 }
 
 #[test]

@@ -28,10 +28,10 @@ impl MetaService {
         let stop = stopped(stopping);
         tokio::pin!(stop);
         // Where the last life ended well there is nothing to look for.
-        let mut scan = self.namespace.is_recovering().then_some(0);
+        let mut scan = self.namespace.recovering().then_some(0);
         loop {
             let mut pause = ROUND;
-            if let Some(from) = scan.filter(|_| !self.namespace.is_recovering()) {
+            if let Some(from) = scan.filter(|_| !self.namespace.recovering()) {
                 pause = SCAN_PAUSE;
                 scan = self.find_unsettled(from);
             }

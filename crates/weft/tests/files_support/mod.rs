@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -71,8 +71,8 @@ impl Volume {
         serde_json::from_str(&self.text(line)).unwrap()
     }
 
-    /// Runs a command line of plain words that gets input.
-    pub fn feed(&self, line: &str, input: &[u8]) {
+    /// Starts a command line of plain words and gives it all its input.
+    pub fn start(&self, line: &str, input: &[u8]) -> Child {
         let mut child = self
             .command(line.split_whitespace())
             .stdin(Stdio::piped())
@@ -82,7 +82,12 @@ impl Volume {
             .unwrap();
         // A command that fails early need not read everything.
         let _ = child.stdin.take().unwrap().write_all(input);
-        succeeded(&child.wait_with_output().unwrap());
+        child
+    }
+
+    /// Runs a command line of plain words that gets input, and succeeds.
+    pub fn feed(&self, line: &str, input: &[u8]) {
+        succeeded(&self.start(line, input).wait_with_output().unwrap());
     }
 
     /// Runs a command line of plain words that fails with this exit code; returns what it complained.

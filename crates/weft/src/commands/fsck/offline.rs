@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
 use weft_kv::{FjallKv, FjallOptions, KvError};
 use weft_meta::Namespace;
@@ -85,7 +85,7 @@ impl Offline {
         let meta = Node::start(env.clone(), node(&identity, Some(meta), None)).await?;
         let mut servers = Vec::new();
         for (section, folder) in &sections {
-            // Only behind a look at what keeps it from opening.
+            // A loss is accepted only where nothing else helps.
             let start = |accept_loss: bool| -> Result<NodeConfig> {
                 let mut node = server(&config, section, folder, &identity, meta.address())?;
                 if let Some(role) = &mut node.io {
@@ -97,28 +97,19 @@ impl Offline {
                 Ok(node) => servers.push(node),
                 Err(NodeError::Store(why)) => {
                     let found = rescue(&config, section, folder, repair).await?;
-                    let untold = found.is_empty();
                     obstacles.extend(found);
-                    match Node::start(env.clone(), start(repair)?).await {
-                        Ok(node) => {
-                            if untold && repair {
-                                obstacles.push(given_up(section.id, why.to_string()));
-                            }
-                            servers.push(node);
+                    let mut again = Node::start(env.clone(), start(false)?).await;
+                    if repair && let Err(NodeError::Store(_)) = &again {
+                        again = Node::start(env.clone(), start(true)?).await;
+                        if again.is_ok() {
+                            obstacles.push(given_up(section.id, why.to_string()));
                         }
+                    }
+                    match again {
+                        Ok(node) => servers.push(node),
                         Err(again) => {
-                            for row in &obstacles {
-                                output::say(format_args!(
-                                    "weft: {}: {}",
-                                    words::place(row),
-                                    row.what
-                                ));
-                            }
-                            let hint = if repair { "" } else { "; --repair may help" };
-                            bail!(
-                                "server {} cannot be opened: {again} (at first: {why}){hint}",
-                                section.id
-                            );
+                            let reason = format!("{again} (at first: {why})");
+                            return Err(stuck(section.id, &reason, &obstacles, repair));
                         }
                     }
                 }
@@ -216,7 +207,16 @@ fn journal(folder: &Path, server: Option<u32>, repair: bool) -> Result<Option<Ro
     Ok(Some(words::row(Found { finding, done })))
 }
 
-/// A store that had nothing in the way but blocks that cannot be read.
+/// A server that cannot be opened: says what was found of it.
+fn stuck(server: u32, reason: &str, obstacles: &[Row], repair: bool) -> anyhow::Error {
+    for row in obstacles {
+        output::say(format_args!("weft: {}: {}", words::place(row), row.what));
+    }
+    let hint = if repair { "" } else { "; --repair may help" };
+    anyhow!("server {server} cannot be opened: {reason}{hint}")
+}
+
+/// A store that opens only without blocks that cannot be read.
 fn given_up(server: u32, why: String) -> Row {
     let finding = Finding {
         fault: Fault::Unreadable as i32,
