@@ -26,10 +26,29 @@ pub struct Opened {
     pub gauge: Option<Gauge>,
 }
 
+/// A byte stream that was just accepted.
+pub struct Accepted {
+    /// The receiving half.
+    pub read: BoxRead,
+    /// The sending half.
+    pub write: BoxWrite,
+    /// Where it comes from, for people.
+    pub peer: String,
+    /// Whether it came through [`Listener::local`].
+    pub local: bool,
+}
+
 /// Opens and accepts byte streams.
 pub trait Network: Send + Sync {
     /// Connects to `host:port`.
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>>;
+    /// Connects to what [`Listener::local`] told, if that is on this machine.
+    ///
+    /// # Errors
+    /// Any, when it is elsewhere or this network has no such way.
+    fn connect_local<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
     /// Listens on `host:port`.
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
 }
@@ -40,9 +59,13 @@ pub trait Listener: Send {
     ///
     /// # Cancellation
     /// Must be safe: no stream is lost when the future is dropped.
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>>;
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Accepted>>;
     /// Where it listens.
     fn address(&self) -> io::Result<String>;
+    /// The name under which programs on the same machine reach it without the network's detours, if there is such a way.
+    fn local(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The time of day.
@@ -103,10 +126,10 @@ pub struct Env {
 }
 
 impl Env {
-    /// The real network, clock and randomness of this machine.
+    /// The real network, local sockets, clock and randomness of this machine.
     pub fn system() -> Env {
         Env {
-            network: Arc::new(crate::TcpNetwork),
+            network: Arc::new(crate::SystemNetwork),
             clock: Arc::new(crate::SystemClock),
             entropy: Arc::new(crate::SystemEntropy),
             timing: Timing::default(),

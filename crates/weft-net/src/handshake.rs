@@ -52,6 +52,23 @@ pub struct Peer {
     pub client: u64,
 }
 
+/// How a connection came to a server.
+pub(crate) struct Door<'a> {
+    /// Where it comes from.
+    pub address: String,
+    /// The server's local socket; empty: it has none.
+    pub local: &'a str,
+    /// Whether it came through that.
+    pub came_locally: bool,
+}
+
+/// What a server has told a client.
+pub(crate) struct Introduced {
+    pub welcome: Welcome,
+    /// The server's local socket; empty: it has none.
+    pub local: String,
+}
+
 /// Over the bytes as they were sent, not as they were understood: a field that only a newer peer knows counts, too.
 fn proof(key: &VolumeKey, side: &str, hello: &[u8], challenge: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
@@ -75,15 +92,17 @@ fn nonce(env: &Env) -> Bytes {
     Bytes::copy_from_slice(&bytes)
 }
 
-/// Client side: returns the server's welcome once both proofs are checked.
+/// Client side: returns what the server tells once both proofs are checked. `local` is the server's local socket if the
+/// stream goes there.
 pub(crate) async fn introduce(
     env: &Env,
     identity: &Identity,
     address: &str,
+    local: Option<&str>,
     reply_window: u32,
     reader: &mut FrameReader,
     queue: &SendQueue,
-) -> Result<Welcome, ConnectError> {
+) -> Result<Introduced, ConnectError> {
     let protocol = |e: String| ConnectError::Protocol {
         address: address.to_owned(),
         reason: e,
@@ -101,6 +120,7 @@ pub(crate) async fn introduce(
             Bytes::new()
         },
         reply_window,
+        local: local.unwrap_or_default().to_owned(),
     };
     let hello = hello.encode_to_vec();
     let said = ask::<Hello>(hello.clone(), 1, address, reader, queue).await?;
@@ -133,7 +153,10 @@ pub(crate) async fn introduce(
         return Err(protocol("it grants no calls".into()));
     }
     reader.proven();
-    Ok(welcome)
+    Ok(Introduced {
+        welcome,
+        local: challenge.local,
+    })
 }
 
 /// Sends one message of the handshake and returns the frame that answers it.
@@ -182,14 +205,14 @@ pub(crate) async fn receive(
     identity: &Identity,
     server: Option<u32>,
     bounds: &Bounds,
-    address: String,
+    door: Door<'_>,
     reader: &mut FrameReader,
     queue: &SendQueue,
 ) -> Result<(Peer, u32), String> {
     let frame = reader.next().await.map_err(|e| refuse_garbage(queue, &e))?;
     let hello: Hello = first(&frame, queue)?;
     let id = frame.header.request;
-    let role = match check(&hello, identity) {
+    let role = match check(&hello, identity, &door) {
         Ok(role) => role,
         Err((code, why)) => return Err(refuse(queue, Kind::Hello, id, code, why)),
     };
@@ -197,6 +220,7 @@ pub(crate) async fn receive(
         version: VERSION.min(hello.version_newest),
         nonce: nonce(env),
         volume: Bytes::copy_from_slice(&identity.volume),
+        local: door.local.to_owned(),
     };
     let said = challenge.encode_to_vec();
     answer(queue, Kind::Hello, id, said.clone())?;
@@ -218,7 +242,7 @@ pub(crate) async fn receive(
     reader.proven();
     answer(queue, Kind::Proof, id, welcome.encode_to_vec())?;
     let peer = Peer {
-        address,
+        address: door.address,
         role,
         client: hello.client,
     };
@@ -226,7 +250,7 @@ pub(crate) async fn receive(
 }
 
 /// What a server checks before it challenges.
-fn check(hello: &Hello, identity: &Identity) -> Result<Role, (Code, String)> {
+fn check(hello: &Hello, identity: &Identity, door: &Door<'_>) -> Result<Role, (Code, String)> {
     if hello.version_newest < VERSION_OLDEST || hello.version_oldest > VERSION {
         let why = format!(
             "this server speaks versions {VERSION_OLDEST} to {VERSION} of Weft's protocol, the client {} to {}; \
@@ -248,6 +272,11 @@ fn check(hello: &Hello, identity: &Identity) -> Result<Role, (Code, String)> {
     if !hello.volume.is_empty() && hello.volume != identity.volume[..] {
         let why = "this server belongs to another volume; check the address".to_owned();
         return Err((Code::WrongVolume, why));
+    }
+    let means = if door.came_locally { door.local } else { "" };
+    if hello.local != means {
+        let why = "it came another way than it says: somebody stands between client and server";
+        return Err((Code::Invalid, why.into()));
     }
     match Role::try_from(hello.role) {
         Ok(role) if role != Role::Unspecified => Ok(role),

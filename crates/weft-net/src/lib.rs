@@ -1,6 +1,6 @@
 //! Connections between Weft processes.
 //!
-//! One TCP connection per pair of processes carries every call between them. The client opens it,
+//! One connection per pair of processes carries every call between them: by TCP, or within a machine by a Unix socket. The client opens it,
 //! both sides prove the volume's key, and from then on frames of many calls interleave: small calls overtake bulk
 //! data, bulk data moves in bounded frames under credit, and nothing a peer sends makes this side hold more than
 //! it granted. Written up for implementers in `docs/protocol.md`, why in `docs/design/0002-wire.md`.
@@ -26,6 +26,7 @@ mod half;
 mod handshake;
 mod link;
 mod links;
+mod local;
 mod pool;
 mod queue;
 mod server;
@@ -35,12 +36,13 @@ mod window;
 pub use client::{Connection, Incoming, Outgoing};
 pub use counters::{Counters, CountersSnapshot};
 pub use env::{
-    BoxRead, BoxWrite, Entropy, Env, Gauge, Listener, Network, Opened, Timing, WallClock,
+    Accepted, BoxRead, BoxWrite, Entropy, Env, Gauge, Listener, Network, Opened, Timing, WallClock,
 };
 pub use error::{CallError, ConnectError};
 pub use handshake::{Identity, Peer, VolumeKey};
 pub use link::Link;
 pub use links::Links;
+pub use local::SystemNetwork;
 pub use pool::BufferPool;
 pub use server::{Bounds, Chunk, Gone, Parcel, Payload, Reply, Served, Service, serve};
 pub use tcp::{SystemClock, SystemEntropy, TcpNetwork};

@@ -7,10 +7,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::env::{BoxRead, BoxWrite, Entropy, Listener, Network, Opened, WallClock};
+use crate::env::{Accepted, Entropy, Listener, Network, Opened, WallClock};
 use crate::half;
 
-/// Streams over TCP.
+/// Streams over TCP and nothing else.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpNetwork;
 
@@ -25,11 +25,16 @@ impl Network for TcpNetwork {
 }
 
 impl Listener for TcpListener {
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>> {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Accepted>> {
         async move {
             let (stream, peer) = TcpListener::accept(self).await?;
             let opened = half::open(stream)?;
-            Ok((opened.read, opened.write, peer.to_string()))
+            Ok(Accepted {
+                read: opened.read,
+                write: opened.write,
+                peer: peer.to_string(),
+                local: false,
+            })
         }
         .boxed()
     }

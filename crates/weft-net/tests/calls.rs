@@ -52,7 +52,7 @@ async fn a_thousand_calls_at_once_each_get_their_own_answer() {
 
 #[tokio::test]
 async fn frames_bytes_and_calls_are_counted_exactly_on_both_sides() {
-    let mut env = Env::system();
+    let mut env = by_tcp();
     env.timing.ping = PATIENCE;
     let options = Options {
         env: env.clone(),

@@ -21,7 +21,7 @@ fn refusal(error: &ConnectError) -> &Failure {
 
 #[tokio::test]
 async fn both_sides_learn_who_the_other_is() {
-    let server = Server::usual().await;
+    let server = Server::by_tcp().await;
     let connection = server.connect().await;
     assert_eq!(connection.server(), Some(SERVER));
     within(connection.call(&sync(1))).await.unwrap();
@@ -79,6 +79,7 @@ async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
             version: VERSION,
             nonce: Bytes::from_static(&[3; 32]),
             volume: Bytes::from_static(&VOLUME),
+            local: String::new(),
         };
         raw.send(Kind::Hello, end, 1, &challenge, &[]).await;
         let given = Proof::decode(&raw.receive().await.unwrap().body[..]).unwrap();
@@ -122,6 +123,7 @@ async fn another_volume_is_refused_by_either_side() {
             version: VERSION,
             nonce: Bytes::from_static(&[3; 32]),
             volume: Bytes::from_static(&[4; 16]),
+            local: String::new(),
         };
         raw.send(
             Kind::Hello,

@@ -288,7 +288,7 @@ async fn an_unused_connection_is_kept_and_an_abandoned_one_is_closed_by_the_serv
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_handle_closes_the_connection_when_its_calls_are_done() {
-    let server = Server::usual().await;
+    let server = Server::by_tcp().await;
     let connection = server.connect().await;
     let (_, mut incoming) = within(connection.fetch(&read(10 << 20))).await.unwrap();
     drop(connection);

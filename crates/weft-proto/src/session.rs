@@ -38,6 +38,9 @@ pub struct Hello {
     /// Payload bytes of one reply that the server may send before the client credits more.
     #[prost(uint32, tag = "7")]
     pub reply_window: u32,
+    /// The server's local socket, if the connection goes there; else empty.
+    #[prost(string, tag = "8")]
+    pub local: String,
 }
 
 /// Answers a hello.
@@ -52,6 +55,9 @@ pub struct Challenge {
     /// The volume this peer serves, 16 bytes.
     #[prost(bytes = "bytes", tag = "3")]
     pub volume: bytes::Bytes,
+    /// The name of the server's local socket, in the abstract namespace of its machine; empty if it has none.
+    #[prost(string, tag = "4")]
+    pub local: String,
 }
 
 /// Proves that the client holds the volume's key.

@@ -15,7 +15,9 @@ use rand::{RngCore, SeedableRng};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use turmoil::Sim;
 use turmoil::net::{TcpListener, TcpStream};
-use weft_net::{BoxRead, BoxWrite, Entropy, Env, Listener, Network, Opened, Timing, WallClock};
+use weft_net::{
+    Accepted, BoxRead, BoxWrite, Entropy, Env, Listener, Network, Opened, Timing, WallClock,
+};
 
 fn lock<T: ?Sized>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
@@ -209,11 +211,16 @@ struct SimListener {
 }
 
 impl Listener for SimListener {
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>> {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Accepted>> {
         async move {
             let (stream, peer) = self.listener.accept().await?;
             let (read, write) = self.network.halves(stream);
-            Ok((read, write, peer.to_string()))
+            Ok(Accepted {
+                read,
+                write,
+                peer: peer.to_string(),
+                local: false,
+            })
         }
         .boxed()
     }

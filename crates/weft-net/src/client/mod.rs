@@ -26,7 +26,7 @@ use crate::counters::Counters;
 use crate::env::{Env, Opened};
 use crate::error::{CallError, ConnectError};
 use crate::frames::{Frame, FrameReader};
-use crate::handshake::{Identity, introduce};
+use crate::handshake::{Identity, Introduced, introduce};
 use crate::pool::BufferPool;
 use crate::queue::{Lane, Message, SendQueue};
 use crate::window::shared_part;
@@ -93,7 +93,8 @@ impl Drop for Unproven {
 }
 
 impl Connection {
-    /// Opens a connection and proves both sides.
+    /// Opens a connection and proves both sides; to a server of this machine through its local socket
+    /// (`docs/design/0016-local-sockets.md`).
     ///
     /// # Errors
     /// [`ConnectError`], within [`Timing::connect`](crate::Timing::connect).
@@ -115,7 +116,32 @@ impl Connection {
                         address: address.to_owned(),
                         reason: e.to_string(),
                     })?;
-            Self::over(env, identity, address, opened, pool, counters).await
+            let over = |way, opened| {
+                let (pool, counters) = (pool.clone(), counters.clone());
+                Self::over(env, identity, address, way, opened, pool, counters)
+            };
+            let (connection, local) = over(None, opened).await?;
+            if local.is_empty() {
+                return Ok(connection);
+            }
+            let nearer = async {
+                let opened = env.network.connect_local(&local).await;
+                let opened = opened.map_err(|e| e.to_string())?;
+                let nearer = over(Some(&local), opened).await;
+                Ok::<_, String>(nearer.map_err(|e| e.to_string())?.0)
+            };
+            // What is there stays good, whoever listens under that name here.
+            Ok(match timeout(env.timing.connect / 3, nearer).await {
+                Ok(Ok(nearer)) => nearer,
+                Ok(Err(reason)) => {
+                    tracing::debug!(%address, %reason, "not by its local socket");
+                    connection
+                }
+                Err(_) => {
+                    tracing::debug!(%address, "its local socket does not answer");
+                    connection
+                }
+            })
         };
         let waited = env.timing.connect;
         timeout(waited, opening).await.unwrap_or_else(|_| {
@@ -126,20 +152,31 @@ impl Connection {
         })
     }
 
+    /// A connection over a stream, and the server's local socket; `local` if that is where the stream goes.
     async fn over(
         env: &Env,
         identity: &Identity,
         address: &str,
+        local: Option<&str>,
         opened: Opened,
         pool: BufferPool,
         counters: Arc<Counters>,
-    ) -> Result<Connection, ConnectError> {
+    ) -> Result<(Connection, String), ConnectError> {
         let queue = SendQueue::new(counters.clone());
         let mut unproven = Unproven(Some(queue.clone()));
         let (writer, linger) = (queue.clone(), env.timing.silence);
         tokio::spawn(async move { writer.write_to(opened.write, linger).await });
         let mut reader = FrameReader::new(opened.read, pool, counters.clone());
-        let welcome = introduce(env, identity, address, REPLY_WINDOW, &mut reader, &queue).await?;
+        let introduced = introduce(
+            env,
+            identity,
+            address,
+            local,
+            REPLY_WINDOW,
+            &mut reader,
+            &queue,
+        );
+        let Introduced { welcome, local } = introduced.await?;
         unproven.0 = None;
         let connection = Connection(Arc::new(Inner {
             address: address.to_owned(),
@@ -160,7 +197,7 @@ impl Connection {
             opened.gauge,
             env.timing,
         ));
-        Ok(connection)
+        Ok((connection, local))
     }
 
     /// Takes frames until the connection ends, which is also when the last handle to it is dropped.

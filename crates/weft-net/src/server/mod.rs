@@ -15,7 +15,7 @@ pub use call::{Chunk, Gone, Parcel, Payload, Reply, Served};
 use session::Accepting;
 
 use crate::counters::Counters;
-use crate::env::{Env, Listener};
+use crate::env::{Accepted, Env, Listener};
 use crate::handshake::{Identity, Peer};
 use crate::pool::BufferPool;
 
@@ -74,6 +74,7 @@ pub async fn serve(
     let places = Arc::new(Semaphore::new(bounds.connections));
     let antechamber = Arc::new(Semaphore::new(TURNED_AWAY));
     let pool = BufferPool::default();
+    let local: Arc<str> = listener.local().unwrap_or_default().into();
     let mut connections = tokio::task::JoinSet::new();
     tokio::pin!(stop);
     loop {
@@ -83,7 +84,12 @@ pub async fn serve(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept() => accepted,
         };
-        let (read, write, address) = match accepted {
+        let Accepted {
+            read,
+            write,
+            peer: address,
+            local: came_locally,
+        } = match accepted {
             Ok(stream) => stream,
             Err(error) => {
                 // Out of descriptors, most likely: those in use go on, and one will be free.
@@ -100,6 +106,8 @@ pub async fn serve(
             service: service.clone(),
             counters: counters.clone(),
             pool: pool.clone(),
+            local: local.clone(),
+            came_locally,
         };
         if let Ok(place) = places.clone().try_acquire_owned() {
             connections.spawn(async move {

@@ -13,7 +13,7 @@ use super::{Bounds, Service};
 use crate::counters::Counters;
 use crate::env::Env;
 use crate::frames::{Frame, FrameReader};
-use crate::handshake::{Halves, Identity, Peer, receive, turn_away};
+use crate::handshake::{Door, Halves, Identity, Peer, receive, turn_away};
 use crate::pool::BufferPool;
 use crate::queue::{Lane, Message, SendQueue};
 
@@ -25,6 +25,9 @@ pub(super) struct Accepting {
     pub(super) service: Arc<dyn Service>,
     pub(super) counters: Arc<Counters>,
     pub(super) pool: BufferPool,
+    /// The server's local socket; empty: it has none.
+    pub(super) local: Arc<str>,
+    pub(super) came_locally: bool,
 }
 
 /// Closes the queue however the handling of a connection ends.
@@ -79,12 +82,17 @@ impl Accepting {
     }
 
     async fn serve(&self, mut reader: FrameReader, queue: SendQueue, address: String) {
+        let door = Door {
+            address: address.clone(),
+            local: &self.local,
+            came_locally: self.came_locally,
+        };
         let proving = receive(
             &self.env,
             &self.identity,
             self.server,
             &self.bounds,
-            address.clone(),
+            door,
             &mut reader,
             &queue,
         );

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use weft_net::{
     Bounds, BufferPool, ConnectError, Connection, Counters, Env, Identity, Peer, Reply, Served,
-    Service, VolumeKey,
+    Service, TcpNetwork, VolumeKey,
 };
 use weft_proto::io::{
     Access, ForkState, ReadReply, ReadRequest, SyncReply, SyncRequest, WriteReply, WriteRequest,
@@ -86,6 +86,14 @@ pub fn identity() -> Identity {
     }
 }
 
+/// An environment without local sockets: each client has one connection from its first byte on.
+pub fn by_tcp() -> Env {
+    Env {
+        network: Arc::new(TcpNetwork),
+        ..Env::system()
+    }
+}
+
 /// An environment whose connections are lost after `silence`.
 pub fn impatient(silence: Duration) -> Env {
     let mut env = Env::system();
@@ -137,6 +145,15 @@ impl Server {
     /// One with [`standard`] and everything else as usual.
     pub async fn usual() -> Server {
         Self::start(Options::default(), standard).await
+    }
+
+    /// The same, without a local socket.
+    pub async fn by_tcp() -> Server {
+        let options = Options {
+            env: by_tcp(),
+            ..Options::default()
+        };
+        Self::start(options, standard).await
     }
 
     pub async fn stop(self) {
@@ -281,6 +298,7 @@ pub fn hello(volume: &[u8]) -> Hello {
         client: 77,
         volume: Bytes::copy_from_slice(volume),
         reply_window: 4 << 20,
+        local: String::new(),
     }
 }
 
@@ -386,6 +404,7 @@ impl Raw {
             version: VERSION,
             nonce: Bytes::from_static(&[2; 32]),
             volume: Bytes::from_static(&VOLUME),
+            local: String::new(),
         };
         let end = Flags::REPLY.with(Flags::LAST);
         raw.send(Kind::Hello, end, 1, &challenge, &[]).await;

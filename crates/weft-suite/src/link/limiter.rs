@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
-use weft_net::{BoxRead, BoxWrite, Listener, Network, Opened};
+use weft_net::{Accepted, Listener, Network, Opened};
 
 /// What passes at once, at most: a stream must not keep the link from others for long.
 const AT_ONCE: usize = 64 << 10;
@@ -76,12 +76,16 @@ struct LimitedListener {
 }
 
 impl Listener for LimitedListener {
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxRead, BoxWrite, String)>> {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Accepted>> {
         async move {
-            let (read, write, peer) = self.below.accept().await?;
-            let read = Limited::new(read, self.link.inward.clone());
-            let write = Limited::new(write, self.link.outward.clone());
-            Ok((Box::new(read) as BoxRead, Box::new(write) as BoxWrite, peer))
+            let accepted = self.below.accept().await?;
+            let read = Limited::new(accepted.read, self.link.inward.clone());
+            let write = Limited::new(accepted.write, self.link.outward.clone());
+            Ok(Accepted {
+                read: Box::new(read),
+                write: Box::new(write),
+                ..accepted
+            })
         }
         .boxed()
     }
@@ -193,12 +197,12 @@ mod tests {
         let mut ends = Vec::new();
         for _ in 0..2 {
             let mut near = network.connect(&address).await.unwrap();
-            let (mut far_read, mut far_write, _) = listener.accept().await.unwrap();
+            let mut far = listener.accept().await.unwrap();
             ends.push(tokio::spawn(async move {
                 let (from, to) = if back {
-                    (&mut far_write, &mut near.read)
+                    (&mut far.write, &mut near.read)
                 } else {
-                    (&mut near.write, &mut far_read)
+                    (&mut near.write, &mut far.read)
                 };
                 let data = vec![7; bytes];
                 let mut found = vec![0; bytes];

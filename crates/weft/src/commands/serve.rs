@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use weft_kv::{FjallKv, FjallOptions};
-use weft_net::{Bounds, Env, Identity};
+use weft_net::{Bounds, Env, Identity, TcpNetwork};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
@@ -111,6 +111,9 @@ impl Serve {
             let own_metrics = server.as_ref().and_then(|s| s.metrics.clone());
             let metrics_address = own_metrics.or_else(|| meta.then(|| config.meta.metrics.clone())?);
             let mut env = Env::system();
+            if !config.volume.local_sockets {
+                env.network = Arc::new(TcpNetwork);
+            }
             if let Some(rate) = self.link.filter(|_| io) {
                 env.network = Arc::new(weft_suite::LimitedNetwork::new(env.network, rate));
             }

@@ -185,6 +185,7 @@ impl Up {
             volume: VolumeSection {
                 name,
                 key: "volume.key".into(),
+                local_sockets: true,
             },
             meta: MetaSection {
                 address: addresses[0].clone(),

@@ -45,6 +45,9 @@ pub(crate) struct VolumeSection {
     /// The file that holds the volume's key.
     #[serde(default = "default_key")]
     pub(crate) key: PathBuf,
+    /// Whether servers have local sockets, for programs on their own machines.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub(crate) local_sockets: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
