@@ -89,6 +89,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The address of the service that did not answer, if that is what went wrong.
+    pub fn peer(&self) -> Option<&str> {
+        match self {
+            Error::Unreachable { source, .. } => Some(source.address()),
+            Error::MayHaveHappened {
+                source: CallError::Lost { address, .. },
+                ..
+            } => Some(address),
+            _ => None,
+        }
+    }
+
     /// The code to act upon.
     pub fn code(&self) -> Code {
         match self {

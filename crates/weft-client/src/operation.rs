@@ -1,8 +1,8 @@
 //! Operations in the background: posted now, looked at and waited for later.
 //!
-//! An [`Operation`] is a read, a write or a sync of an open view that goes on by itself, on the runtime that the volume
-//! was connected on: the caller may be a task, a thread without any runtime, or foreign code. What comes of it, errors
-//! too, is told when it is waited for.
+//! An [`Operation`] is a call that goes on by itself, on the runtime that the volume was connected on: the caller may be a
+//! task, a thread without any runtime, or foreign code. What comes of it, errors too, is told when it is waited for. Reads,
+//! writes and syncs of views have `post_…` calls of their own; [`Volume::post`] takes any call.
 //!
 //! Invariants:
 //! 1. The view's pointer moves when the operation is posted, so operations that are posted one after the other concern
@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use weft_layout::ViewOffset;
 
-use crate::{Error, File, OpenView};
+use crate::{Collected, Collective, Error, File, OpenView, Transfer, Volume};
 
 /// What an operation brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,21 +35,46 @@ pub struct Outcome {
     pub buffer: Vec<u8>,
 }
 
-/// A read, write or sync under way; see the view's `post_…` calls.
+/// A call under way; see the `post_…` calls of [`OpenView`] and [`Collective`], and [`Volume::post`].
 ///
 /// # Cancellation
 /// Dropped before it has ended, it is cancelled: servers stop, and what waits for its turn is never sent. A cancelled
 /// read has changed nothing. Of a cancelled write any part may have been written, as if a server had been lost; the file
 /// counts as written. A cancelled sync promises nothing.
 #[must_use = "an operation that is dropped is cancelled"]
-pub struct Operation {
-    task: JoinHandle<Result<Outcome, Error>>,
+pub struct Operation<T = Outcome> {
+    task: JoinHandle<Result<T, Error>>,
     runtime: Handle,
     what: String,
     /// The file that it writes.
     writes: Option<File>,
     /// It has ended and was not waited for.
-    ended: Option<Result<Outcome, Error>>,
+    ended: Option<Result<T, Error>>,
+}
+
+impl Volume {
+    /// Posts any call: attach, create, stat, a list request, … It owns what it works on; handles are cheap to clone.
+    ///
+    /// ```no_run
+    /// # async fn example(volume: weft_client::Volume) -> Result<(), weft_client::Error> {
+    /// use weft_client::Access;
+    ///
+    /// let (one, two) = (volume.clone(), volume.clone());
+    /// let grid = volume.post("attach", async move { one.attach("/grid", Access::read()).await });
+    /// let mesh = volume.post("attach", async move { two.attach("/mesh", Access::read()).await });
+    /// let (grid, mesh) = (grid.wait().await?, mesh.wait().await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// `what` is for the error when the runtime is shut down meanwhile. Never waits and never fails: what goes wrong is told by
+    /// the wait.
+    pub fn post<T: Send + 'static>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Operation<T> {
+        Operation::begin(&self.shared.runtime, what.to_owned(), None, call)
+    }
 }
 
 impl OpenView {
@@ -98,6 +123,30 @@ impl OpenView {
         })
     }
 
+    /// Posts [`OpenView::read_with`]: a transfer of any pattern. The outcome's buffer is the one given, which keeps what no
+    /// bytes were moved to.
+    pub fn post_read_with(&self, transfer: Transfer, mut buffer: Vec<u8>) -> Operation {
+        let view = self.another();
+        self.post("read of", None, async move {
+            let bytes = view.read_with(&transfer, &mut buffer).await?;
+            Ok(Outcome { bytes, buffer })
+        })
+    }
+
+    /// Posts [`OpenView::write_with`]: a transfer of any pattern.
+    /// # Durability
+    /// When it has ended, as the transfer says.
+    pub fn post_write_with(&self, transfer: Transfer, data: Bytes) -> Operation {
+        let view = self.another();
+        self.post("write of", Some(self.file.clone()), async move {
+            let bytes = view.write_with(&transfer, data).await?;
+            Ok(Outcome {
+                bytes,
+                ..Outcome::default()
+            })
+        })
+    }
+
     /// Posts a sync of the file: when it has ended, everything written before it was posted survives power loss.
     pub fn post_sync(&self) -> Operation {
         let file = self.file.clone();
@@ -113,23 +162,68 @@ impl OpenView {
         writes: Option<File>,
         work: impl Future<Output = Result<Outcome, Error>> + Send + 'static,
     ) -> Operation {
-        let runtime = self.file.0.volume.shared.runtime.clone();
-        Operation {
-            task: runtime.spawn(work),
-            runtime,
-            what: self.what(doing),
-            writes,
-            ended: None,
-        }
+        let runtime = &self.file.0.volume.shared.runtime;
+        Operation::begin(runtime, self.what(doing), writes, work)
     }
 
     /// The same view for a task of its own; its pointer is not used.
-    fn another(&self) -> OpenView {
+    pub(crate) fn another(&self) -> OpenView {
         OpenView::new(self.file.clone(), self.map, &self.fork)
     }
 }
 
-impl Operation {
+impl Collective<'_> {
+    /// Posts this member's part of a collective read; the buffer comes back with what was read.
+    pub fn post_read(
+        &self,
+        transfer: Transfer,
+        mut buffer: Vec<u8>,
+    ) -> Operation<(Collected, Vec<u8>)> {
+        let (view, group) = (self.view.another(), self.group.taken());
+        self.post("collective read of", None, async move {
+            let collected = view.collective(&group).read(&transfer, &mut buffer).await?;
+            Ok((collected, buffer))
+        })
+    }
+
+    /// Posts this member's part of a collective write.
+    pub fn post_write(&self, transfer: Transfer, data: Bytes) -> Operation<Collected> {
+        let (view, group) = (self.view.another(), self.group.taken());
+        let writes = Some(self.view.file.clone());
+        self.post("collective write of", writes, async move {
+            view.collective(&group).write(&transfer, data).await
+        })
+    }
+
+    fn post<T: Send + 'static>(
+        &self,
+        doing: &str,
+        writes: Option<File>,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Operation<T> {
+        let runtime = &self.view.file.0.volume.shared.runtime;
+        Operation::begin(runtime, self.view.what(doing), writes, work)
+    }
+}
+
+impl<T: Send + 'static> Operation<T> {
+    fn begin(
+        runtime: &Handle,
+        what: String,
+        writes: Option<File>,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Operation<T> {
+        Operation {
+            task: runtime.spawn(work),
+            runtime: runtime.clone(),
+            what,
+            writes,
+            ended: None,
+        }
+    }
+}
+
+impl<T> Operation<T> {
     /// Whether it has ended; never waits. What came of it is told by [`Operation::wait`], at once then.
     pub fn poll(&self) -> bool {
         self.ended.is_some() || self.task.is_finished()
@@ -138,11 +232,10 @@ impl Operation {
     /// Waits until it has ended. Needs no runtime of the caller's: any executor will do.
     ///
     /// # Errors
-    /// Those of [`OpenView::read_at`], [`OpenView::write_at`] and [`File::sync`]; [`Error::Protocol`] when the volume's
-    /// runtime was shut down.
+    /// Those of the call that was posted; [`Error::Protocol`] when the volume's runtime was shut down.
     /// # Cancellation
     /// Dropped, the operation is cancelled.
-    pub async fn wait(mut self) -> Result<Outcome, Error> {
+    pub async fn wait(mut self) -> Result<T, Error> {
         poll_fn(|context| self.poll_ended(context)).await;
         self.ended
             .take()
@@ -154,7 +247,7 @@ impl Operation {
     /// The volume's runtime must have threads of its own: one that only turns inside its `block_on` would not go on.
     /// # Panics
     /// Inside a runtime's task, where blocking would hold up other tasks.
-    pub fn wait_blocking(self) -> Result<Outcome, Error> {
+    pub fn wait_blocking(self) -> Result<T, Error> {
         let runtime = self.runtime.clone();
         runtime.block_on(self.wait())
     }
@@ -171,7 +264,7 @@ impl Operation {
     }
 }
 
-impl Drop for Operation {
+impl<T> Drop for Operation<T> {
     fn drop(&mut self) {
         // A task that was aborted has not finished yet, whatever it did; one that was waited for has.
         if !self.task.is_finished() {
@@ -198,7 +291,7 @@ impl Drop for Operation {
 /// ```
 /// # Cancellation
 /// Dropped, nothing is lost: the operations go on.
-pub async fn wait_any(operations: &mut [Operation]) -> Option<usize> {
+pub async fn wait_any<T>(operations: &mut [Operation<T>]) -> Option<usize> {
     if operations.is_empty() {
         return None;
     }
@@ -214,9 +307,9 @@ pub async fn wait_any(operations: &mut [Operation]) -> Option<usize> {
 ///
 /// # Cancellation
 /// Dropped, those that have not ended are cancelled.
-pub async fn wait_all(
-    operations: impl IntoIterator<Item = Operation>,
-) -> Vec<Result<Outcome, Error>> {
+pub async fn wait_all<T>(
+    operations: impl IntoIterator<Item = Operation<T>>,
+) -> Vec<Result<T, Error>> {
     let mut outcomes = Vec::new();
     // Collected first, so that dropping this cancels all of them.
     for operation in operations.into_iter().collect::<Vec<_>>() {
@@ -225,10 +318,10 @@ pub async fn wait_all(
     outcomes
 }
 
-fn flatten(
-    ended: Result<Result<Outcome, Error>, tokio::task::JoinError>,
+fn flatten<T>(
+    ended: Result<Result<T, Error>, tokio::task::JoinError>,
     what: &str,
-) -> Result<Outcome, Error> {
+) -> Result<T, Error> {
     match ended {
         Ok(outcome) => outcome,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

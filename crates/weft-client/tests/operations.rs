@@ -14,8 +14,10 @@ use common::TestVolume;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, ReadBuf};
-use weft_client::{Access, Error, File, NewLayout, OpenView, Volume, wait_all, wait_any};
-use weft_layout::{CellIndex, OFFSET_MAX, View, ViewOffset};
+use weft_client::{
+    Access, Error, File, Group, NewLayout, OpenView, Transfer, Volume, wait_all, wait_any,
+};
+use weft_layout::{CellIndex, OFFSET_MAX, Pattern, View, ViewOffset};
 use weft_net::{BoxRead, Listener, Network, Opened, TcpNetwork};
 use weft_proto::{Code, Kind};
 
@@ -179,7 +181,7 @@ async fn operations_of_one_view_are_under_way_at_once_and_any_can_be_waited_for(
         ended += 1;
     }
     assert_eq!((ended, bytes), (12, 10_000));
-    assert!(wait_any(&mut []).await.is_none());
+    assert!(wait_any::<weft_client::Outcome>(&mut []).await.is_none());
     assert_eq!(file.size().await.unwrap(), 10_000);
     test.stop().await;
 }
@@ -292,4 +294,76 @@ fn threads_without_a_runtime_post_and_wait() {
             .all(|(c, i)| c == [i; 1500])
     );
     runtime.block_on(test.stop());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_call_can_be_posted_polled_and_waited_for() {
+    let test = TestVolume::start(2).await;
+    let gate = Gate::default();
+    let volume = client(&test, &gate).await;
+    let file = created(&volume, "/posted", 2).await;
+    let view = file.canonical().unwrap();
+
+    // Patterns: memory and view each in their own, and the error of one that is not legal.
+    let records = Transfer::of(Pattern::bytes(64).every(128).times(100));
+    let data: Bytes = (0..6400_u32).map(|i| (i / 64) as u8).collect();
+    gate.close();
+    let write = view.post_write_with(records.clone(), data.clone());
+    let other = volume.clone();
+    let mkdir = volume.post("mkdir", async move {
+        other.make_directory("/made", 0o755).await
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!write.poll() && !mkdir.poll());
+    gate.open();
+    assert_eq!(write.wait().await.unwrap().bytes, 6400);
+    mkdir.wait().await.unwrap();
+    assert!(volume.stat("/made").await.is_ok());
+    let twice = Transfer::of(Pattern::bytes(64).every(32).times(2));
+    let refused = view.post_write_with(twice, data.clone()).wait().await;
+    assert!(matches!(refused, Err(Error::Pattern(_))), "{refused:?}");
+
+    // Several kinds at a time, any of one kind first.
+    let list = Pattern::list([(0, 64), (128, 64), (640, 64)]);
+    let mut reads = vec![
+        view.post_read_with(records, vec![0; 6400]),
+        view.post_read_with(Transfer::of(list), vec![0; 192]),
+    ];
+    while let Some(i) = wait_any(&mut reads).await {
+        let outcome = reads.swap_remove(i).wait().await.unwrap();
+        match outcome.bytes {
+            6400 => assert_eq!(outcome.buffer, data),
+            192 => assert_eq!(
+                (outcome.buffer[63], outcome.buffer[64], outcome.buffer[191]),
+                (0, 1, 5)
+            ),
+            other => panic!("{other} bytes"),
+        }
+    }
+
+    // Collectives: a group's members may all be posted by one thread, several collectives at once, in the order of posting.
+    let groups = [0, 1].map(|member| Group::new("posted", 2, member));
+    let mut writes = Vec::new();
+    for round in 0..3 {
+        for (group, byte) in groups.iter().zip([10, 20]) {
+            let at = ViewOffset(10_000 + 100 * (2 * round + u64::from(group.member())));
+            let part = Transfer::of(Pattern::bytes(100)).at(at);
+            let data = Bytes::from(vec![byte + round as u8; 100]);
+            writes.push(view.collective(group).post_write(part, data));
+        }
+    }
+    for done in wait_all(writes).await {
+        assert_eq!(done.unwrap().bytes, 100);
+    }
+    let reads = groups.iter().map(|group| {
+        let part = Transfer::of(Pattern::bytes(600)).at(ViewOffset(10_000));
+        view.collective(group).post_read(part, vec![0; 600])
+    });
+    for done in wait_all(reads).await {
+        let (collected, buffer) = done.unwrap();
+        assert_eq!(collected.bytes, 600);
+        let parts: Vec<u8> = buffer.chunks(100).map(|part| part[50]).collect();
+        assert_eq!(parts, [10, 20, 11, 21, 12, 22]);
+    }
+    test.stop().await;
 }

@@ -163,7 +163,11 @@ impl Namespace {
         }
         for (id, address) in &settings.servers {
             let address = address.clone();
-            let record = ServerRecord { address }.encode_to_vec();
+            let record = ServerRecord {
+                address,
+                ..ServerRecord::default()
+            };
+            let record = record.encode_to_vec();
             changes.push((SERVERS, id.0.to_be_bytes().to_vec(), Some(record)));
         }
         kv.write(Batch { changes })?;

@@ -349,6 +349,12 @@ pub struct ServerRecord {
     /// `host:port`, as last heard.
     #[prost(string, tag = "1")]
     pub address: String,
+    /// The id of its store; empty: not heard yet.
+    #[prost(bytes = "vec", tag = "2")]
+    pub store: Vec<u8>,
+    /// The first id that was given out after its store was made, if it had another one before; else 0.
+    #[prost(uint64, tag = "3")]
+    pub since: u64,
 }
 
 /// The volume; written once.

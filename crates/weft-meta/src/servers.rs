@@ -22,7 +22,8 @@ const ADDRESS_MAX: usize = 255;
 
 #[derive(Debug, Default)]
 struct Known {
-    address: String,
+    /// What is durable of it.
+    record: ServerRecord,
     metrics: String,
     heard: Option<i64>,
     usage: Usage,
@@ -52,9 +53,8 @@ impl ServerTable {
             let id = key.try_into().map_or(0, u32::from_be_bytes);
             match keys::decode::<ServerRecord>("server", id.into(), value) {
                 Ok(record) => {
-                    let address = record.address;
                     let server = Known {
-                        address,
+                        record,
                         ..Known::default()
                     };
                     known.insert(id, server);
@@ -115,12 +115,13 @@ impl Namespace {
         self.servers.read().epoch()
     }
 
-    /// A server lives.
+    /// A server lives. One that comes with another store than the last time has lost what it held: files that are older are
+    /// told from those that are not by their ids.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`] for an id that the volume was not formatted with.
     /// # Durability
-    /// A changed address and the new epoch are on stable storage on return.
+    /// A changed address, another store and the new epoch are on stable storage on return.
     pub fn heartbeat(
         &self,
         now: i64,
@@ -138,27 +139,51 @@ impl Namespace {
         table.since.get_or_insert(now);
         let server = table.known.get_mut(&id);
         let server = server.ok_or(MetaError::UnknownServer { server: id })?;
-        if server.address != request.address {
+        let moved = server.record.address != request.address;
+        let other_store = !request.store.is_empty() && server.record.store != request.store;
+        if moved || other_store {
+            let anew = other_store && !server.record.store.is_empty();
+            let mut record = server.record.clone();
+            record.address.clone_from(&request.address);
+            if other_store {
+                record.store = request.store.to_vec();
+            }
             // Rare, so that the lock may be held during the sync: nobody sees the new epoch before
             // it is durable.
-            let record = ServerRecord {
-                address: request.address.clone(),
-            };
-            let epoch = self.edit(|edit| {
-                edit.put(SERVERS, &id.to_be_bytes(), &record);
+            let (epoch, record) = self.edit(|edit| {
                 let counters = edit.counters()?;
-                counters.epoch += 1;
-                Ok(counters.epoch)
+                if moved || anew {
+                    counters.epoch += 1;
+                }
+                let (epoch, next_id) = (counters.epoch, counters.next_id);
+                if anew {
+                    record.since = next_id;
+                }
+                edit.put(SERVERS, &id.to_be_bytes(), &record);
+                Ok((epoch, record.clone()))
             })?;
             self.kv.sync()?;
-            tracing::info!(server = id, address = %request.address, epoch, "server moved");
-            server.address.clone_from(&request.address);
+            if moved {
+                tracing::info!(server = id, address = %request.address, epoch, "server moved");
+            }
+            if anew {
+                let since = record.since;
+                tracing::warn!(
+                    server = id,
+                    since,
+                    "the server was formatted anew: what it held of files with smaller ids is lost"
+                );
+            }
+            server.record = record;
             table.epoch = epoch;
         }
         server.metrics.clone_from(&request.metrics);
         server.usage = request.usage;
         server.heard = Some(now);
-        Ok(HeartbeatReply { epoch: table.epoch })
+        Ok(HeartbeatReply {
+            epoch: table.epoch,
+            since: server.record.since,
+        })
     }
 
     /// Which servers there are, and how the volume stands.
@@ -167,7 +192,8 @@ impl Namespace {
         let table = self.servers.read();
         let servers = table.known.iter().map(|(id, server)| Server {
             id: *id,
-            address: server.address.clone(),
+            address: server.record.address.clone(),
+            since: server.record.since,
             state: if server.is_up(now) {
                 ServerState::Up.into()
             } else {

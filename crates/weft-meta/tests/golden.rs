@@ -101,7 +101,17 @@ fn small_records() {
     let value = b"v".to_vec();
     fixed(&XattrRecord { value }, "0a0176");
     let address = "host:1".to_owned();
-    fixed(&ServerRecord { address }, "0a06686f73743a31");
+    let known = ServerRecord {
+        address,
+        ..ServerRecord::default()
+    };
+    fixed(&known, "0a06686f73743a31");
+    let anew = ServerRecord {
+        store: b"id".to_vec(),
+        since: 300,
+        ..known
+    };
+    fixed(&anew, "0a06686f73743a311202696418ac02");
 }
 
 #[test]

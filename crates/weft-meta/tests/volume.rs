@@ -83,6 +83,7 @@ fn heartbeat(id: u32, address: &str) -> HeartbeatRequest {
             used: 30,
             available: 70,
         },
+        store: bytes::Bytes::new(),
     }
 }
 
@@ -145,6 +146,38 @@ fn a_moved_server_raises_the_epoch_durably() {
     assert_eq!(meta.epoch(), 2);
     let map = meta.server_map(SECOND).unwrap();
     assert_eq!(map.servers[1].address, "elsewhere:1");
+}
+
+#[test]
+fn a_server_with_another_store_has_lost_what_is_older() {
+    let kv = Arc::new(MemKv::new());
+    let mut v = Volume::over(kv.clone());
+    let with = |id: &'static [u8], address| HeartbeatRequest {
+        store: id.into(),
+        ..heartbeat(2, address)
+    };
+    let told = |v: &Volume, request: &HeartbeatRequest| {
+        let reply = v.meta.heartbeat(SECOND, request).unwrap();
+        (reply.epoch, reply.since)
+    };
+    // The first store is the first, and who does not say has the one that is known.
+    let moved = told(&v, &with(b"one", "host2:1"));
+    assert_eq!(moved, (2, 0));
+    assert_eq!(told(&v, &with(b"one", "host2:1")), (2, 0));
+    assert_eq!(told(&v, &heartbeat(2, "host2:1")), (2, 0));
+    let old = v.create(0, "old", 0o644).unwrap().file;
+    let (epoch, since) = told(&v, &with(b"two", "host2:1"));
+    assert_eq!(epoch, 3);
+    let new = v.create(0, "new", 0o644).unwrap().file;
+    assert!(old < since && since <= new, "{old} {since} {new}");
+    // The same after power loss, and nothing of it is another server's.
+    kv.crash_power_loss();
+    let meta = Namespace::open(kv).unwrap();
+    let reply = meta.heartbeat(SECOND, &with(b"two", "host2:1")).unwrap();
+    assert_eq!((reply.epoch, reply.since), (3, since));
+    let map = meta.server_map(SECOND).unwrap();
+    let sinces: Vec<u64> = map.servers.iter().map(|s| s.since).collect();
+    assert_eq!(sinces, [0, since, 0]);
 }
 
 #[test]

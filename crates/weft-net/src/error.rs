@@ -56,6 +56,20 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// Where the peer was looked for.
+    pub fn address(&self) -> &str {
+        match self {
+            ConnectError::Unreachable { address, .. }
+            | ConnectError::Timeout { address, .. }
+            | ConnectError::Refused { address, .. }
+            | ConnectError::Impostor { address }
+            | ConnectError::Protocol { address, .. }
+            | ConnectError::WrongServer { address, .. } => address,
+        }
+    }
+}
+
 /// Why a call failed.
 #[derive(Clone, Debug, Error)]
 pub enum CallError {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
-use weft_net::{Bounds, BufferPool, CallError, Connection, Counters, Env};
+use weft_net::{Bounds, BufferPool, CallError, Connection, Counters};
 use weft_proto::meta::{ReadLinkReply, ReadLinkRequest, ReassertRequest};
 use weft_proto::{Code, Failure, Kind, Retry, limits};
 

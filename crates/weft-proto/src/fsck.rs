@@ -67,6 +67,9 @@ pub enum Fault {
     CheckpointMissing = 38,
     /// A server has a checkpoint that is not listed; `expected` is its number.
     CheckpointUnknown = 39,
+    /// The server was formatted anew after the file was made, and what it held of the file is gone; `expected` is how many
+    /// bytes that is by the file's size.
+    Emptied = 40,
 
     /// A chunk's entry cannot be read: where the chunk lies is not known.
     Entry = 64,

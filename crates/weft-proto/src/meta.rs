@@ -700,6 +700,9 @@ pub struct Server {
     /// `host:port` of its metrics, if it serves any.
     #[prost(string, tag = "5")]
     pub metrics: String,
+    /// Files of smaller ids are older than its store.
+    #[prost(uint64, tag = "6")]
+    pub since: u64,
 }
 
 /// The server map.
@@ -737,14 +740,20 @@ pub struct HeartbeatRequest {
     /// How full it is.
     #[prost(message, required, tag = "4")]
     pub usage: Usage,
+    /// The id of its store, made when that was formatted; empty: it has none, or whoever asks speaks of the address only.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub store: bytes::Bytes,
 }
 
-/// The epoch the server must serve.
+/// What a server must know of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct HeartbeatReply {
     /// The server map's epoch.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
+    /// Files of smaller ids are older than the server's store: what it does not have of them is lost.
+    #[prost(uint64, tag = "2")]
+    pub since: u64,
 }
 
 /// What a client still has open after its connection was lost.

@@ -1147,13 +1147,14 @@ fn rest(kind: Kind) -> Kind {
                     state: ServerState::Down as i32,
                     usage: usage(),
                     metrics: "10.0.0.3:7200".to_owned(),
+                    since: 300,
                 }],
                 files: 5,
                 intents: 6,
                 volume: "home".to_owned(),
             },
-            "080912390803120d31302e302e302e333a3731303018022215088080808080201080808080801018\
-             8080808080082a0d31302e302e302e333a37323030180520062a04686f6d65",
+            "0809123c0803120d31302e302e302e333a3731303018022215088080808080201080808080801018\
+             8080808080082a0d31302e302e302e333a3732303030ac02180520062a04686f6d65",
         ),
         Kind::Heartbeat => call(
             &HeartbeatRequest {
@@ -1161,11 +1162,15 @@ fn rest(kind: Kind) -> Kind {
                 address: "10.0.0.3:7100".to_owned(),
                 metrics: "10.0.0.3:7200".to_owned(),
                 usage: usage(),
+                store: bytes(7, 16),
             },
             "0803120d31302e302e302e333a373130301a0d31302e302e302e333a373230302215088080808080\
-             201080808080801018808080808008",
-            &HeartbeatReply { epoch: 9 },
-            "0809",
+             2010808080808010188080808080082a100708090a0b0c0d0e0f10111213141516",
+            &HeartbeatReply {
+                epoch: 9,
+                since: 300,
+            },
+            "080910ac02",
         ),
         Kind::Lock => call(
             &LockRequest {

@@ -12,7 +12,7 @@ use weft_kv::OrderedKv;
 use weft_net::{
     Bounds, BufferPool, Counters, Env, Identity, Link, Listener, Peer, Served, Service, serve,
 };
-use weft_proto::meta::{HeartbeatRequest, Usage};
+use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Usage};
 use weft_proto::session::Role;
 use weft_store::{Store, StoreConfig, StoreError};
 
@@ -46,6 +46,8 @@ pub struct IoRole {
     pub server: u32,
     /// Its store.
     pub store: StoreConfig,
+    /// The store's id, made when it was formatted; empty: it has none, and nobody finds out when it is replaced.
+    pub store_id: Vec<u8>,
     /// Where the metadata service is.
     pub meta_address: String,
     /// Where its metrics are, for the server map; empty: none.
@@ -166,7 +168,11 @@ impl Node {
             Some(role) => {
                 server = Some(role.server);
                 let store = Store::open(role.store).await?;
-                let io = Arc::new(IoService::new(store, env.clock.clone(), metrics.clone()));
+                let io = IoService::new(store, env.clock.clone(), metrics.clone());
+                if role.store_id.is_empty() {
+                    io.set_since(0);
+                }
+                let io = Arc::new(io);
                 let identity = Identity {
                     role: Role::IoServer,
                     ..identity.clone()
@@ -184,6 +190,7 @@ impl Node {
                     server: role.server,
                     address: address.clone(),
                     metrics_address: role.metrics_address,
+                    store_id: role.store_id.into(),
                 };
                 tasks.push(tokio::spawn(heartbeat.run(stopping.clone())));
                 Some(io)
@@ -279,6 +286,7 @@ struct Heartbeat {
     server: u32,
     address: String,
     metrics_address: String,
+    store_id: bytes::Bytes,
 }
 
 impl Heartbeat {
@@ -293,8 +301,9 @@ impl Heartbeat {
                 beat = self.beat() => beat,
             };
             match beat {
-                Ok(epoch) => {
-                    self.io.set_epoch(epoch);
+                Ok(told) => {
+                    self.io.set_epoch(told.epoch);
+                    self.io.set_since(told.since);
                     silent = false;
                 }
                 Err(reason) if !silent => {
@@ -311,7 +320,7 @@ impl Heartbeat {
         }
     }
 
-    async fn beat(&self) -> Result<u64, String> {
+    async fn beat(&self) -> Result<HeartbeatReply, String> {
         let usage = self.io.store().usage();
         let request = HeartbeatRequest {
             id: self.server,
@@ -322,12 +331,10 @@ impl Heartbeat {
                 used: usage.used,
                 available: usage.available,
             },
+            store: self.store_id.clone(),
         };
         let (connection, _) = self.link.connection().await.map_err(|e| e.to_string())?;
-        Ok(connection
-            .call(&request)
-            .await
-            .map_err(|e| e.to_string())?
-            .epoch)
+        let told = connection.call(&request).await;
+        told.map_err(|e| e.to_string())
     }
 }

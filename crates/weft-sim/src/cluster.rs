@@ -132,6 +132,7 @@ impl Cluster {
                     let io = IoRole {
                         server: i as u32,
                         store,
+                        store_id: Vec::new(),
                         meta_address: format!("meta:{PORT}"),
                         metrics_address: String::new(),
                     };

@@ -185,6 +185,12 @@ impl Store {
         Ok(forks)
     }
 
+    /// Whether the store has any fork of a file.
+    pub fn holds(&self, file: FileId) -> bool {
+        let state = self.0.lock();
+        state.files.get(&file).is_some_and(|f| !f.forks.is_empty())
+    }
+
     /// Space held and left.
     pub fn usage(&self) -> Usage {
         let inner = &self.0;

@@ -205,6 +205,79 @@ fn cells_that_a_server_lost_are_missed_and_the_file_stays_readable() {
 }
 
 #[test]
+fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
+    let volume = Volume::up();
+    let content = bytes(9, 5 << 19);
+    volume.feed("put /file", &content);
+    volume.feed("put --cells 1 /one-cell", &content);
+    volume.run(["create", "/empty"]);
+    volume.run(["checkpoint", "create", "/file", "before"]);
+    let folder = volume.path("volume");
+    let dir = folder.to_str().unwrap();
+    volume.run(["down", dir]);
+    let config = folder.join("weft.toml");
+    let node = folder.join("server-1");
+    std::fs::remove_dir_all(&node).unwrap();
+    volume.run([
+        "format",
+        "--config",
+        config.to_str().unwrap(),
+        "--node",
+        "server-1",
+    ]);
+    volume.run(["up", dir]);
+
+    let refused = |line: &str| {
+        let output = volume.start(line, b"patch").wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{line}");
+        assert!(
+            error.contains("formatted after the file was made"),
+            "{line}: {error}"
+        );
+    };
+    refused("cat /file");
+    refused("checkpoint read /file before");
+    // A write does not make a hole of what is lost around it.
+    refused("write --subfile 1,1,1,3,1 /file 0+5");
+    refused("cat /file");
+    // What is new is not touched by it, nor what never lay there.
+    volume.feed("put /new", &content);
+    assert_eq!(volume.run(["cat", "/new"]), content);
+
+    let (report, code) = fsck(&volume, &[]);
+    assert_eq!(code, 4, "{report}");
+    let findings = report["findings"].as_array().unwrap();
+    let lost = findings
+        .iter()
+        .find(|f| f["paths"][0] == "/file" && f["fault"] == "cells lost")
+        .unwrap();
+    assert_eq!(
+        (&lost["fault"], &lost["server"]),
+        (&"cells lost".into(), &1.into())
+    );
+    assert!(
+        lost["what"].as_str().unwrap().contains("bytes by its size"),
+        "{lost}"
+    );
+    let (report, _) = fsck(&volume, &["--repair"]);
+    assert!(faults(&report).contains(&"cells lost"), "{report}");
+    let (again, _) = fsck(&volume, &[]);
+    assert!(!faults(&again).contains(&"cells lost"), "{again}");
+    // The loss is accepted: the file can be used, and written.
+    let left = volume.run(["cat", "/file"]);
+    assert!(left.iter().zip(&content).filter(|(a, b)| a == b).count() > 1 << 20);
+    volume.feed("put --force /file", &content);
+    assert_eq!(volume.run(["cat", "/file"]), content);
+    volume.feed("put --force /empty", &content);
+    assert_eq!(volume.run(["cat", "/empty"]), content);
+    // Later starts know it, too.
+    volume.run(["down", dir]);
+    volume.run(["up", dir]);
+    assert_eq!(volume.run(["cat", "/file"]), content);
+}
+
+#[test]
 fn a_store_that_refuses_to_open_is_opened_again_and_never_gives_wrong_bytes() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(5, 3 << 20));

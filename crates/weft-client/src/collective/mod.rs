@@ -139,6 +139,15 @@ impl Group {
         self.member
     }
 
+    /// This member in its next collective alone: the one after that has the next number here.
+    pub(crate) fn taken(&self) -> Group {
+        Group {
+            id: self.id.clone(),
+            sequence: AtomicU64::new(self.sequence.fetch_add(1, Ordering::AcqRel)),
+            ..*self
+        }
+    }
+
     /// A place in the next collective.
     fn join(&self, nonce: u64) -> Membership {
         Membership {
@@ -159,8 +168,8 @@ impl Group {
 /// A view, for the collectives of a group: see [`OpenView::collective`].
 #[derive(Clone, Copy)]
 pub struct Collective<'a> {
-    view: &'a OpenView,
-    group: &'a Group,
+    pub(crate) view: &'a OpenView,
+    pub(crate) group: &'a Group,
 }
 
 impl OpenView {

@@ -1,8 +1,8 @@
 //! What namespace and servers say of one file, compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use weft_layout::{CellIndex, Layout};
+use weft_layout::{CellIndex, Layout, ServerSlot};
 use weft_proto::fsck::{CellState, Fault, FileState, Finding, KeptState};
 use weft_proto::io::ForkPlace;
 
@@ -13,6 +13,15 @@ pub(super) struct Known {
     /// By server.
     pub(super) cells: Vec<(u32, CellState)>,
     pub(super) kept: Vec<(u32, KeptState)>,
+}
+
+/// What is known of the servers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Servers {
+    /// Those that cannot be asked.
+    pub(super) down: BTreeSet<u32>,
+    /// The first file that is not older than the server's store.
+    pub(super) since: BTreeMap<u32, u64>,
 }
 
 fn place(cell: &CellState) -> ForkPlace {
@@ -48,8 +57,9 @@ impl Known {
             .and_then(|layout| Layout::try_from(layout).ok())
     }
 
-    /// What does not agree; nothing is said of what servers hold that are `down`.
-    pub(super) fn judge(&self, down: &BTreeSet<u32>) -> Vec<Finding> {
+    /// What does not agree; nothing is said of what servers hold that are down.
+    pub(super) fn judge(&self, servers: &Servers) -> Vec<Finding> {
+        let down = &servers.down;
         if self.state.owed {
             return Vec::new();
         }
@@ -71,7 +81,11 @@ impl Known {
             }));
         } else {
             self.placed(&layout, &mut findings);
-            self.size(&layout, down, &mut findings);
+            let emptied = self.emptied(&layout, servers);
+            if emptied.is_empty() {
+                self.size(&layout, down, &mut findings);
+            }
+            findings.extend(emptied);
         }
         self.checkpoints(&layout, down, &mut findings);
         findings
@@ -137,6 +151,32 @@ impl Known {
                 findings.push(of_cell(Fault::ChunkSize, *server, cell, text));
             }
         }
+    }
+
+    /// Servers that are younger than the file and have nothing of it.
+    fn emptied(&self, layout: &Layout, servers: &Servers) -> Vec<Finding> {
+        let grid = layout.grid();
+        let used = layout.servers().len().min(layout.cells() as usize);
+        let slots = layout.servers()[..used].iter().enumerate();
+        let gone = slots.filter(|(_, server)| {
+            let older = servers
+                .since
+                .get(&server.0)
+                .is_some_and(|s| self.state.file < *s);
+            older
+                && !servers.down.contains(&server.0)
+                && !self.cells.iter().any(|(s, _)| *s == server.0)
+        });
+        gone.map(|(slot, server)| {
+            let cells = grid.cells_on(ServerSlot(slot as u32));
+            let bytes = cells.map(|cell| grid.cell_length(self.state.size, cell));
+            Finding {
+                server: Some(server.0),
+                expected: bytes.sum(),
+                ..of(Fault::Emptied, self.state.file)
+            }
+        })
+        .collect()
     }
 
     /// The size in canonical order that the cells give the file.

@@ -11,13 +11,14 @@ mod names;
 mod pass;
 mod repair;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use weft_layout::ServerId;
 use weft_proto::prost::Message;
 
 use crate::{Error, Volume};
+use judge::Servers;
 
 pub use weft_proto::fsck::{Fault, Finding};
 
@@ -83,6 +84,7 @@ struct Fsck<'a> {
     volume: &'a Volume,
     options: FsckOptions,
     servers: Vec<u32>,
+    since: BTreeMap<u32, u64>,
     down: Mutex<BTreeMap<u32, String>>,
     progress: Mutex<FsckProgress>,
     show: &'a (dyn Fn(FsckProgress) + Sync),
@@ -106,6 +108,7 @@ impl Volume {
             volume: self,
             options,
             servers: map.servers.iter().map(|s| s.id).collect(),
+            since: map.servers.iter().map(|s| (s.id, s.since)).collect(),
             down: Mutex::default(),
             progress: Mutex::default(),
             show,
@@ -199,8 +202,11 @@ impl Fsck<'_> {
         (self.show)(progress);
     }
 
-    fn down(&self) -> BTreeSet<u32> {
-        locked(&self.down).keys().copied().collect()
+    fn known_servers(&self) -> Servers {
+        Servers {
+            down: locked(&self.down).keys().copied().collect(),
+            since: self.since.clone(),
+        }
     }
 
     /// A server cannot be asked: nothing is judged by what it does not say.

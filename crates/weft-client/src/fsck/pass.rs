@@ -240,7 +240,7 @@ impl Fsck<'_> {
                 }
             }
             looked.cells += known.cells.len() as u64;
-            if !known.judge(&self.down()).is_empty() {
+            if !known.judge(&self.known_servers()).is_empty() {
                 suspects.push((id, servers_of(&known)));
             }
             if suspects.len() >= SUSPECTS {
@@ -366,7 +366,7 @@ impl Fsck<'_> {
                     continue;
                 }
                 known.state = new.clone();
-                looked.findings.extend(known.judge(&self.down()));
+                looked.findings.extend(known.judge(&self.known_servers()));
             }
             suspects = again;
         }

@@ -1,8 +1,11 @@
 //! Repairs: which comes first, and who does it.
 
+use weft_layout::{ServerId, ServerSlot};
 use weft_proto::fsck::{
     AdoptFileRequest, Fault, Finding, RepairNamespaceReply, RepairNamespaceRequest,
 };
+
+use weft_proto::io::{CreateForkRequest, ForkPlace};
 
 use super::layout::fitting;
 use super::{Fsck, locked};
@@ -42,6 +45,7 @@ impl Fsck<'_> {
     pub(super) async fn repair(&self, finding: &Finding) -> Result<Done, Error> {
         match Fault::try_from(finding.fault) {
             Ok(Fault::LostCells) => self.adopt(finding.file).await,
+            Ok(Fault::Emptied) => self.accept(finding).await,
             Ok(Fault::NoInode | Fault::NoLayout) => match self.adopt(finding.file).await? {
                 Done::Repaired(what) => Ok(Done::Repaired(what)),
                 // There are no cells that tell anything.
@@ -57,6 +61,40 @@ impl Fsck<'_> {
             | Err(_) => Ok(Done::Left),
             Ok(_) => self.ask(finding).await,
         }
+    }
+
+    /// Gives a server that has nothing of a file an empty cell, so that the rest can be used again.
+    async fn accept(&self, finding: &Finding) -> Result<Done, Error> {
+        let server = finding.server.unwrap_or_default();
+        let known = self.look(&[(finding.file, [server].into())]).await?;
+        let Some(known) = known.into_iter().next() else {
+            return Ok(Done::Gone);
+        };
+        if !known.judge(&self.known_servers()).contains(finding) {
+            return Ok(Done::Gone);
+        }
+        let Some(layout) = known.layout() else {
+            return Ok(Done::Left);
+        };
+        let slot = layout.servers().iter().position(|s| s.0 == server);
+        let slot = ServerSlot(slot.unwrap_or_default() as u32);
+        let Some(cell) = layout.grid().cells_on(slot).next() else {
+            return Ok(Done::Gone);
+        };
+        let request = CreateForkRequest {
+            file: finding.file,
+            place: ForkPlace {
+                cell: cell.0,
+                fork: "data".to_owned(),
+            },
+            chunk: layout.chunk(),
+        };
+        let id = ServerId(server);
+        (self.volume)
+            .io("accept a loss", id, &request, Repeat::Safe)
+            .await?;
+        let what = "its cells there are empty: what was lost reads as zeros, or is cut off";
+        Ok(Done::Repaired(what.to_owned()))
     }
 
     async fn ask(&self, finding: &Finding) -> Result<Done, Error> {

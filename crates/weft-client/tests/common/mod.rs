@@ -69,6 +69,7 @@ async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node
     let role = IoRole {
         server: id,
         store,
+        store_id: Vec::new(),
         meta_address: meta.to_owned(),
         metrics_address: String::new(),
     };

@@ -13,6 +13,7 @@ use weft_client::File;
 
 use super::DataError;
 use super::file::{FileData, OpenData};
+use super::repeat::Outages;
 
 /// How much is held back, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +94,7 @@ pub struct DataCache {
     files: Mutex<Files>,
     clock: AtomicU64,
     ended: AtomicBool,
+    pub(super) outages: Outages,
 }
 
 /// Dirty bytes of the mount.
@@ -133,6 +135,7 @@ impl DataCache {
             files: Mutex::default(),
             clock: AtomicU64::new(1),
             ended: AtomicBool::new(false),
+            outages: Outages::default(),
             runtime,
         });
         if config.write_behind {

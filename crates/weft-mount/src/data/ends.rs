@@ -7,15 +7,16 @@ use weft_client::File;
 
 use super::DataError;
 use super::file::FileData;
-use super::repeat::patiently;
+use super::repeat::patiently_beside;
 use super::state::{Home, State};
 
 /// How long a size that was asked is taken for true.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// A question to the servers whose answer tells the size.
-pub(super) struct Asking {
+pub struct Asking {
     generation: u64,
+    number: u64,
 }
 
 impl FileData {
@@ -41,7 +42,8 @@ impl FileData {
     pub(super) async fn ask_size(&self, file: &File) -> Result<u64, DataError> {
         self.to_cells(file).await?;
         let asking = self.begin_asking();
-        let answer = patiently(self.cache.config.patience, || file.size()).await;
+        let patience = self.cache.config.patience;
+        let answer = patiently_beside(&self.cache.outages, patience, || file.size()).await;
         let end = self.end_asking(&asking, answer.as_ref().ok().copied());
         answer?;
         Ok(end)
@@ -58,19 +60,24 @@ impl FileData {
         }
         ends.grown = ends.grown.max(unsent);
         ends.asking += 1;
+        ends.asked += 1;
         Asking {
             generation: ends.generation,
+            number: ends.asked,
         }
     }
 
-    /// Returns the end as known now.
+    /// Returns the end as known now. Of two answers that arrive in the other order the later question's stays: what a program
+    /// has seen of a growing file never goes back.
     pub(super) fn end_asking(&self, asking: &Asking, size: Option<u64>) -> u64 {
         let mut state = self.state.lock();
         let ends = &mut state.ends;
         ends.asking -= 1;
         if let Some(size) = size
             && ends.generation == asking.generation
+            && ends.answered <= asking.number
         {
+            ends.answered = asking.number;
             ends.end = size.max(ends.grown);
             ends.known = Some(Instant::now());
         }

@@ -12,7 +12,7 @@ use weft_layout::ViewOffset;
 
 use super::DataError;
 use super::file::FileData;
-use super::repeat::patiently;
+use super::repeat::patiently_beside;
 use super::rope::Rope;
 use super::state::{Home, State};
 
@@ -218,7 +218,8 @@ impl FileData {
         let view = file.canonical()?;
         let length = (range.end - range.start) as usize;
         let asking = self.begin_asking();
-        let read = patiently(patience, || {
+        let outages = &self.cache.outages;
+        let read = patiently_beside(outages, patience, || {
             view.read_parts(ViewOffset(range.start), length)
         })
         .await;

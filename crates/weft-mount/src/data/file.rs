@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use weft_client::{Attributes, Closed, File};
 use weft_layout::{OFFSET_MAX, ViewOffset};
 
+use super::ends::Asking;
 use super::repeat::patiently;
 use super::rope::Rope;
 use super::state::{Home, State};
@@ -343,6 +344,16 @@ impl OpenData {
     /// second (strict: always).
     pub async fn size(&self) -> Result<u64, DataError> {
         self.data.size(&self.file).await
+    }
+
+    /// Must come before somebody asks the servers for the size past this cache; see [`OpenData::end_asking`].
+    pub fn begin_asking(&self) -> Asking {
+        self.data.begin_asking()
+    }
+
+    /// What the servers said: reads go as far from now on. `None`: they said nothing.
+    pub fn end_asking(&self, asking: &Asking, size: Option<u64>) {
+        self.data.end_asking(asking, size);
     }
 
     /// Forgets what was read ahead and what is known of the size: others may have changed the file.

@@ -1,8 +1,10 @@
 //! Calls that are repeated while a server is away.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_client::Error;
 use weft_proto::Retry;
@@ -16,6 +18,34 @@ pub(super) struct GaveUp {
     pub(super) tried: Duration,
 }
 
+/// Since when which server is away: who comes later does not wait for it all over again.
+#[derive(Debug, Default)]
+pub(super) struct Outages(Mutex<HashMap<String, Outage>>);
+
+/// A server that does not answer.
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    last: Instant,
+}
+
+impl Outages {
+    /// This server did not answer a call that began then: whether to try again, which is worth it for as long as `patience`
+    /// from its first failure on. A failure long after the last one is the first of another outage.
+    fn worth_waiting(&self, server: &str, began: Instant, patience: Duration) -> bool {
+        let mut outages = self.0.lock();
+        let outage = outages.entry(server.to_owned()).or_insert(Outage {
+            since: began,
+            last: began,
+        });
+        if began.duration_since(outage.last) > patience {
+            outage.since = began;
+        }
+        outage.last = Instant::now();
+        outage.last.duration_since(outage.since) < patience
+    }
+}
+
 /// Whether the same call may succeed later.
 pub(super) fn may_pass(error: &Error) -> bool {
     match error {
@@ -23,6 +53,34 @@ pub(super) fn may_pass(error: &Error) -> bool {
         Error::Refused { retry, .. } => *retry != Retry::Never,
         _ => false,
     }
+}
+
+/// As [`patiently`], for reads: a server that was away for as long already is not waited for again.
+pub(super) async fn patiently_beside<T, F>(
+    outages: &Outages,
+    patience: Duration,
+    mut call: impl FnMut() -> F,
+) -> Result<T, GaveUp>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let once = || {
+        let (began, answer) = (Instant::now(), call());
+        async move {
+            let error = match answer.await {
+                Ok(value) => return Ok(Ok(value)),
+                Err(error) => error,
+            };
+            let away = error.peer().filter(|_| may_pass(&error));
+            let hopeless = away.is_some_and(|s| !outages.worth_waiting(s, began, patience));
+            if hopeless { Ok(Err(error)) } else { Err(error) }
+        }
+    };
+    let started = Instant::now();
+    patiently(patience, once).await?.map_err(|error| GaveUp {
+        error: Arc::new(error),
+        tried: started.elapsed(),
+    })
 }
 
 /// Repeats a call, whose repetition must change nothing, until it succeeds, fails for good, or has failed for as long as
@@ -48,5 +106,34 @@ where
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_waited_for_once_and_another_one_anew() {
+        let outages = Outages::default();
+        let patience = Duration::from_secs(8);
+        let fails = |server: &'static str, took: u64| {
+            let outages = &outages;
+            async move {
+                let began = Instant::now();
+                tokio::time::sleep(Duration::from_secs(took)).await;
+                outages.worth_waiting(server, began, patience)
+            }
+        };
+        assert!(fails("one", 1).await);
+        assert!(fails("one", 6).await);
+        assert!(!fails("one", 2).await);
+        // Whoever comes next does not wait, for this server only.
+        assert!(!fails("one", 0).await);
+        assert!(fails("two", 0).await);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(!fails("one", 0).await);
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert!(fails("one", 0).await, "it was back in between");
     }
 }

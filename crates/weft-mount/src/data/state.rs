@@ -72,6 +72,9 @@ pub(super) struct Ends {
     pub(super) grown: u64,
     /// Answers to questions from before a truncate are worth nothing.
     pub(super) generation: u64,
+    /// Questions so far, and the latest one whose answer is known.
+    pub(super) asked: u64,
+    pub(super) answered: u64,
 }
 
 /// One open.

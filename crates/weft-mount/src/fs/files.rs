@@ -113,6 +113,11 @@ impl Files {
             .unwrap_or_default()
     }
 
+    /// Any open of this file.
+    pub(super) fn any(&self, id: u64) -> Option<Arc<Handle>> {
+        self.0.lock().get(&id)?.handles.first().cloned()
+    }
+
     /// An open of this file that may write.
     pub(super) fn writer(&self, id: u64) -> Option<Arc<Handle>> {
         let files = self.0.lock();

@@ -59,6 +59,7 @@ impl IoService {
         file: FileId,
         checkpoint: u64,
     ) -> Result<Vec<(ForkKey, ForkStatus)>, Failure> {
+        self.check_held(file)?;
         let forks = match checkpoint {
             0 => self.store.forks(file).await,
             number => self.store.checkpoint_forks(file, number),

@@ -35,6 +35,9 @@ use crate::metrics::Metrics;
 /// Bytes that the read jobs of one client may hold between disk and wire.
 const CLIENT_BUDGET: usize = 8 << 20;
 
+/// No id is as large.
+const NOT_HEARD: u64 = u64::MAX;
+
 /// Serves the calls of kinds 32 to 63 from one store.
 pub struct IoService {
     store: Store,
@@ -42,6 +45,8 @@ pub struct IoService {
     metrics: Arc<Metrics>,
     /// The server map's epoch as last heard; requests of an older one are told so.
     epoch: AtomicU64,
+    /// Files of smaller ids are older than the store; [`NOT_HEARD`] until the metadata service has said.
+    since: AtomicU64,
     clients: Mutex<HashMap<u64, Client>>,
     scrubber: Arc<scrub::Scrubber>,
     gates: checkpoint::Gates,
@@ -75,6 +80,7 @@ impl IoService {
             clock,
             metrics,
             epoch: AtomicU64::new(0),
+            since: AtomicU64::new(NOT_HEARD),
             clients: Mutex::default(),
             gates: checkpoint::Gates::default(),
             checks: check::Checks::default(),
@@ -91,6 +97,31 @@ impl IoService {
     /// Takes note of a server map.
     pub fn set_epoch(&self, epoch: u64) {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// Takes note of which files are older than the store.
+    pub(crate) fn set_since(&self, file: u64) {
+        self.since.store(file, Ordering::Release);
+    }
+
+    /// Refuses files that the store has nothing of because it was formatted after they were made: an empty cell of theirs is no
+    /// hole.
+    fn check_held(&self, file: FileId) -> Result<(), Failure> {
+        let since = self.since.load(Ordering::Acquire);
+        if file.0 >= since || self.store.holds(file) {
+            return Ok(());
+        }
+        if since == NOT_HEARD {
+            let what = format!(
+                "nothing is here of file {file}, and the metadata service has not said yet whether it was lost"
+            );
+            return Err(Failure::new(Code::Busy, what));
+        }
+        let what = format!(
+            "what this server held of file {file} is lost: the server was formatted after the file was made; restore the \
+             file from a copy, or accept the loss by weft fsck --repair"
+        );
+        Err(Failure::new(Code::Corrupt, what))
     }
 
     pub(crate) fn opened(&self, peer: &Peer) {
@@ -219,6 +250,7 @@ impl IoService {
     /// As [`IoService::job`], for what costs nothing that grows with the bytes it touches.
     fn unbounded_job(&self, access: &Access) -> Result<Job, Failure> {
         self.check_epoch(access.epoch)?;
+        self.check_held(FileId(access.file))?;
         let (map, request) = access.checked().map_err(|e| failure::of_convert(&e))?;
         let fork = ForkName::new(&access.fork).map_err(|e| failure::invalid(e.to_string()))?;
         Ok(Job {

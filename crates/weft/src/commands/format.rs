@@ -150,12 +150,15 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
             )?;
             weft_kv::OrderedKv::sync(kv.as_ref())?;
         }
-        Marker::new(id, *node).write(&folder)?;
-        if let NodeName::Server(number) = node {
-            let section = config.server(*number)?;
-            if !section.disks.is_empty() {
-                volume_config::label_disks(config, section)?;
-            }
+        let marker = Marker::new(id, *node);
+        let NodeName::Server(number) = node else {
+            marker.write(&folder)?;
+            continue;
+        };
+        marker.of_new_store().write(&folder)?;
+        let section = config.server(*number)?;
+        if !section.disks.is_empty() {
+            volume_config::label_disks(config, section)?;
         }
     }
     let address = format!("{}\n", config.meta.address);

@@ -97,7 +97,9 @@ impl Serve {
             let io_role = match &server {
                 Some(section) => {
                     let folder = lock(NodeName::Server(section.id))?;
-                    Some(io_role(&config, section, &folder)?)
+                    let marker = Marker::new(volume, NodeName::Server(section.id));
+                    let store_id = marker.store_id(&folder)?;
+                    Some(io_role(&config, section, &folder, store_id)?)
                 }
                 None => None,
             };
@@ -221,10 +223,12 @@ pub(super) fn io_role(
     config: &Config,
     section: &volume_config::ServerSection,
     folder: &Path,
+    store_id: String,
 ) -> Result<IoRole> {
     Ok(IoRole {
         server: section.id,
         store: store_config(config, section, folder, false)?,
+        store_id: store_id.into_bytes(),
         meta_address: config.meta.address.clone(),
         metrics_address: section.metrics.clone().unwrap_or_default(),
     })

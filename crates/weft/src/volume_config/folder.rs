@@ -55,6 +55,9 @@ pub(crate) struct Marker {
     pub(crate) volume: String,
     /// `meta` or `server-N`.
     pub(crate) node: String,
+    /// A server's store: a random id, made with the folder, so that one that was replaced is told from one that was moved.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) store: String,
 }
 
 const MARKER: &str = "weft-node.toml";
@@ -65,6 +68,17 @@ impl Marker {
         Marker {
             volume,
             node: node.to_string(),
+            store: String::new(),
+        }
+    }
+
+    /// The same, of a store that is made now.
+    pub(crate) fn of_new_store(self) -> Marker {
+        let mut id = [0; 16];
+        weft_net::Env::system().entropy.fill(&mut id);
+        Marker {
+            store: hex(&id),
+            ..self
         }
     }
 
@@ -77,8 +91,19 @@ impl Marker {
         write_durably(&folder.join(MARKER), &toml::to_string(self)?)
     }
 
-    /// Checks that the folder is this node's.
-    pub(crate) fn check(&self, folder: &Path) -> Result<()> {
+    /// The id of the store in this server's folder; a folder of an earlier version gets one.
+    pub(crate) fn store_id(self, folder: &Path) -> Result<String> {
+        let found = self.check(folder)?;
+        if !found.store.is_empty() {
+            return Ok(found.store);
+        }
+        let named = self.of_new_store();
+        named.write(folder)?;
+        Ok(named.store)
+    }
+
+    /// Checks that the folder is this node's; returns what it says.
+    pub(crate) fn check(&self, folder: &Path) -> Result<Marker> {
         let path = folder.join(MARKER);
         let text = std::fs::read_to_string(&path).with_context(|| {
             format!(
@@ -90,7 +115,7 @@ impl Marker {
         })?;
         let found: Marker =
             toml::from_str(&text).with_context(|| format!("{} is corrupt", path.display()))?;
-        if found != *self {
+        if (&found.volume, &found.node) != (&self.volume, &self.node) {
             bail!(
                 "{} belongs to {} of volume {}, not to {} of volume {}; check the configuration, and that volume.key is this volume's (its key is its name)",
                 folder.display(),
@@ -100,7 +125,7 @@ impl Marker {
                 self.volume
             );
         }
-        Ok(())
+        Ok(found)
     }
 }
 

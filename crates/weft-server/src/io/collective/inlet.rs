@@ -1,9 +1,12 @@
 //! Where the bytes of a collective write come from: a stream of each member, or one stream of the process that sends for
 //! all.
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::time::timeout;
 use weft_net::Payload;
 
 use super::assembly::Assembly;
@@ -16,6 +19,8 @@ pub(super) struct Inlet {
     /// How long the frame was that this is left of.
     frame: usize,
     lost: bool,
+    /// How long it may stand still.
+    patience: Duration,
 }
 
 /// All of a job's.
@@ -27,19 +32,21 @@ pub(super) enum Inlets {
 }
 
 impl Inlet {
-    fn new(payload: Payload) -> Inlet {
+    fn new(payload: Payload, patience: Duration) -> Inlet {
         Inlet {
             payload,
             rest: Bytes::new(),
             frame: 0,
             lost: false,
+            patience,
         }
     }
 
-    /// Waits until there are bytes; `false` if the stream has ended.
+    /// Waits until there are bytes; `false` if the stream has ended, or stands still for too long.
     pub(super) async fn more(&mut self) -> bool {
         if self.rest.is_empty() {
-            let Some(bytes) = self.payload.next().await else {
+            let next = timeout(self.patience, self.payload.next()).await;
+            let Some(bytes) = next.ok().flatten() else {
                 self.lost = true;
                 return false;
             };
@@ -78,14 +85,15 @@ impl Inlet {
 }
 
 impl Inlets {
-    /// One stream of each member.
-    pub(super) fn each(payloads: Vec<Payload>) -> Inlets {
-        Inlets::Each(payloads.into_iter().map(Inlet::new).collect())
+    /// One stream of each member; one that stands still for longer than `patience` is lost.
+    pub(super) fn each(payloads: Vec<Payload>, patience: Duration) -> Inlets {
+        let inlet = |payload| Inlet::new(payload, patience);
+        Inlets::Each(payloads.into_iter().map(inlet).collect())
     }
 
-    /// One stream of all.
+    /// One stream of all: nobody else waits for it.
     pub(super) fn one(payload: Payload) -> Inlets {
-        Inlets::One(Inlet::new(payload))
+        Inlets::One(Inlet::new(payload, Duration::MAX))
     }
 
     /// Fills a round, as far as no member is lost.
@@ -120,7 +128,7 @@ impl Inlets {
         }
     }
 
-    /// Members whose stream ended before its time.
+    /// Members whose stream ended before its time, or stood still for too long.
     pub(super) fn lost(&self, members: usize) -> Vec<usize> {
         match self {
             Inlets::Each(inlets) => (0..inlets.len()).filter(|i| inlets[*i].lost).collect(),

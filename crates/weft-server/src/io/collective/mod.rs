@@ -23,6 +23,7 @@ mod table;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weft_layout::{Piece, Rounds};
@@ -52,6 +53,16 @@ impl Default for Collectives {
             room: Arc::new(room),
         }
     }
+}
+
+/// The shortest time that a member may stand still in the middle of a job.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
+
+/// How long a job waits for a member that has come and stands still: as long as the group waits for one to come.
+fn patience(parts: &[Part]) -> Duration {
+    let waits = parts.iter().map(|part| part.membership.wait);
+    let longest = waits.max().unwrap_or_default();
+    Duration::from_millis(longest.into()).max(PATIENCE_MIN)
 }
 
 impl Collectives {

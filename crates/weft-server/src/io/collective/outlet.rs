@@ -1,16 +1,21 @@
 //! Where the bytes of a collective read go: a stream to each member, or one stream to the process that asks for all.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
+use tokio::time::timeout;
 use weft_net::{Parcel, Reply};
 use weft_proto::collective::{CollectiveReadReply, JoinedReadReply};
 use weft_proto::io::CellRun;
-use weft_proto::{Failure, prost::Message};
+use weft_proto::{Code, Failure, prost::Message};
 
 /// One stream.
 pub(super) struct Outlet<M> {
     reply: Option<Reply>,
     head: Option<M>,
     left: u64,
+    /// How long it may take nothing.
+    patience: Duration,
 }
 
 /// All of a job's.
@@ -27,12 +32,26 @@ impl<M: Message> Outlet<M> {
         self.left -= payload.bytes();
         let last = self.left == 0;
         let Some(reply) = &mut self.reply else { return };
-        let sent = match self.head.take() {
-            Some(head) => reply.head(&head, payload, last).await,
-            None => reply.data(payload, last).await,
+        let head = self.head.take();
+        let sending = async {
+            match &head {
+                Some(head) => reply.head(head, payload, last).await,
+                None => reply.data(payload, last).await,
+            }
         };
-        if sent.is_err() {
-            self.reply = None;
+        match timeout(self.patience, sending).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => self.reply = None,
+            // The others of the group wait for it no longer.
+            Err(_) => {
+                let what = format!(
+                    "this member took nothing for {:?} while others of its group waited",
+                    self.patience
+                );
+                if let Some(reply) = self.reply.take() {
+                    reply.fail(&Failure::new(Code::MembersMissing, what));
+                }
+            }
         }
     }
 
@@ -51,6 +70,7 @@ impl Outlets {
         bytes: &[u64],
         lengths: &[CellRun],
         missing: &[u32],
+        patience: Duration,
     ) -> Outlets {
         let outlet = |(reply, bytes): (Reply, &u64)| Outlet {
             reply: Some(reply),
@@ -60,6 +80,7 @@ impl Outlets {
                 missing: missing.to_vec(),
             }),
             left: *bytes,
+            patience,
         };
         Outlets::Each(replies.into_iter().zip(bytes).map(outlet).collect())
     }
@@ -70,6 +91,7 @@ impl Outlets {
             reply: Some(reply),
             head: Some(JoinedReadReply { lengths, bytes }),
             left: bytes,
+            patience: Duration::MAX,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The job of a collective read: once over the cells, each range read once and sent to all that touch it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::future::try_join_all;
@@ -14,7 +15,7 @@ use weft_store::{Part as Stored, READ_TRIES, StoreError};
 
 use super::outlet::Outlets;
 use super::table::Outcome;
-use super::{Part, rounds};
+use super::{Part, patience, rounds};
 use crate::failure;
 use crate::io::plan::{BRIDGE, Batch, RANGE_MAX, Range};
 use crate::io::read::runs;
@@ -32,13 +33,14 @@ struct Fetched {
 impl IoService {
     /// Reads what all members ask for and answers them.
     pub(super) async fn read_together(&self, parts: Vec<Part>, missing: Vec<u32>) -> Outcome {
+        let patience = patience(&parts);
         let (mut jobs, mut replies) = (Vec::new(), Vec::new());
         for part in parts {
             jobs.push(part.job);
             replies.push(part.reply);
         }
         let failure = self
-            .read_jobs(&jobs, Replies::Each(replies, &missing))
+            .read_jobs(&jobs, Replies::Each(replies, &missing, patience))
             .await
             .err();
         Outcome {
@@ -73,8 +75,8 @@ impl IoService {
             .map(|m| m.clone().map(|p| p.length).sum())
             .collect();
         let mut outlets = match replies {
-            Replies::Each(replies, missing) => {
-                Outlets::each(replies, &bytes, &runs(&lengths), missing)
+            Replies::Each(replies, missing, patience) => {
+                Outlets::each(replies, &bytes, &runs(&lengths), missing, patience)
             }
             Replies::One(reply) => Outlets::one(reply, bytes.iter().sum(), runs(&lengths)),
         };
@@ -180,8 +182,8 @@ impl IoService {
 
 /// Who is to be answered.
 pub(super) enum Replies<'a> {
-    /// Each member, and told who did not come.
-    Each(Vec<Reply>, &'a [u32]),
+    /// Each member, and told who did not come; one that takes nothing for so long gets no more.
+    Each(Vec<Reply>, &'a [u32], Duration),
     /// The one that asks for all.
     One(Reply),
 }
@@ -189,7 +191,7 @@ pub(super) enum Replies<'a> {
 impl Replies<'_> {
     fn fail(self, failure: Failure) -> Failure {
         match self {
-            Replies::Each(replies, _) => super::gather::fail_replies(replies, &failure),
+            Replies::Each(replies, ..) => super::gather::fail_replies(replies, &failure),
             Replies::One(reply) => reply.fail(&failure),
         }
         failure

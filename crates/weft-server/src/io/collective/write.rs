@@ -16,7 +16,7 @@ use super::assembly::Assembly;
 use super::gather::fail_replies;
 use super::inlet::Inlets;
 use super::table::Outcome;
-use super::{Part, first_failure, names, rounds};
+use super::{Part, first_failure, names, patience, rounds};
 use crate::failure;
 use crate::io::{IoService, Job};
 use crate::metrics::Stage;
@@ -70,6 +70,7 @@ impl IoService {
             member_order: false,
             go_on,
         };
+        let patience = patience(&parts);
         let (mut jobs, mut replies, mut payloads, mut members) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for part in parts {
@@ -83,7 +84,7 @@ impl IoService {
             replies.push(part.reply);
             payloads.push(write.payload);
         }
-        let mut inlets = Inlets::each(payloads);
+        let mut inlets = Inlets::each(payloads, patience);
         let number: Vec<u32> = members.iter().map(|(member, _)| *member).collect();
         let result = self.write_jobs(&jobs, &number, &mut inlets, &terms).await;
         match result {

@@ -176,7 +176,9 @@ fn server(
     identity: &Identity,
     meta: &str,
 ) -> Result<NodeConfig> {
-    let mut role = io_role(config, section, folder)?;
+    let name = NodeName::Server(section.id);
+    let marker = Marker::new(identity.volume, name).check(folder)?;
+    let mut role = io_role(config, section, folder, marker.store)?;
     meta.clone_into(&mut role.meta_address);
     role.metrics_address.clear();
     Ok(node(identity, None, Some(role)))
@@ -238,7 +240,7 @@ async fn rescue(
     folder: &Path,
     repair: bool,
 ) -> Result<Vec<Row>> {
-    let role = io_role(config, section, folder)?;
+    let role = io_role(config, section, folder, String::new())?;
     let found = weft_store::rescue(&role.store, repair).await?;
     let rows = found.into_iter().map(|obstacle| {
         let mut finding = match obstacle.finding {

@@ -36,6 +36,7 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::Long => "wrong size",
         Fault::CheckpointMissing => "checkpoint missing",
         Fault::CheckpointUnknown => "checkpoint unknown",
+        Fault::Emptied => "cells lost",
         Fault::Entry => "damaged entry",
         Fault::Beyond => "block beyond the disk",
         Fault::Free => "block in use is free",
@@ -104,6 +105,13 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
         Fault::CheckpointUnknown => {
             format!("its servers have checkpoint {expected}, which is not listed")
         }
+        Fault::Emptied if expected == 0 => {
+            "the server was formatted after the file was made; by its size it held no bytes of it"
+                .to_owned()
+        }
+        Fault::Emptied => format!(
+            "the server was formatted after the file was made; what it held of it is lost, {expected} bytes by its size"
+        ),
         Fault::Entry => "what says where the chunk lies cannot be read".to_owned(),
         Fault::Beyond => "the chunk lies beyond the disk's end".to_owned(),
         Fault::Free => "the chunk's blocks count as free".to_owned(),

@@ -1,0 +1,221 @@
+//! Members of a group that have come and then stand still: a stopped process keeps its connection open and moves nothing.
+
+mod common;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::TestVolume;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weft_client::{Access, Group, Missing, NewLayout, OpenView, Volume};
+use weft_layout::ViewOffset;
+use weft_net::{BoxRead, BoxWrite, Listener, Network, Opened, TcpNetwork};
+use weft_proto::Code;
+
+const PART: usize = 8 << 20;
+
+/// What a process that is stopped still does, each way: once it is on, three steps more and then nothing.
+#[derive(Default)]
+struct Stop {
+    reads: Way,
+    writes: Way,
+}
+
+#[derive(Default)]
+struct Way {
+    on: AtomicBool,
+    passed: AtomicUsize,
+}
+
+impl Way {
+    fn stop(&self) {
+        self.on.store(true, Ordering::SeqCst);
+    }
+
+    fn passes(&self) -> bool {
+        !self.on.load(Ordering::SeqCst) || self.passed.fetch_add(1, Ordering::SeqCst) < 3
+    }
+}
+
+#[derive(Clone, Default)]
+struct Stopping(Arc<Stop>);
+
+struct Half<S>(S, Arc<Stop>);
+
+impl AsyncRead for Half<BoxRead> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.1.reads.passes() {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Half<BoxWrite> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if !self.1.writes.passes() {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.0).poll_write(context, &bytes[..bytes.len().min(64 << 10)])
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+impl Network for Stopping {
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
+        async move {
+            let opened = TcpNetwork.connect(address).await?;
+            Ok(Opened {
+                read: Box::new(Half(opened.read, self.0.clone())),
+                write: Box::new(Half(opened.write, self.0.clone())),
+                gauge: None,
+            })
+        }
+        .boxed()
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        TcpNetwork.listen(address)
+    }
+}
+
+async fn view(volume: &Volume, path: &str) -> OpenView {
+    let layout = NewLayout {
+        cells: Some(1),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create(0o644).layout(&layout);
+    let file = volume.attach(path, access).await.unwrap();
+    file.canonical().unwrap()
+}
+
+struct Rig {
+    test: TestVolume,
+    sound: OpenView,
+    stopping: OpenView,
+    stop: Arc<Stop>,
+}
+
+async fn rig(path: &str) -> Rig {
+    let test = TestVolume::start(1).await;
+    let sound = view(&test.client().await, path).await;
+    let network = Stopping::default();
+    let stop = network.0.clone();
+    let mut options = test.options();
+    options.env.network = Arc::new(network);
+    options.env.timing.silence = Duration::from_mins(2);
+    let stopping = view(&Volume::connect(options).await.unwrap(), path).await;
+    Rig {
+        test,
+        sound,
+        stopping,
+        stop,
+    }
+}
+
+fn group(id: &str, member: u32, missing: Missing) -> Group {
+    let wait = Duration::from_millis(1500);
+    Group::new(id, 2, member).wait(wait).missing(missing)
+}
+
+fn in_time(began: Instant) {
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+async fn writes(missing: Missing) -> (Rig, Result<weft_client::Collected, weft_client::Error>) {
+    let rig = rig("/written").await;
+    let began = Instant::now();
+    rig.stop.reads.stop();
+    rig.stop.writes.stop();
+    let part = |byte: u8| Bytes::from(vec![byte; PART]);
+    let theirs = group("writes", 1, missing);
+    let stands = rig.stopping.collective(&theirs);
+    let stands = stands.write_at(ViewOffset(PART as u64), part(2));
+    let ours = group("writes", 0, missing);
+    let result = {
+        let mine = rig.sound.collective(&ours);
+        let mine = mine.write_at(ViewOffset(0), part(1));
+        tokio::select! {
+            result = mine => result,
+            other = stands => panic!("a stopped member came through: {other:?}"),
+        }
+    };
+    in_time(began);
+    (rig, result)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_stops_in_the_middle_of_a_write_fails_it_for_all_after_the_groups_time() {
+    let (rig, result) = writes(Missing::Fail).await;
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), Code::MembersMissing);
+    assert!(error.to_string().contains("member 1"), "{error}");
+    rig.test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_goes_on_without_a_member_that_stops_where_the_group_says_so() {
+    let (rig, result) = writes(Missing::GoOn).await;
+    let collected = result.unwrap();
+    assert_eq!(
+        (collected.bytes, &collected.missing[..]),
+        (PART as u64, &[1][..])
+    );
+    let mut all = vec![0; PART];
+    rig.sound.read_at(ViewOffset(0), &mut all).await.unwrap();
+    assert!(all.iter().all(|byte| *byte == 1));
+    // Nothing is held for it any more: the file can be checkpointed, and the server takes other work.
+    rig.sound
+        .write_at(ViewOffset(7), Bytes::from_static(b"on"))
+        .await
+        .unwrap();
+    rig.test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_stops_taking_what_it_reads_holds_up_nobody_for_longer() {
+    let rig = rig("/read").await;
+    let content = Bytes::from(vec![5; PART]);
+    rig.sound.write_at(ViewOffset(0), content).await.unwrap();
+    let began = Instant::now();
+    let theirs = group("reads", 1, Missing::Fail);
+    let ours = group("reads", 0, Missing::Fail);
+    let (mut mine, mut other) = (vec![0; PART], vec![0; PART]);
+    rig.stop.reads.stop();
+    {
+        let stands = rig.stopping.collective(&theirs);
+        let stands = stands.read_at(ViewOffset(0), &mut other);
+        let takes = rig.sound.collective(&ours);
+        let takes = takes.read_at(ViewOffset(0), &mut mine);
+        tokio::select! {
+            result = takes => assert_eq!(result.unwrap().bytes, PART as u64),
+            other = stands => panic!("a stopped member came through: {other:?}"),
+        }
+    }
+    in_time(began);
+    assert!(mine.iter().all(|byte| *byte == 5));
+    rig.test.stop().await;
+}
