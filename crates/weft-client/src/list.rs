@@ -1,36 +1,39 @@
 //! List requests: many runs of a view, each with memory of its own, in one call.
 
+use std::ops::Range;
+
 use bytes::Bytes;
-use weft_layout::{Pattern, Request, ViewOffset};
+use weft_layout::{PartKind, Pattern, PatternError, Request, ViewOffset};
 use weft_proto::limits;
 
 use crate::span::{Source, Target};
 use crate::write::Durability;
 use crate::{Error, OpenView};
 
-/// Runs of one message: with the longest encodings of all their numbers they fit a body.
-const RUNS_MAX: usize = 16 << 10;
+/// Runs of one message, equal ones at equal distances counted once: with the longest encodings of all their numbers they fit
+/// a body.
+pub(crate) const RUNS_MAX: usize = 16 << 10;
 const _: () = assert!(RUNS_MAX <= limits::LIST_MAX && RUNS_MAX * 50 < limits::BODY_MAX as usize);
 
 impl OpenView {
     /// Reads many runs, each into its own memory: one request to each server that holds any of them (for more than
-    /// some ten thousand runs, one for each so many). Ghosts and holes as for [`OpenView::read_at`].
+    /// some ten thousand runs without any order, one for each so many). Ghosts and holes as for [`OpenView::read_at`].
     ///
     /// Returns the number of bytes moved.
     /// # Cancellation
     /// Dropped, the servers stop; the memory may be partly filled.
     pub async fn read_list(&self, list: &mut [(ViewOffset, &mut [u8])]) -> Result<u64, Error> {
         let mut moved = 0;
-        for runs in list.chunks_mut(RUNS_MAX) {
-            let request = self.list(runs.iter().map(|(at, run)| (*at, run.len())), false)?;
-            let target = Target::parts(runs.iter_mut().map(|(_, run)| &mut **run));
+        let places: Vec<_> = list.iter().map(|(at, run)| (*at, run.len())).collect();
+        for (range, request) in self.messages(&places, false)? {
+            let target = Target::parts(list[range].iter_mut().map(|(_, run)| &mut **run));
             moved += self.read_request(&request, target).await?.bytes;
         }
         Ok(moved)
     }
 
-    /// Writes many runs: one request to each server that holds any of them (for more than some ten thousand runs, one
-    /// for each so many). The runs may be in any order; they must not overlap.
+    /// Writes many runs: one request to each server that holds any of them (for more than some ten thousand runs without any
+    /// order, one for each so many). The runs may be in any order; they must not overlap.
     ///
     /// Returns the number of bytes moved.
     /// # Durability
@@ -55,20 +58,19 @@ impl OpenView {
         self.write_runs(list, Durability::Process, true).await
     }
 
-    async fn write_runs(
+    pub(crate) async fn write_runs(
         &self,
         list: &[(ViewOffset, Bytes)],
         durability: Durability,
         last_wins: bool,
     ) -> Result<u64, Error> {
+        let places: Vec<_> = list.iter().map(|(at, run)| (*at, run.len())).collect();
         if !last_wins {
-            self.list(list.iter().map(|(at, run)| (*at, run.len())), false)?
-                .check_disjoint()?;
+            self.list(&places, false)?.check_disjoint()?;
         }
         let mut moved = 0;
-        for runs in list.chunks(RUNS_MAX) {
-            let request = self.list(runs.iter().map(|(at, run)| (*at, run.len())), last_wins)?;
-            let source = Source::parts(runs.iter().map(|(_, run)| run.clone()));
+        for (range, request) in self.messages(&places, last_wins)? {
+            let source = Source::parts(list[range].iter().map(|(_, run)| run.clone()));
             moved += self
                 .write_request(&request, source, durability, last_wins)
                 .await?;
@@ -76,15 +78,74 @@ impl OpenView {
         Ok(moved)
     }
 
-    fn list(
+    /// The runs of a list that lies `at` a place of the view, each with its share of the memory's `length` bytes, in which they
+    /// are packed.
+    pub(crate) fn packed_runs(
+        at: ViewOffset,
+        runs: &[(i64, u64)],
+        length: usize,
+    ) -> Result<Vec<(ViewOffset, Range<usize>)>, Error> {
+        let mut start = 0_usize;
+        let mut places = Vec::with_capacity(runs.len());
+        for (displacement, bytes) in runs {
+            let first = i128::from(at.0) + i128::from(*displacement);
+            let past = PatternError::OutOfRange {
+                first,
+                end: first + i128::from(*bytes),
+            };
+            let place = u64::try_from(first).map_err(|_| past.clone())?;
+            let bytes = usize::try_from(*bytes).map_err(|_| past.clone())?;
+            let end = start.checked_add(bytes).ok_or(past)?;
+            places.push((ViewOffset(place), start..end));
+            start = end;
+        }
+        if start > length {
+            return Err(Error::Buffer {
+                given: length,
+                needed: start as u64,
+            });
+        }
+        Ok(places)
+    }
+
+    /// The messages that these runs need, in their order: one, unless so many runs follow no rhythm that they do not fit it.
+    fn messages(
         &self,
-        runs: impl Iterator<Item = (ViewOffset, usize)>,
+        places: &[(ViewOffset, usize)],
         in_order: bool,
-    ) -> Result<Request, Error> {
-        let runs = runs.map(|(at, length)| {
+    ) -> Result<Vec<(Range<usize>, Request)>, Error> {
+        let mut messages = Vec::new();
+        let mut left = vec![0..places.len()];
+        while let Some(range) = left.pop() {
+            if range.is_empty() {
+                continue;
+            }
+            let request = self.list(&places[range.clone()], in_order)?;
+            if range.len() <= RUNS_MAX || self.runs_of(&request) <= RUNS_MAX {
+                messages.push((range, request));
+                continue;
+            }
+            let middle = range.start + range.len() / 2;
+            left.extend([middle..range.end, range.start..middle]);
+        }
+        Ok(messages)
+    }
+
+    /// Runs of a request as it travels.
+    fn runs_of(&self, request: &Request) -> usize {
+        let (_, parts) = request.to_parts(!self.map.rearranges());
+        let runs = parts.iter().map(|part| match &part.kind {
+            PartKind::Runs(runs) => runs.len(),
+            _ => 0,
+        });
+        runs.sum()
+    }
+
+    fn list(&self, places: &[(ViewOffset, usize)], in_order: bool) -> Result<Request, Error> {
+        let runs = places.iter().map(|(at, length)| {
             // Past the limit either way, and refused as such.
             let at = i64::try_from(at.0).unwrap_or(i64::MAX);
-            (at, length as u64)
+            (at, *length as u64)
         });
         let pattern = Pattern::list(runs);
         Ok(if in_order {

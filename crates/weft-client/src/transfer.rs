@@ -17,6 +17,7 @@
 use bytes::Bytes;
 use weft_layout::{Memory, Pattern, Request, ViewOffset};
 
+use crate::list::RUNS_MAX;
 use crate::span::{Source, Target};
 use crate::write::Durability;
 use crate::{Error, OpenView};
@@ -125,17 +126,28 @@ impl Transfer {
                 Source::Patterned(data, memory)
             }
         };
-        let durability = if self.synced {
-            Durability::Power
-        } else {
-            Durability::Process
-        };
         Ok(Writing {
             request,
             source,
-            durability,
+            durability: self.durability(),
             ordered,
         })
+    }
+
+    fn durability(&self) -> Durability {
+        if self.synced {
+            Durability::Power
+        } else {
+            Durability::Process
+        }
+    }
+
+    /// The runs, if this is a list that may need several messages.
+    fn long_list(&self) -> Option<&[(i64, u64)]> {
+        match &self.pattern {
+            Pattern::List(runs) if runs.len() > RUNS_MAX && self.memory.is_none() => Some(runs),
+            _ => None,
+        }
     }
 
     fn memory(&self, request: &Request) -> Result<Option<Memory>, Error> {
@@ -173,6 +185,16 @@ impl OpenView {
     /// # Cancellation
     /// Dropped, the servers stop; the buffer may be partly filled.
     pub async fn read_with(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<u64, Error> {
+        if let Some(runs) = transfer.long_list() {
+            let places = OpenView::packed_runs(transfer.at, runs, buffer.len())?;
+            let (mut list, mut rest) = (Vec::with_capacity(places.len()), buffer);
+            for (at, share) in places {
+                let (run, more) = rest.split_at_mut(share.len());
+                list.push((at, run));
+                rest = more;
+            }
+            return self.read_list(&mut list).await;
+        }
         let (request, target) = transfer.reading(self, buffer)?;
         Ok(self.read_request(&request, target).await?.bytes)
     }
@@ -191,6 +213,15 @@ impl OpenView {
     /// # Cancellation
     /// Dropped, any part of the bytes may have been written.
     pub async fn write_with(&self, transfer: &Transfer, data: Bytes) -> Result<u64, Error> {
+        if let Some(runs) = transfer.long_list() {
+            let places = OpenView::packed_runs(transfer.at, runs, data.len())?;
+            let list: Vec<_> = places
+                .into_iter()
+                .map(|(at, share)| (at, data.slice(share)))
+                .collect();
+            let durability = transfer.durability();
+            return self.write_runs(&list, durability, transfer.last_wins).await;
+        }
         let Writing {
             request,
             source,

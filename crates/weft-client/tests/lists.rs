@@ -7,8 +7,8 @@ use common::TestVolume;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngCore, SeedableRng};
-use weft_client::{Access, Error, File, NewLayout, Volume};
-use weft_layout::{PatternError, View, ViewOffset};
+use weft_client::{Access, Error, File, NewLayout, Transfer, Volume};
+use weft_layout::{Pattern, PatternError, View, ViewOffset};
 use weft_proto::Kind;
 
 async fn create(volume: &Volume, path: &str, cells: u32, bsu: u64) -> File {
@@ -137,7 +137,16 @@ async fn a_list_longer_than_a_message_is_split() {
         .collect();
     assert!(list.len() > 32 << 10);
     let bytes: usize = list.iter().map(|(_, data)| data.len()).sum();
+    let sent = |kind| volume.counters().calls_of(kind);
     assert_eq!(view.write_list(&list).await.unwrap(), bytes as u64);
+    // Some of the runs follow one another, or one rhythm.
+    let most = list.len().div_ceil(8 << 10) as u64 * 2;
+    let writes = sent(Kind::Write);
+    assert!(
+        (4..=most).contains(&writes),
+        "{writes} for {} runs",
+        list.len()
+    );
     let mut memory: Vec<Vec<u8>> = places.iter().map(|(_, length)| vec![0; *length]).collect();
     let mut back: Vec<(ViewOffset, &mut [u8])> = places
         .iter()
@@ -148,5 +157,40 @@ async fn a_list_longer_than_a_message_is_split() {
     for ((_, data), memory) in list.iter().zip(&memory) {
         assert_eq!(data, memory);
     }
+
+    // The same as a transfer: packed in memory.
+    let pattern = Pattern::list(
+        places
+            .iter()
+            .map(|(at, length)| (*at as i64, *length as u64)),
+    );
+    let packed: Vec<u8> = list
+        .iter()
+        .flat_map(|(_, data)| data.iter().map(|b| b ^ 1))
+        .collect();
+    let transfer = Transfer::of(pattern);
+    assert_eq!(
+        view.write_with(&transfer, packed.clone().into())
+            .await
+            .unwrap(),
+        bytes as u64
+    );
+    let mut again = vec![0; bytes + 3];
+    assert_eq!(
+        view.read_with(&transfer, &mut again).await.unwrap(),
+        bytes as u64
+    );
+    assert!(again[..bytes] == packed);
+    let small = view.read_with(&transfer, &mut again[..bytes - 1]).await;
+    assert!(matches!(small, Err(Error::Buffer { .. })), "{small:?}");
+
+    // A rhythm fits one message, however many runs it has.
+    let before = sent(Kind::Write);
+    let data = Bytes::from_static(b"run");
+    let equal: Vec<_> = (0..100_000_u64)
+        .map(|i| (ViewOffset(7 * i), data.clone()))
+        .collect();
+    assert_eq!(view.write_list(&equal).await.unwrap(), 300_000);
+    assert_eq!(sent(Kind::Write) - before, 2);
     test.stop().await;
 }

@@ -165,10 +165,10 @@ fn a_server_with_another_store_has_lost_what_is_older() {
     assert_eq!(moved, (2, 0));
     assert_eq!(told(&v, &with(b"one", "host2:1")), (2, 0));
     assert_eq!(told(&v, &heartbeat(2, "host2:1")), (2, 0));
-    let old = v.create(0, "old", 0o644).unwrap().file;
+    let old = v.create(0, "old", 0o644).unwrap().id;
     let (epoch, since) = told(&v, &with(b"two", "host2:1"));
     assert_eq!(epoch, 3);
-    let new = v.create(0, "new", 0o644).unwrap().file;
+    let new = v.create(0, "new", 0o644).unwrap().id;
     assert!(old < since && since <= new, "{old} {since} {new}");
     // The same after power loss, and nothing of it is another server's.
     kv.crash_power_loss();
@@ -177,7 +177,7 @@ fn a_server_with_another_store_has_lost_what_is_older() {
     assert_eq!((reply.epoch, reply.since), (3, since));
     let map = meta.server_map(SECOND).unwrap();
     let sinces: Vec<u64> = map.servers.iter().map(|s| s.since).collect();
-    assert_eq!(sinces, [0, since, 0]);
+    assert_eq!(sinces, [0, since, 0, 0]);
 }
 
 #[test]

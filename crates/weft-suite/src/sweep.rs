@@ -1,5 +1,6 @@
 //! Which points of a case are measured, and how.
 
+use crate::cases::Point;
 use crate::{Interface, Op, SuiteError};
 
 /// What narrows a case; empty lists leave what the case does by itself.
@@ -59,6 +60,13 @@ impl Sweep {
     /// Whether a way is asked for.
     pub fn wants(&self, op: Op) -> bool {
         self.ops.is_empty() || self.ops.contains(&op)
+    }
+
+    /// Whether a point is among those that are asked for; a case may not vary all of it.
+    pub(crate) fn allows(&self, point: &Point) -> bool {
+        let clients = u32::try_from(point.parts.len()).unwrap_or(u32::MAX);
+        (self.clients.is_empty() || self.clients.contains(&clients))
+            && (self.records.is_empty() || self.records.contains(&point.record))
     }
 
     pub(crate) fn pattern(&self, name: &str) -> bool {

@@ -86,7 +86,10 @@ fn misused(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let args = commands::as_mount_helper(std::env::args_os());
+    let Some(args) = commands::as_mount_helper(std::env::args_os()) else {
+        // mount(8) was asked only to do as if.
+        return ExitCode::SUCCESS;
+    };
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => return misused(&args, &error),

@@ -267,9 +267,9 @@ fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
     // The loss is accepted: the file can be used, and written.
     let left = volume.run(["cat", "/file"]);
     assert!(left.iter().zip(&content).filter(|(a, b)| a == b).count() > 1 << 20);
-    volume.feed("put --force /file", &content);
+    volume.feed("put /file", &content);
     assert_eq!(volume.run(["cat", "/file"]), content);
-    volume.feed("put --force /empty", &content);
+    volume.feed("put /empty", &content);
     assert_eq!(volume.run(["cat", "/empty"]), content);
     // Later starts know it, too.
     volume.run(["down", dir]);

@@ -66,7 +66,6 @@ pub(super) mod init {
     pub(in crate::fuse) const DONT_MASK: u64 = 1 << 6;
     pub(in crate::fuse) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(in crate::fuse) const DO_READDIRPLUS: u64 = 1 << 13;
-    pub(in crate::fuse) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(in crate::fuse) const ASYNC_DIO: u64 = 1 << 15;
     pub(in crate::fuse) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(in crate::fuse) const POSIX_ACL: u64 = 1 << 20;

@@ -8,9 +8,11 @@ mod tile;
 mod vesta_scale;
 mod vesta_views;
 
+use std::collections::BTreeSet;
+
 use crate::part::{FileShape, Level, Part, ViewSpec};
 use crate::sweep::{Place, Sweep};
-use crate::{Interface, SuiteError, sort};
+use crate::{Interface, Op, SuiteError, sort};
 
 /// An experiment of one of the papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,19 +117,29 @@ impl Case {
             Case::Sfs => sfs::points(sweep),
             Case::Tile => tile::points(sweep),
             Case::Array => array::points(sweep),
+            // Its row is a write's.
+            Case::Sort if !sweep.wants(Op::Write) => Vec::new(),
             Case::Sort => sort::points(sweep),
         };
         if self == Case::Sort && sweep.place == Place::Path {
             let asked = "`weft sort` takes turns between views, which a path does not have: measure it on a volume";
             return Err(SuiteError::Asked(asked.into()));
         }
-        if points.is_empty() {
+        let (wanted, others): (Vec<Point>, Vec<Point>) =
+            points.into_iter().partition(|point| sweep.allows(point));
+        if wanted.is_empty() {
+            let there = others.iter().map(|p| (p.parts.len(), p.record));
+            let there: BTreeSet<_> = there.collect();
+            let there = there.iter().take(8).map(|(clients, record)| {
+                format!("; there is record {record} by {clients} clients")
+            });
             return Err(SuiteError::Asked(format!(
-                "nothing of {} is left to measure; leave out some of the options",
-                self.name()
+                "nothing of {} is left to measure; leave out some of the options{}",
+                self.name(),
+                there.collect::<String>()
             )));
         }
-        Ok(points)
+        Ok(wanted)
     }
 }
 
@@ -208,6 +220,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_case_does_not_vary_narrows_it_too_and_what_is_left_out_is_named() {
+        let narrow = |case: Case, clients: &[u32], records: &[u64]| {
+            let sweep = Sweep {
+                clients: clients.to_vec(),
+                records: records.to_vec(),
+                ..Sweep::default()
+            };
+            case.points(&sweep)
+        };
+        let nine = narrow(Case::Tile, &[9], &[]).unwrap();
+        assert!(nine.iter().all(|p| p.parts.len() == 9));
+        let error = narrow(Case::Tile, &[4], &[]).unwrap_err().to_string();
+        assert!(error.contains("by 9 clients"), "{error}");
+        assert!(narrow(Case::Array, &[8], &[64]).is_err());
+        for point in narrow(Case::Pvfs, &[4], &[]).unwrap() {
+            assert_eq!(point.parts.len(), 4, "{}", point.pattern);
+        }
+        let reads = Sweep {
+            ops: vec![Op::Read],
+            ..Sweep::default()
+        };
+        assert!(Case::Sort.points(&reads).is_err(), "it only writes");
     }
 
     #[test]

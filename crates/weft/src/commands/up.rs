@@ -70,7 +70,8 @@ impl Up {
                 running.push(format!("{node} is process {}", found.pid));
             }
         }
-        if running.len() == nodes.len() {
+        let all_run = running.len() == nodes.len();
+        if all_run && self.mount.is_none() {
             bail!(
                 "the volume {} is already running ({}); `weft status {}` shows it, `weft down {}` stops it",
                 self.dir.display(),
@@ -90,8 +91,9 @@ impl Up {
         status::wait_for_servers(&config, deadline)?;
         started.0.clear();
         let dir = self.dir.display();
+        let state = if all_run { "was up" } else { "is up" };
         output::line(format!(
-            "volume {dir} is up: {} servers and a metadata service at {}",
+            "volume {dir} {state}: {} servers and a metadata service at {}",
             config.servers.len(),
             config.meta.address
         ))?;

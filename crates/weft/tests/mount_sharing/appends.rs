@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::mount_support::{Mounted, sh};
 
@@ -84,4 +87,83 @@ fn opens_beside_an_append_lose_nothing() {
             "round {round}"
         );
     }
+}
+
+/// Each append comes back whole from one place, whoever appends beside it.
+#[test]
+fn appends_of_two_mounts_are_each_in_one_piece() {
+    const PIECE: usize = 1_000_000;
+    const EACH: usize = 6;
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let path = m.file("shared");
+    fs::write(&path, b"").unwrap();
+    let writers: Vec<_> = (0..4_u8)
+        .map(|writer| {
+            let of = if writer % 2 == 0 { &m.path } else { &other };
+            let path = of.join("shared");
+            std::thread::spawn(move || {
+                let mut file = fs::File::options().append(true).open(path).unwrap();
+                let piece = vec![writer + 1; PIECE];
+                (0..EACH).for_each(|_| file.write_all(&piece).unwrap());
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let data = fs::read(&path).unwrap();
+    assert_eq!(data.len(), 4 * EACH * PIECE);
+    let mut counts = [0; 5];
+    for piece in data.chunks(PIECE) {
+        assert!(
+            piece.iter().all(|byte| *byte == piece[0]),
+            "a piece was torn"
+        );
+        counts[usize::from(piece[0])] += 1;
+    }
+    assert_eq!(counts, [0, EACH, EACH, EACH, EACH]);
+}
+
+/// One mount writes; on another a descriptor stays open while others open and close the file beside it.
+#[test]
+fn a_growing_file_never_seems_to_shrink_for_readers_elsewhere() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let (path, seen) = (m.file("growing"), other.join("growing"));
+    fs::write(&path, vec![1; 300_000]).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = fs::File::options().append(true).open(&path).unwrap();
+            for _ in 0..400 {
+                file.write_all(&[1; 3000]).unwrap();
+                std::thread::sleep(Duration::from_millis(8));
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                let file = fs::File::open(&seen).unwrap();
+                file.read_at(&mut [0; 100], 0).unwrap();
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        let file = fs::File::open(&seen).unwrap();
+        let mut buffer = vec![0; 2_000_000];
+        let mut known = 0;
+        while !done.load(Ordering::SeqCst) {
+            let size = file.metadata().unwrap().len() as usize;
+            assert!(size >= known, "the size was {known} and is {size}");
+            known = size;
+            let read = file.read_at(&mut buffer, 0).unwrap();
+            assert!(read >= known, "{read} bytes of {known}");
+            // What is on its way to another server may still be missing: zeros, as of any write that has not ended.
+            known = read;
+            let last = file
+                .read_at(&mut buffer[..1000], known as u64 - 1000)
+                .unwrap();
+            assert_eq!(last, 1000);
+        }
+    });
 }

@@ -141,6 +141,7 @@ impl IoService {
                 let room = self.collectives.room(bytes).await;
                 let mut assembly = Assembly::new(&round);
                 inlets.fill(&mut assembly, jobs.len()).await;
+                self.metrics.copied(bytes);
                 Self::still_all(inlets, number, terms)?;
                 if let Some(flush) = flushing.take() {
                     flush.done().await?;

@@ -7,12 +7,13 @@ use std::path::Path;
 /// The name that mount(8) looks for.
 const HELPER: &str = "mount.fuse.weft";
 
-/// The command line, or `weft mount` with the words of the helper's, if the program was called by its name.
-pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+/// The command line, or `weft mount` with the words of the helper's, if the program was called by its name; nothing where that is
+/// to do as if only (`mount -f`).
+pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
     let words: Vec<OsString> = words.into_iter().collect();
     let name = words.first().and_then(|word| Path::new(word).file_name());
     if name.is_none_or(|name| name != HELPER) {
-        return words;
+        return Some(words);
     }
     let mut plain = Vec::new();
     let mut options = None;
@@ -22,6 +23,8 @@ pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Vec<
             options = rest.next();
         } else if !word.as_encoded_bytes().starts_with(b"-") {
             plain.push(word);
+        } else if word.as_encoded_bytes().contains(&b'f') {
+            return None;
         }
     }
     let mut out: Vec<OsString> = vec!["weft".into(), "mount".into()];
@@ -33,7 +36,7 @@ pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Vec<
         out.extend(["-o".into(), options]);
     }
     out.extend(plain);
-    out
+    Some(out)
 }
 
 #[cfg(test)]
@@ -41,7 +44,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> String {
-        let words = as_mount_helper(text.split(' ').map(OsString::from));
+        let words = as_mount_helper(text.split(' ').map(OsString::from)).unwrap();
         let words: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
         words.join(" ")
     }
@@ -54,5 +57,7 @@ mod tests {
         );
         assert_eq!(line("mount.fuse.weft /v /p"), "weft mount --volume /v /p");
         assert_eq!(line("weft ls -o"), "weft ls -o");
+        let fake = "mount.fuse.weft /v /p -sfn -o rw";
+        assert!(as_mount_helper(fake.split(' ').map(OsString::from)).is_none());
     }
 }

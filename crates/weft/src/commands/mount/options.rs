@@ -36,7 +36,7 @@ pub(crate) struct MountOptions {
 const VALID_MAX: Duration = Duration::from_hours(1);
 
 /// What mount(8) passes on or means for itself.
-const WITHOUT_MEANING: [&str; 22] = [
+const WITHOUT_MEANING: [&str; 27] = [
     "",
     "defaults",
     "rw",
@@ -59,6 +59,11 @@ const WITHOUT_MEANING: [&str; 22] = [
     "diratime",
     "nodiratime",
     "lazytime",
+    "nolazytime",
+    "norelatime",
+    "strictatime",
+    "silent",
+    "loud",
 ];
 
 /// Reads the list.

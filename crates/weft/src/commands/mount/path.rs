@@ -9,7 +9,7 @@ use crate::output;
 
 /// Checks the path and makes it whole; takes a dead mount away from it, and says so.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
-    let whole = std::path::absolute(path)?;
+    let whole = real(&std::path::absolute(path)?);
     if fuse::is_dead(&whole) {
         fuse::detach(&whole, true).with_context(|| {
             format!(
@@ -41,3 +41,24 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
     }
     Ok(path)
 }
+
+/// Symbolic links on the way to a path, as its system has them: the same path without them. What a dead mount covers cannot be
+/// looked into, so the last name is only read as a link.
+fn real(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Some((above, name)) = path.parent().zip(path.file_name()) else {
+            break;
+        };
+        let above = std::fs::canonicalize(above).unwrap_or_else(|_| above.to_owned());
+        let whole = above.join(name);
+        match std::fs::read_link(&whole) {
+            Ok(to) => path = above.join(to),
+            Err(_) => return whole,
+        }
+    }
+    path
+}
+
+/// As many as the kernel follows.
+const LINKS_MAX: usize = 40;
