@@ -104,7 +104,8 @@ case_sqlite_rollback() { sqlite delete; }
 
 # Name, kind, mode, owner, size, time to the nanosecond, link's text, and who shares an inode with whom.
 manifest() {
-    (cd "$1" && find . -mindepth 1 -printf '%p|%y|%m|%U:%G|%l|%n|' \( -type d -printf '\n' -o -type l -printf '\n' -o -printf '%s|%T@\n' \) | sort)
+    (cd "$1" && find . -mindepth 1 -printf '%p|%y|%m|%U:%G|%l|%n|%i|%T@|' \( -type d -printf '\n' -o -printf '%s\n' \)) | LC_ALL=C sort |
+        awk -F'|' -v OFS='|' '$2 != "d" && $6 > 1 { if (!($7 in first)) first[$7] = $1; $7 = first[$7]; print; next } NF > 6 { $7 = "" } 1'
 }
 
 contents() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0r sha256sum); }
