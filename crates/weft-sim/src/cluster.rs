@@ -46,12 +46,20 @@ struct Machine {
     boot: AtomicU64,
 }
 
-/// The host of a server.
-fn host(server: usize) -> String {
-    format!("server-{server}")
-}
-
 impl Cluster {
+    /// The host of the metadata service.
+    pub const META_HOST: &'static str = "meta";
+
+    /// The host of an I/O server.
+    pub fn server_host(server: usize) -> String {
+        format!("server-{server}")
+    }
+
+    /// The host of a client.
+    pub fn client_host(client: usize) -> String {
+        format!("client-{client}")
+    }
+
     /// A fresh, formatted volume.
     pub fn new(seed: u64, servers: usize) -> Cluster {
         let namespace = Arc::new(MemKv::new());
@@ -59,7 +67,12 @@ impl Cluster {
             id: VOLUME,
             name: "simulated".into(),
             servers: (0..servers)
-                .map(|i| (ServerId(i as u32), format!("{}:{PORT}", host(i))))
+                .map(|i| {
+                    (
+                        ServerId(i as u32),
+                        format!("{}:{PORT}", Cluster::server_host(i)),
+                    )
+                })
                 .collect(),
             uid: 0,
             gid: 0,
@@ -102,7 +115,7 @@ impl Cluster {
         let namespace = self.namespace.clone();
         let network = self.network.clone();
         let life = lives.clone();
-        sim.host("meta", move || {
+        sim.host(Cluster::META_HOST, move || {
             let kv = namespace.clone();
             let env = life_env(&life, &network);
             async move {
@@ -110,13 +123,13 @@ impl Cluster {
                     kv,
                     blocking: Blocking::Inline,
                 };
-                serve(env, "meta", None, Some(meta)).await
+                serve(env, Cluster::META_HOST, None, Some(meta)).await
             }
         });
         for (i, machine) in self.servers.iter().enumerate() {
             let machine = machine.clone();
             let life = lives.clone();
-            sim.host(host(i), move || {
+            sim.host(Cluster::server_host(i), move || {
                 let machine = machine.clone();
                 let env = life_env(&life, &machine.network);
                 async move {
@@ -132,28 +145,31 @@ impl Cluster {
                     let io = IoRole {
                         server: i as u32,
                         store,
-                        meta_address: format!("meta:{PORT}"),
+                        meta_address: format!("{}:{PORT}", Cluster::META_HOST),
                         metrics_address: String::new(),
                     };
-                    serve(env, &host(i), Some(io), None).await
+                    serve(env, &Cluster::server_host(i), Some(io), None).await
                 }
             });
         }
     }
 
     /// How a client in the simulation connects.
-    pub fn client(&self) -> ConnectOptions {
-        let mut options = ConnectOptions::new(format!("meta:{PORT}"), KEY);
+    pub fn client(&self, client: usize) -> ConnectOptions {
+        let mut options = ConnectOptions::new(format!("{}:{PORT}", Cluster::META_HOST), KEY);
         options.volume = VOLUME;
         options.who = Credentials::default();
-        options.env = env(self.seed ^ 0xc11e, SimNetwork::new(self.heard.clone()));
+        options.env = env(
+            self.seed ^ 0xc11e ^ (client as u64) << 48,
+            SimNetwork::new(self.heard.clone()),
+        );
         options
     }
 
     /// Ends a server's process or its machine's power.
     pub fn strike_server(&self, sim: &mut Sim<'_>, server: usize, fault: Fault, seed: u64) {
         let machine = &self.servers[server];
-        machine.network.crash(sim, &host(server));
+        machine.network.crash(sim, &Cluster::server_host(server));
         machine.storage.crash(fault == Fault::PowerLoss, seed);
         if fault == Fault::PowerLoss {
             machine.index.crash_power_loss();
@@ -163,7 +179,7 @@ impl Cluster {
 
     /// Ends the metadata service's process or its machine's power.
     pub fn strike_meta(&self, sim: &mut Sim<'_>, fault: Fault) {
-        self.network.crash(sim, "meta");
+        self.network.crash(sim, Cluster::META_HOST);
         if fault == Fault::PowerLoss {
             self.namespace.crash_power_loss();
         }
@@ -171,22 +187,12 @@ impl Cluster {
 
     /// Starts a server again.
     pub fn revive_server(&self, sim: &mut Sim<'_>, server: usize) {
-        sim.bounce(host(server));
+        sim.bounce(Cluster::server_host(server));
     }
 
     /// Starts the metadata service again.
     pub fn revive_meta(&self, sim: &mut Sim<'_>) {
-        sim.bounce("meta");
-    }
-
-    /// Cuts a client off from a server.
-    pub fn partition(&self, sim: &Sim<'_>, client: &str, server: usize) {
-        sim.partition(client, host(server));
-    }
-
-    /// Mends what [`Cluster::partition`] cut.
-    pub fn mend(&self, sim: &Sim<'_>, client: &str, server: usize) {
-        sim.repair(client, host(server));
+        sim.bounce(Cluster::META_HOST);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whole volumes on one thread from a seed: servers, metadata service and clients over a simulated network, on
+//! Whole volumes on one thread from a seed: servers, metadata service and several clients over a simulated network, on
 //! simulated disks, with crashes, power loss and partitions. The same seed replays the same run.
 //!
 //! Fault model:
@@ -11,12 +11,16 @@
 //!
 //! Absent on purpose: bit rot (the store's own tests), real time, real sockets.
 
+mod client;
 mod cluster;
+mod faults;
 mod net;
 mod oracle;
 mod scenario;
+mod state;
 
 pub use cluster::{Cluster, Fault};
 pub use net::{Heard, SimEntropy, SimNetwork, SimWallClock, env};
-pub use oracle::Oracle;
-pub use scenario::{Outcome, Plan, run};
+pub use oracle::{Image, Losses, Oracle, Time, Unexplained, WriteId};
+pub use scenario::{Plan, run};
+pub use state::{Count, Outcome};
