@@ -74,7 +74,7 @@ impl Faults {
         let server = self.rng.random_range(0..cluster.servers());
         let power = self.rng.random();
         let fault = if power { Fault::PowerLoss } else { Fault::Kill };
-        match self.rng.random_range(0..5) {
+        match self.rng.random_range(0..7) {
             0 => {
                 cluster.strike_meta(sim, fault);
                 let kind = match fault {
@@ -83,7 +83,7 @@ impl Faults {
                 };
                 (kind, Present::Meta)
             }
-            1 => self.cut(sim, server),
+            1..=3 => self.cut(sim, server),
             _ => {
                 cluster.strike_server(sim, server, fault, self.rng.next_u64());
                 let kind = match fault {
@@ -103,7 +103,12 @@ impl Faults {
     fn cut(&mut self, sim: &mut Sim<'_>, server: usize) -> (&'static str, Present) {
         let client = Cluster::client_host(self.rng.random_range(0..self.clients));
         let server = Cluster::server_host(server);
-        let (kind, one, other) = ("client cut off from server", client, server);
+        let meta = Cluster::META_HOST.to_owned();
+        let (kind, one, other) = match self.rng.random_range(0..3) {
+            0 => ("client cut off from server", client, server),
+            1 => ("client cut off from metadata service", client, meta),
+            _ => ("server cut off from metadata service", server, meta),
+        };
         sim.partition(one.clone(), other.clone());
         (kind, Present::Link(one, other))
     }

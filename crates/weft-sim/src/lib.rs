@@ -4,7 +4,8 @@
 //! Fault model:
 //! - a process dies at any message (what it handed to the kernel stays), or its machine loses power (of what was not
 //!   synced any part stays, is torn or goes);
-//! - a link is cut in both directions and mended later; messages are delayed and connections break;
+//! - a link is cut in both directions and mended later, between a client and a server, a client and the metadata service, or
+//!   a server and the metadata service; messages are delayed and connections break;
 //! - clocks of different machines agree.
 //!
 //! Faults are placed only where the design promises to survive them, so whatever a scenario finds wrong is a defect.
