@@ -1,7 +1,7 @@
 //! A volume inside a simulation: what outlives a process is held here, the processes are turmoil's hosts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turmoil::Sim;
 use weft_client::{ConnectOptions, Credentials};
@@ -10,8 +10,8 @@ use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::session::Role;
-use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig};
-use weft_store::{SimStorage, StoreConfig};
+use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
+use weft_store::{SimStorage, StoreConfig, StoreError};
 
 use crate::net::{Heard, SimNetwork, env};
 
@@ -44,6 +44,39 @@ struct Machine {
     index: Arc<MemKv>,
     /// Rises with each loss of power.
     boot: AtomicU64,
+    /// Bits of its disk have changed.
+    rotten: AtomicBool,
+}
+
+/// The file of a store that holds blocks.
+const BLOCKS_FILE: &str = "data";
+/// Bytes of one.
+const BLOCK: u64 = 4096;
+
+impl Machine {
+    fn role(&self, server: u32) -> IoRole {
+        let boot = format!("boot {}", self.boot.load(Ordering::Relaxed));
+        let storage = Arc::new(self.storage.clone());
+        let mut store = StoreConfig::new(storage, self.index.clone(), boot);
+        store.cache_bytes = 8 << 20;
+        store.dirty_bytes = 1 << 20;
+        store.log_bytes = 4 << 20;
+        store.segment_bytes = 256 << 10;
+        store.growth_bytes = 4 << 20;
+        store.reserve_bytes = 0;
+        IoRole {
+            server,
+            store,
+            meta_address: format!("{}:{PORT}", Cluster::META_HOST),
+            metrics_address: String::new(),
+        }
+    }
+
+    fn flip(&self, byte: u64, bit: u8) -> bool {
+        let flipped = self.storage.flip(BLOCKS_FILE, byte, bit);
+        self.rotten.fetch_or(flipped, Ordering::Relaxed);
+        flipped
+    }
 }
 
 impl Cluster {
@@ -88,6 +121,7 @@ impl Cluster {
                 storage: SimStorage::new(seed ^ (i + 1) << 32),
                 index: Arc::new(MemKv::new()),
                 boot: AtomicU64::new(0),
+                rotten: AtomicBool::new(false),
             })
         });
         Cluster {
@@ -123,7 +157,7 @@ impl Cluster {
                     kv,
                     blocking: Blocking::Inline,
                 };
-                serve(env, Cluster::META_HOST, None, Some(meta)).await
+                Ok(serve(env, Cluster::META_HOST, None, Some(meta)).await?)
             }
         });
         for (i, machine) in self.servers.iter().enumerate() {
@@ -133,22 +167,20 @@ impl Cluster {
                 let machine = machine.clone();
                 let env = life_env(&life, &machine.network);
                 async move {
-                    let boot = format!("boot {}", machine.boot.load(Ordering::Relaxed));
-                    let storage = Arc::new(machine.storage.clone());
-                    let mut store = StoreConfig::new(storage, machine.index.clone(), boot);
-                    store.cache_bytes = 8 << 20;
-                    store.dirty_bytes = 1 << 20;
-                    store.log_bytes = 4 << 20;
-                    store.segment_bytes = 256 << 10;
-                    store.growth_bytes = 4 << 20;
-                    store.reserve_bytes = 0;
-                    let io = IoRole {
-                        server: i as u32,
-                        store,
-                        meta_address: format!("{}:{PORT}", Cluster::META_HOST),
-                        metrics_address: String::new(),
-                    };
-                    serve(env, &Cluster::server_host(i), Some(io), None).await
+                    let name = Cluster::server_host(i);
+                    let role = machine.role(i as u32);
+                    let ended = serve(env.clone(), &name, Some(role), None).await;
+                    let bad = matches!(
+                        &ended,
+                        Err(NodeError::Store(StoreError::BadChecksum { .. }))
+                    );
+                    if !bad || !machine.rotten.load(Ordering::Relaxed) {
+                        return Ok(ended?);
+                    }
+                    // Part of a block is in the log, and the rest of it is bad: the operator gives the block up.
+                    let mut role = machine.role(i as u32);
+                    role.store.accept_loss = true;
+                    Ok(serve(env, &name, Some(role), None).await?)
                 }
             });
         }
@@ -175,6 +207,30 @@ impl Cluster {
             machine.index.crash_power_loss();
             machine.boot.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Turns a bit of some block of a server's disk over, as the dice say: the block may be in use, or not any more. False if
+    /// the disk has no blocks yet.
+    pub fn rot(&self, server: usize, dice: u64) -> bool {
+        let machine = &self.servers[server];
+        let blocks = machine.storage.blocks(BLOCKS_FILE);
+        if blocks.is_empty() {
+            return false;
+        }
+        let block = blocks[(dice % blocks.len() as u64) as usize];
+        let bit = (dice >> 32) % (BLOCK * 8);
+        machine.flip(block * BLOCK + bit / 8, (bit % 8) as u8)
+    }
+
+    /// Turns a bit over wherever a server's disk holds these bytes; tells at how many places.
+    pub fn rot_bytes(&self, server: usize, bytes: &[u8]) -> usize {
+        let machine = &self.servers[server];
+        let all = machine.storage.bytes(BLOCKS_FILE).unwrap_or_default();
+        let places = all.windows(bytes.len().max(1)).enumerate();
+        places
+            .filter(|(_, found)| *found == bytes)
+            .filter(|(at, _)| machine.flip(*at as u64, 3))
+            .count()
     }
 
     /// Ends the metadata service's process or its machine's power.
@@ -207,7 +263,7 @@ async fn serve(
     name: &str,
     io: Option<IoRole>,
     meta: Option<MetaRole>,
-) -> turmoil::Result {
+) -> Result<(), NodeError> {
     let config = NodeConfig {
         identity: Identity {
             key: KEY,

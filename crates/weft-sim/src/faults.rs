@@ -12,6 +12,7 @@ use crate::state::State;
 pub(crate) struct Faults {
     rng: SmallRng,
     clients: usize,
+    rot: bool,
     left: usize,
     /// Milliseconds until the next fault, or until the present one is mended.
     wait: u32,
@@ -20,6 +21,8 @@ pub(crate) struct Faults {
 
 enum Present {
     Server(usize),
+    /// Nothing that can be mended.
+    Rot,
     Meta,
     /// Between these two hosts.
     Link(String, String),
@@ -32,6 +35,7 @@ impl Faults {
         Faults {
             rng,
             clients: plan.clients,
+            rot: plan.rot,
             left: plan.faults,
             wait,
             present: None,
@@ -40,12 +44,20 @@ impl Faults {
 
     /// A millisecond has passed.
     pub(crate) fn step(&mut self, sim: &mut Sim<'_>, cluster: &Cluster, state: &State) {
+        let wanted = state.lock().rot_wanted.take();
+        if let Some((server, bytes)) = wanted {
+            let places = cluster.rot_bytes(server, &bytes);
+            let mut state = state.lock();
+            state.rotten |= places > 0;
+            state.rot_placed = Some(places);
+        }
         if self.wait > 0 {
             self.wait -= 1;
             return;
         }
         match self.present.take() {
             Some(Present::Server(server)) => cluster.revive_server(sim, server),
+            Some(Present::Rot) => {}
             Some(Present::Meta) => cluster.revive_meta(sim),
             Some(Present::Link(one, other)) => sim.repair(one, other),
             None if self.left > 0 => {
@@ -74,6 +86,9 @@ impl Faults {
         let server = self.rng.random_range(0..cluster.servers());
         let power = self.rng.random();
         let fault = if power { Fault::PowerLoss } else { Fault::Kill };
+        if self.rot && self.rng.random_ratio(1, 3) {
+            return self.rot(sim, cluster, server, state);
+        }
         match self.rng.random_range(0..7) {
             0 => {
                 cluster.strike_meta(sim, fault);
@@ -97,6 +112,25 @@ impl Faults {
                 (kind, Present::Server(server))
             }
         }
+    }
+
+    /// Changes bits of a server's disk; half of the time the server forgets what it has in memory.
+    fn rot(
+        &mut self,
+        sim: &mut Sim<'_>,
+        cluster: &Cluster,
+        server: usize,
+        state: &State,
+    ) -> (&'static str, Present) {
+        for _ in 0..self.rng.random_range(1..4) {
+            let flipped = cluster.rot(server, self.rng.next_u64());
+            state.lock().rotten |= flipped;
+        }
+        if self.rng.random() {
+            return ("rot", Present::Rot);
+        }
+        cluster.strike_server(sim, server, Fault::Kill, self.rng.next_u64());
+        ("rot, and server killed", Present::Server(server))
     }
 
     /// Cuts a link of any kind that a volume has.

@@ -1,5 +1,5 @@
-//! A run from a seed: clients write, read, sync and change names while nodes die and links break; then everything heals, and
-//! what is there must be explained by what was acknowledged.
+//! A run from a seed: clients work while nodes die and links break; then everything heals, and what is there must be explained
+//! by what was acknowledged.
 
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct Plan {
     pub operations: usize,
     /// Faults while they work.
     pub faults: usize,
+    /// Whether bits change on the disks.
+    pub rot: bool,
     /// A defect on purpose: the oracle is told of writes that were never sent. A checker that does not see it is
     /// blind.
     pub canary: bool,

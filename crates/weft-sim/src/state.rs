@@ -63,6 +63,14 @@ pub(crate) struct Shared {
     pub(crate) oracle: Option<Oracle>,
     /// Clients that have operations to do.
     pub(crate) busy: usize,
+    /// Clients that still have to look whether all is as it must be.
+    pub(crate) looking: usize,
+    /// Bits of a disk have changed, and not all of its blocks were written anew since.
+    pub(crate) rotten: bool,
+    /// A server and bytes on its disk that are to change.
+    pub(crate) rot_wanted: Option<(usize, Vec<u8>)>,
+    /// At how many places they did.
+    pub(crate) rot_placed: Option<usize>,
     /// Since when there are no faults, and no more will come: from then on everything must get on.
     pub(crate) calm: Option<Time>,
 }
@@ -78,6 +86,10 @@ impl State {
             losses: Losses::new(servers),
             oracle: None,
             busy: clients,
+            looking: clients,
+            rotten: false,
+            rot_wanted: None,
+            rot_placed: None,
             calm: None,
         })))
     }
@@ -115,11 +127,24 @@ impl Shared {
             Ok(_) => count.acknowledged += 1,
             Err(error) => {
                 count.failed += 1;
-                if !is_of_a_fault(error) {
+                if !is_of_a_fault(error) && !self.is_of_rot(error) {
                     self.note_wrong(format!("{kind}: {error}"));
                 }
             }
         }
+    }
+
+    /// Takes it for done where it says that a block is bad, and one may be.
+    pub(crate) fn tolerate(&self, result: Result<(), Error>) -> Result<(), Error> {
+        match result {
+            Err(error) if self.is_of_rot(&error) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Whether a block that is bad, or that a repair gave up, explains the error.
+    fn is_of_rot(&self, error: &Error) -> bool {
+        self.rotten && matches!(error.code(), Code::Corrupt | Code::Io)
     }
 
     pub(crate) fn digest(&mut self, bytes: &[u8]) {

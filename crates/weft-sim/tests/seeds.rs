@@ -13,8 +13,9 @@ fn plan(seed: u64) -> Plan {
         seed,
         servers: 3,
         clients: 3,
-        operations: 50,
+        operations: 80,
         faults: 4,
+        rot: seed % 2 == 1,
         canary: false,
     }
 }
@@ -63,6 +64,9 @@ fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
         "too little happened to show anything"
     );
     assert!(all.failed() > 0 || runs < 5, "no fault was felt");
+    let idle = all.operations.iter().find(|(_, c)| c.acknowledged == 0);
+    let idle = idle.filter(|(kind, _)| **kind != "close");
+    assert!(idle.is_none() || runs < 20, "never done: {idle:?}");
 }
 
 #[test]

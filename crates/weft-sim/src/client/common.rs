@@ -29,7 +29,7 @@ impl Client {
         state.count("write", &result);
     }
 
-    async fn send(&self, file: &File, at: usize, data: Vec<u8>) -> Result<(), Error> {
+    pub(super) async fn send(&self, file: &File, at: usize, data: Vec<u8>) -> Result<(), Error> {
         if self.plan.canary {
             return Ok(());
         }
