@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turmoil::Sim;
 use weft_client::{ConnectOptions, Credentials};
-use weft_kv::MemKv;
+use weft_kv::{MemKv, OrderedKv};
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
-use weft_store::{SimStorage, StoreConfig, StoreError};
+use weft_store::{SimStorage, Storage, StoreConfig, StoreError};
 
+use crate::canary::{Canary, Defective, Unsynced};
 use crate::net::{Heard, SimNetwork, env};
 
 const KEY: VolumeKey = VolumeKey([7; 32]);
@@ -31,6 +32,7 @@ pub enum Fault {
 /// What the nodes of a volume run on.
 pub struct Cluster {
     seed: u64,
+    canary: Option<Canary>,
     heard: Heard,
     namespace: Arc<MemKv>,
     /// Of the metadata service.
@@ -41,6 +43,7 @@ pub struct Cluster {
 struct Machine {
     network: SimNetwork,
     storage: SimStorage,
+    canary: Option<Canary>,
     index: Arc<MemKv>,
     /// Rises with each loss of power.
     boot: AtomicU64,
@@ -56,7 +59,10 @@ const BLOCK: u64 = 4096;
 impl Machine {
     fn role(&self, server: u32) -> IoRole {
         let boot = format!("boot {}", self.boot.load(Ordering::Relaxed));
-        let storage = Arc::new(self.storage.clone());
+        let storage: Arc<dyn Storage> = match self.canary {
+            None => Arc::new(self.storage.clone()),
+            Some(canary) => Arc::new(Defective::new(self.storage.clone(), canary)),
+        };
         let mut store = StoreConfig::new(storage, self.index.clone(), boot);
         store.cache_bytes = 8 << 20;
         store.dirty_bytes = 1 << 20;
@@ -93,8 +99,8 @@ impl Cluster {
         format!("client-{client}")
     }
 
-    /// A fresh, formatted volume.
-    pub fn new(seed: u64, servers: usize) -> Cluster {
+    /// A fresh, formatted volume, with a defect if one is named.
+    pub fn new(seed: u64, servers: usize, canary: Option<Canary>) -> Cluster {
         let namespace = Arc::new(MemKv::new());
         let settings = VolumeSettings {
             id: VOLUME,
@@ -113,12 +119,13 @@ impl Cluster {
             now: 0,
         };
         Namespace::format(namespace.as_ref(), &settings).expect("a new namespace is formatted");
-        weft_kv::OrderedKv::sync(namespace.as_ref()).expect("an engine in memory syncs");
+        namespace.sync().expect("an engine in memory syncs");
         let heard = Heard::default();
         let servers = (0..servers as u64).map(|i| {
             Arc::new(Machine {
                 network: SimNetwork::new(heard.clone()),
                 storage: SimStorage::new(seed ^ (i + 1) << 32),
+                canary,
                 index: Arc::new(MemKv::new()),
                 boot: AtomicU64::new(0),
                 rotten: AtomicBool::new(false),
@@ -126,6 +133,7 @@ impl Cluster {
         });
         Cluster {
             seed,
+            canary,
             namespace,
             network: SimNetwork::new(heard.clone()),
             servers: servers.collect(),
@@ -149,8 +157,13 @@ impl Cluster {
         let namespace = self.namespace.clone();
         let network = self.network.clone();
         let life = lives.clone();
+        let unsynced = self.canary == Some(Canary::NoNameSync);
         sim.host(Cluster::META_HOST, move || {
-            let kv = namespace.clone();
+            let kv: Arc<dyn OrderedKv> = if unsynced {
+                Arc::new(Unsynced(namespace.clone()))
+            } else {
+                namespace.clone()
+            };
             let env = life_env(&life, &network);
             async move {
                 let meta = MetaRole {

@@ -16,8 +16,11 @@
 //!
 //! Faults are placed only where the design promises to survive them, so whatever a scenario finds wrong is a defect.
 //!
+//! That it would find one is shown by defects on purpose ([`Canary`]).
+//!
 //! Absent on purpose: rot of logs and indexes (the store's own tests), real time, real sockets.
 
+mod canary;
 mod client;
 mod cluster;
 mod faults;
@@ -26,6 +29,7 @@ mod oracle;
 mod scenario;
 mod state;
 
+pub use canary::Canary;
 pub use cluster::{Cluster, Fault};
 pub use net::{Heard, SimEntropy, SimNetwork, SimWallClock, env};
 pub use oracle::{Image, Losses, Oracle, Time, Unexplained, WriteId};

@@ -7,6 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use turmoil::Builder;
 
+use crate::canary::Canary;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::faults::Faults;
@@ -27,15 +28,14 @@ pub struct Plan {
     pub faults: usize,
     /// Whether bits change on the disks.
     pub rot: bool,
-    /// A defect on purpose: the oracle is told of writes that were never sent. A checker that does not see it is
-    /// blind.
-    pub canary: bool,
+    /// A defect on purpose. A checker that does not see it is blind.
+    pub canary: Option<Canary>,
 }
 
 /// Runs a plan, until its end or until something is wrong. It is wrong, too, if a node cannot start or the clients do not
 /// end in time.
 pub fn run(plan: Plan) -> Outcome {
-    let cluster = Cluster::new(plan.seed, plan.servers);
+    let cluster = Cluster::new(plan.seed, plan.servers, plan.canary);
     let mut sim = Builder::new()
         .rng_seed(plan.seed)
         .simulation_duration(Duration::from_mins(10))

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use weft_sim::{Outcome, Plan, run};
+use weft_sim::{Canary, Outcome, Plan, run};
 
 fn plan(seed: u64) -> Plan {
     Plan {
@@ -16,7 +16,7 @@ fn plan(seed: u64) -> Plan {
         operations: 80,
         faults: 4,
         rot: seed % 2 == 1,
-        canary: false,
+        canary: None,
     }
 }
 
@@ -84,15 +84,43 @@ fn the_same_seed_replays_the_same_run() {
     assert_eq!(digests.len() as u64, replays, "different seeds differ");
 }
 
+/// Seeds in which a defect on purpose must show.
+const CANARY_SEEDS: u64 = 20;
+
+/// What is wrong in the first seed in which a defect shows, and that the seed replays it.
+fn found(canary: Canary) -> String {
+    for seed in (0..CANARY_SEEDS).map(|n| 2 * n) {
+        let plan = Plan {
+            canary: Some(canary),
+            ..plan(seed)
+        };
+        let outcome = run(plan);
+        if let Some(wrong) = &outcome.wrong {
+            println!("{canary:?} is found by seed {seed}: {wrong}");
+            assert_eq!(outcome, run(plan), "seed {seed} replays what it found");
+            return wrong.clone();
+        }
+    }
+    panic!("{canary:?} is not found by {CANARY_SEEDS} seeds");
+}
+
 #[test]
-fn a_lost_write_is_found() {
-    let outcome = run(Plan {
-        canary: true,
-        faults: 0,
-        ..plan(5)
-    });
-    let wrong = outcome
-        .wrong
-        .expect("the oracle was told of writes that were never sent");
+fn writes_that_are_acknowledged_and_not_sent_are_found() {
+    let wrong = found(Canary::Unsent);
     assert!(wrong.contains("may only be"), "{wrong}");
+}
+
+#[test]
+fn disks_that_only_say_that_they_synced_are_found() {
+    found(Canary::NoSync);
+}
+
+#[test]
+fn an_engine_of_names_that_only_says_that_it_synced_is_found() {
+    found(Canary::NoNameSync);
+}
+
+#[test]
+fn disks_that_lose_blocks_are_found() {
+    found(Canary::LostBlocks);
 }

@@ -6,6 +6,7 @@ use weft_client::{Error, File};
 use weft_layout::{Order, Subfile, View, ViewOffset};
 
 use super::{CELLS, Client, LENGTH};
+use crate::canary::Canary;
 use crate::state::now;
 
 impl Client {
@@ -30,7 +31,7 @@ impl Client {
     }
 
     pub(super) async fn send(&self, file: &File, at: usize, data: Vec<u8>) -> Result<(), Error> {
-        if self.plan.canary {
+        if self.plan.canary == Some(Canary::Unsent) {
             return Ok(());
         }
         let view = file.canonical()?;

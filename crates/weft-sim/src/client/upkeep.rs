@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_client::{
-    Error, FsckOptions, ScrubRequest, ScrubState, ScrubStatusReply, ServerId, Volume,
+    Error, FsckOptions, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ServerId, Volume,
 };
 
 use super::Client;
@@ -25,14 +25,17 @@ impl Client {
         Ok(())
     }
 
-    /// Scrubs all servers to the end: how many bad blocks there are.
-    pub(super) async fn scrub_all(&self, volume: &Volume) -> Result<u64, Error> {
+    /// Scrubs all servers to the end: what is bad, by server.
+    pub(super) async fn scrub_all(
+        &self,
+        volume: &Volume,
+    ) -> Result<Vec<(ServerId, ScrubFinding)>, Error> {
         let request = ScrubRequest {
             run: true,
             rate: 0,
             anew: true,
         };
-        let mut bad = 0;
+        let mut bad = Vec::new();
         for server in (0..self.plan.servers as u32).map(ServerId) {
             let begun = now();
             volume.scrub(server, request).await?;
@@ -49,7 +52,7 @@ impl Client {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             };
             self.judge_scrub(server, &done);
-            bad += done.bad;
+            bad.extend(done.findings.into_iter().map(|finding| (server, finding)));
         }
         Ok(bad)
     }
