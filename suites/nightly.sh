@@ -13,6 +13,8 @@ night WEFT_CASES=20000 cargo test -p weft-store --test corruption
 night WEFT_CASES=300 cargo test -p weft-kv --test loss
 night WEFT_CASES=500000 cargo test -p weft-fuzz
 night scripts/fuzz.sh 600
+night WEFT_SECONDS=3600 WEFT_SEED="$(date +%s)" cargo test --release -p weft-sim --test seeds crashes -- --nocapture
+night WEFT_SIM_REPLAYS=100 WEFT_SEED="$(date +%s)" cargo test --release -p weft-sim --test seeds replays
 night WEFT_CASES=300 cargo test -p weft --test kill power -- --include-ignored --nocapture --test-threads 1
 night WEFT_KILL_ROUNDS=300 cargo test -p weft --test kill kill_nine -- --nocapture
 night WEFT_CASES=5000 cargo test -p weft-meta --test trees

@@ -307,20 +307,31 @@ impl File {
         if request.modified.is_some() {
             let end = a.end.load(Ordering::Acquire);
             if end == END_UNKNOWN {
-                request.size = Some(self.size().await?);
+                request.size = Some(self.size_at_close().await?);
             } else {
                 request.end = Some(end);
             }
         }
         let mut reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
         if reply.size_wanted {
-            request.size = Some(self.size().await?);
+            request.size = Some(self.size_at_close().await?);
             request.end = None;
             reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
         }
         let alone = reply.alone;
         let closed = |attributes| Closed { attributes, alone };
         Ok(reply.attributes.map(closed))
+    }
+
+    /// The size, for the service. Where a server cannot tell it the attachment ends all the same, without a word of it: the
+    /// service asks for it when the server is back.
+    async fn size_at_close(&self) -> Result<u64, Error> {
+        let a = &self.0;
+        let size = self.size().await;
+        if size.is_err() {
+            a.volume.detach_later(a.id, a.write);
+        }
+        size
     }
 
     pub(crate) fn server_of(&self, cell: CellIndex) -> Result<ServerId, Error> {

@@ -1,18 +1,19 @@
 //! A volume inside a simulation: what outlives a process is held here, the processes are turmoil's hosts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turmoil::Sim;
 use weft_client::{ConnectOptions, Credentials};
-use weft_kv::MemKv;
+use weft_kv::{MemKv, OrderedKv};
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::session::Role;
-use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig};
-use weft_store::{SimStorage, StoreConfig};
+use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
+use weft_store::{SimStorage, Storage, StoreConfig, StoreError};
 
+use crate::canary::{Canary, Defective, Unsynced};
 use crate::net::{Heard, SimNetwork, env};
 
 const KEY: VolumeKey = VolumeKey([7; 32]);
@@ -31,6 +32,7 @@ pub enum Fault {
 /// What the nodes of a volume run on.
 pub struct Cluster {
     seed: u64,
+    canary: Option<Canary>,
     heard: Heard,
     namespace: Arc<MemKv>,
     /// Of the metadata service.
@@ -41,25 +43,76 @@ pub struct Cluster {
 struct Machine {
     network: SimNetwork,
     storage: SimStorage,
+    canary: Option<Canary>,
     index: Arc<MemKv>,
     /// Rises with each loss of power.
     boot: AtomicU64,
+    /// Bits of its disk have changed.
+    rotten: AtomicBool,
 }
 
-/// The host of a server.
-fn host(server: usize) -> String {
-    format!("server-{server}")
+/// The file of a store that holds blocks.
+const BLOCKS_FILE: &str = "data";
+/// Bytes of one.
+const BLOCK: u64 = 4096;
+
+impl Machine {
+    fn role(&self, server: u32) -> IoRole {
+        let boot = format!("boot {}", self.boot.load(Ordering::Relaxed));
+        let storage: Arc<dyn Storage> = match self.canary {
+            None => Arc::new(self.storage.clone()),
+            Some(canary) => Arc::new(Defective::new(self.storage.clone(), canary)),
+        };
+        let mut store = StoreConfig::new(storage, self.index.clone(), boot);
+        store.cache_bytes = 8 << 20;
+        store.dirty_bytes = 1 << 20;
+        store.log_bytes = 4 << 20;
+        store.segment_bytes = 256 << 10;
+        store.growth_bytes = 4 << 20;
+        store.reserve_bytes = 0;
+        IoRole {
+            server,
+            store_id: Vec::new(),
+            store,
+            meta_address: format!("{}:{PORT}", Cluster::META_HOST),
+            metrics_address: String::new(),
+        }
+    }
+
+    fn flip(&self, byte: u64, bit: u8) -> bool {
+        let flipped = self.storage.flip(BLOCKS_FILE, byte, bit);
+        self.rotten.fetch_or(flipped, Ordering::Relaxed);
+        flipped
+    }
 }
 
 impl Cluster {
-    /// A fresh, formatted volume.
-    pub fn new(seed: u64, servers: usize) -> Cluster {
+    /// The host of the metadata service.
+    pub const META_HOST: &'static str = "meta";
+
+    /// The host of an I/O server.
+    pub fn server_host(server: usize) -> String {
+        format!("server-{server}")
+    }
+
+    /// The host of a client.
+    pub fn client_host(client: usize) -> String {
+        format!("client-{client}")
+    }
+
+    /// A fresh, formatted volume, with a defect if one is named.
+    pub fn new(seed: u64, servers: usize, canary: Option<Canary>) -> Cluster {
         let namespace = Arc::new(MemKv::new());
         let settings = VolumeSettings {
             id: VOLUME,
             name: "simulated".into(),
             servers: (0..servers)
-                .map(|i| (ServerId(i as u32), format!("{}:{PORT}", host(i))))
+                .map(|i| {
+                    (
+                        ServerId(i as u32),
+                        format!("{}:{PORT}", Cluster::server_host(i)),
+                    )
+                })
                 .collect(),
             uid: 0,
             gid: 0,
@@ -67,18 +120,21 @@ impl Cluster {
             now: 0,
         };
         Namespace::format(namespace.as_ref(), &settings).expect("a new namespace is formatted");
-        weft_kv::OrderedKv::sync(namespace.as_ref()).expect("an engine in memory syncs");
+        namespace.sync().expect("an engine in memory syncs");
         let heard = Heard::default();
         let servers = (0..servers as u64).map(|i| {
             Arc::new(Machine {
                 network: SimNetwork::new(heard.clone()),
                 storage: SimStorage::new(seed ^ (i + 1) << 32),
+                canary,
                 index: Arc::new(MemKv::new()),
                 boot: AtomicU64::new(0),
+                rotten: AtomicBool::new(false),
             })
         });
         Cluster {
             seed,
+            canary,
             namespace,
             network: SimNetwork::new(heard.clone()),
             servers: servers.collect(),
@@ -102,59 +158,64 @@ impl Cluster {
         let namespace = self.namespace.clone();
         let network = self.network.clone();
         let life = lives.clone();
-        sim.host("meta", move || {
-            let kv = namespace.clone();
+        let unsynced = self.canary == Some(Canary::NoNameSync);
+        sim.host(Cluster::META_HOST, move || {
+            let kv: Arc<dyn OrderedKv> = if unsynced {
+                Arc::new(Unsynced(namespace.clone()))
+            } else {
+                namespace.clone()
+            };
             let env = life_env(&life, &network);
             async move {
                 let meta = MetaRole {
                     kv,
                     blocking: Blocking::Inline,
                 };
-                serve(env, "meta", None, Some(meta)).await
+                Ok(serve(env, Cluster::META_HOST, None, Some(meta)).await?)
             }
         });
         for (i, machine) in self.servers.iter().enumerate() {
             let machine = machine.clone();
             let life = lives.clone();
-            sim.host(host(i), move || {
+            sim.host(Cluster::server_host(i), move || {
                 let machine = machine.clone();
                 let env = life_env(&life, &machine.network);
                 async move {
-                    let boot = format!("boot {}", machine.boot.load(Ordering::Relaxed));
-                    let storage = Arc::new(machine.storage.clone());
-                    let mut store = StoreConfig::new(storage, machine.index.clone(), boot);
-                    store.cache_bytes = 8 << 20;
-                    store.dirty_bytes = 1 << 20;
-                    store.log_bytes = 4 << 20;
-                    store.segment_bytes = 256 << 10;
-                    store.growth_bytes = 4 << 20;
-                    store.reserve_bytes = 0;
-                    let io = IoRole {
-                        server: i as u32,
-                        store,
-                        store_id: Vec::new(),
-                        meta_address: format!("meta:{PORT}"),
-                        metrics_address: String::new(),
-                    };
-                    serve(env, &host(i), Some(io), None).await
+                    let name = Cluster::server_host(i);
+                    let role = machine.role(i as u32);
+                    let ended = serve(env.clone(), &name, Some(role), None).await;
+                    let bad = matches!(
+                        &ended,
+                        Err(NodeError::Store(StoreError::BadChecksum { .. }))
+                    );
+                    if !bad || !machine.rotten.load(Ordering::Relaxed) {
+                        return Ok(ended?);
+                    }
+                    // Part of a block is in the log, and the rest of it is bad: the operator gives the block up.
+                    let mut role = machine.role(i as u32);
+                    role.store.accept_loss = true;
+                    Ok(serve(env, &name, Some(role), None).await?)
                 }
             });
         }
     }
 
     /// How a client in the simulation connects.
-    pub fn client(&self) -> ConnectOptions {
-        let mut options = ConnectOptions::new(format!("meta:{PORT}"), KEY);
+    pub fn client(&self, client: usize) -> ConnectOptions {
+        let mut options = ConnectOptions::new(format!("{}:{PORT}", Cluster::META_HOST), KEY);
         options.volume = VOLUME;
         options.who = Credentials::default();
-        options.env = env(self.seed ^ 0xc11e, SimNetwork::new(self.heard.clone()));
+        options.env = env(
+            self.seed ^ 0xc11e ^ (client as u64) << 48,
+            SimNetwork::new(self.heard.clone()),
+        );
         options
     }
 
     /// Ends a server's process or its machine's power.
     pub fn strike_server(&self, sim: &mut Sim<'_>, server: usize, fault: Fault, seed: u64) {
         let machine = &self.servers[server];
-        machine.network.crash(sim, &host(server));
+        machine.network.crash(sim, &Cluster::server_host(server));
         machine.storage.crash(fault == Fault::PowerLoss, seed);
         if fault == Fault::PowerLoss {
             machine.index.crash_power_loss();
@@ -162,9 +223,33 @@ impl Cluster {
         }
     }
 
+    /// Turns a bit of some block of a server's disk over, as the dice say: the block may be in use, or not any more. False if
+    /// the disk has no blocks yet.
+    pub fn rot(&self, server: usize, dice: u64) -> bool {
+        let machine = &self.servers[server];
+        let blocks = machine.storage.blocks(BLOCKS_FILE);
+        if blocks.is_empty() {
+            return false;
+        }
+        let block = blocks[(dice % blocks.len() as u64) as usize];
+        let bit = (dice >> 32) % (BLOCK * 8);
+        machine.flip(block * BLOCK + bit / 8, (bit % 8) as u8)
+    }
+
+    /// Turns a bit over wherever a server's disk holds these bytes; tells at how many places.
+    pub fn rot_bytes(&self, server: usize, bytes: &[u8]) -> usize {
+        let machine = &self.servers[server];
+        let all = machine.storage.bytes(BLOCKS_FILE).unwrap_or_default();
+        let places = all.windows(bytes.len().max(1)).enumerate();
+        places
+            .filter(|(_, found)| *found == bytes)
+            .filter(|(at, _)| machine.flip(*at as u64, 3))
+            .count()
+    }
+
     /// Ends the metadata service's process or its machine's power.
     pub fn strike_meta(&self, sim: &mut Sim<'_>, fault: Fault) {
-        self.network.crash(sim, "meta");
+        self.network.crash(sim, Cluster::META_HOST);
         if fault == Fault::PowerLoss {
             self.namespace.crash_power_loss();
         }
@@ -172,22 +257,12 @@ impl Cluster {
 
     /// Starts a server again.
     pub fn revive_server(&self, sim: &mut Sim<'_>, server: usize) {
-        sim.bounce(host(server));
+        sim.bounce(Cluster::server_host(server));
     }
 
     /// Starts the metadata service again.
     pub fn revive_meta(&self, sim: &mut Sim<'_>) {
-        sim.bounce("meta");
-    }
-
-    /// Cuts a client off from a server.
-    pub fn partition(&self, sim: &Sim<'_>, client: &str, server: usize) {
-        sim.partition(client, host(server));
-    }
-
-    /// Mends what [`Cluster::partition`] cut.
-    pub fn mend(&self, sim: &Sim<'_>, client: &str, server: usize) {
-        sim.repair(client, host(server));
+        sim.bounce(Cluster::META_HOST);
     }
 }
 
@@ -202,7 +277,7 @@ async fn serve(
     name: &str,
     io: Option<IoRole>,
     meta: Option<MetaRole>,
-) -> turmoil::Result {
+) -> Result<(), NodeError> {
     let config = NodeConfig {
         identity: Identity {
             key: KEY,

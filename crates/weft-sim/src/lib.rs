@@ -1,22 +1,37 @@
-//! Whole volumes on one thread from a seed: servers, metadata service and clients over a simulated network, on
-//! simulated disks, with crashes, power loss and partitions. The same seed replays the same run.
+//! Whole volumes on one thread from a seed: servers, metadata service and several clients over a simulated network, on
+//! simulated disks, with crashes, power loss, partitions and bit rot. The same seed replays the same run.
 //!
 //! Fault model:
 //! - a process dies at any message (what it handed to the kernel stays), or its machine loses power (of what was not
 //!   synced any part stays, is torn or goes);
-//! - a link is cut in both directions and mended later; messages are delayed and connections break;
+//! - a link is cut in both directions and mended later, between a client and a server, a client and the metadata service, or
+//!   a server and the metadata service; messages are delayed and connections break;
+//! - bits of blocks change on a server's disk, in half of the seeds (not those of its log or index): what is read is right or an
+//!   error that says what is bad, a scrub finds it, and what is written over it is good;
 //! - clocks of different machines agree.
+//!
+//! What clients do: they write, read and sync one file together; each has a file of its own that it also cuts, renames, removes,
+//! keeps in checkpoints and rolls back; they make and remove names and begin scrubs. At the end everything is looked at, every
+//! server scrubbed and the volume checked.
 //!
 //! Faults are placed only where the design promises to survive them, so whatever a scenario finds wrong is a defect.
 //!
-//! Absent on purpose: bit rot (the store's own tests), real time, real sockets.
+//! That it would find one is shown by defects on purpose ([`Canary`]).
+//!
+//! Absent on purpose: rot of logs and indexes (the store's own tests), real time, real sockets.
 
+mod canary;
+mod client;
 mod cluster;
+mod faults;
 mod net;
 mod oracle;
 mod scenario;
+mod state;
 
+pub use canary::Canary;
 pub use cluster::{Cluster, Fault};
 pub use net::{Heard, SimEntropy, SimNetwork, SimWallClock, env};
-pub use oracle::Oracle;
-pub use scenario::{Outcome, Plan, run};
+pub use oracle::{Image, Losses, Oracle, Time, Unexplained, WriteId};
+pub use scenario::{Plan, run};
+pub use state::{Count, Outcome};

@@ -1,103 +1,362 @@
 //! What a file may hold: the bytes that some order of the acknowledged, failed and lost writes explains.
+//!
+//! The oracle keeps the history of a file, each operation with the time when it was begun and when its end was told, and
+//! works out what a read may see from the history alone. Several clients may write the same bytes at once.
+//!
+//! 1. A value may be read if its write began before the read ended and nothing surely replaced it before the read began.
+//! 2. A write surely replaces what had ended before it began, once it is acknowledged itself.
+//! 3. Power loss on the byte's server undoes 2, unless the write had ended before a sync began that was acknowledged before
+//!    the loss.
+//! 4. A write that failed may have happened in part, up to [`LINGER`] after that was told: what was sent to other servers
+//!    may still be on its way.
+//!
+//! Deliberately absent: an order between bytes, or between reads. Each byte is judged alone.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 
-/// The allowed values of every byte of a file's canonical order, written by one client at a time.
+use weft_layout::{FileOffset, Layout};
+
+/// Simulated time in nanoseconds.
+pub type Time = u64;
+
+/// How long a write goes on at most after its failure was told: several times a message's way.
+pub const LINGER: Time = 1_000_000_000;
+
+/// The values that each byte may have.
+pub type Image = Vec<Vec<u8>>;
+
+/// When each server's machine lost power.
+#[derive(Clone, Debug, Default)]
+pub struct Losses(Vec<Vec<Time>>);
+
+impl Losses {
+    /// Of so many servers, none yet.
+    pub fn new(servers: usize) -> Losses {
+        Losses(vec![Vec::new(); servers])
+    }
+
+    /// A server's machine lost power.
+    pub fn note(&mut self, server: usize, now: Time) {
+        self.0[server].push(now);
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    fn of(&self, server: usize) -> &[Time] {
+        self.0.get(server).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A write of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteId(usize);
+
+/// The history of one file's bytes.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    bytes: Vec<Allowed>,
+    layout: Layout,
+    /// What it held at first, which no power loss takes.
+    base: Image,
+    writes: Vec<Write>,
+    /// Those that were acknowledged.
+    syncs: Vec<(Time, Time)>,
 }
 
 #[derive(Clone, Debug)]
-struct Allowed {
-    /// What a read may see now.
-    now: BTreeSet<u8>,
-    /// What power loss may bring back: the value of the last sync and everything since.
-    after_power_loss: BTreeSet<u8>,
+struct Write {
+    at: usize,
+    data: Vec<u8>,
+    begun: Time,
+    /// None: it is under way.
+    ended: Option<Time>,
+    acknowledged: bool,
+    /// Acknowledged, it survives power loss without a sync.
+    durable: bool,
+}
+
+impl Write {
+    fn range(&self) -> Range<usize> {
+        self.at..self.at + self.data.len()
+    }
+}
+
+/// A byte that nothing explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexplained {
+    /// Where.
+    pub at: usize,
+    /// What was read.
+    pub value: u8,
+    /// What could have been.
+    pub allowed: Vec<u8>,
+}
+
+/// Bytes that the same writes cover and that lie on one server.
+struct Stretch {
+    range: Range<usize>,
+    /// Whether what was there at first may show.
+    base: bool,
+    /// Writes that may show.
+    writes: Vec<usize>,
 }
 
 impl Oracle {
     /// A file of holes.
-    pub fn new(length: usize) -> Oracle {
-        let zero = BTreeSet::from([0]);
-        let byte = Allowed {
-            now: zero.clone(),
-            after_power_loss: zero,
-        };
+    pub fn new(length: usize, layout: &Layout) -> Oracle {
+        Oracle::of_image(vec![vec![0]; length], layout)
+    }
+
+    /// A file that holds one of these values at each byte, and keeps it over power loss.
+    pub fn of_image(base: Image, layout: &Layout) -> Oracle {
         Oracle {
-            bytes: vec![byte; length],
+            layout: layout.clone(),
+            base,
+            writes: Vec::new(),
+            syncs: Vec::new(),
         }
     }
 
-    /// These bytes were written and acknowledged.
-    pub fn acknowledged(&mut self, at: usize, data: &[u8]) {
-        for (byte, value) in self.bytes[at..].iter_mut().zip(data) {
-            byte.now = BTreeSet::from([*value]);
-            byte.after_power_loss.insert(*value);
-        }
+    /// A write is sent.
+    pub fn begin(&mut self, at: usize, data: &[u8], now: Time) -> WriteId {
+        self.add(at, data.to_vec(), now, false)
     }
 
-    /// As [`Oracle::acknowledged`], for a write that was [`Oracle::uncertain`] until now: where power was lost while
-    /// it was under way (the byte allows more than `before` and the write explain), it stays uncertain.
-    pub fn acknowledged_during(&mut self, at: usize, data: &[u8], before: &Oracle) {
-        let pairs = self.bytes[at..].iter_mut().zip(&before.bytes[at..]);
-        for ((byte, before), value) in pairs.zip(data) {
-            let mut explained = before.now.clone();
-            explained.insert(*value);
-            if byte.now == explained {
-                byte.now = BTreeSet::from([*value]);
+    /// The file is cut at `size`: like a write of zeros from there on that survives power loss.
+    pub fn begin_cut(&mut self, size: usize, now: Time) -> WriteId {
+        let zeros = vec![0; self.base.len().saturating_sub(size)];
+        self.add(size.min(self.base.len()), zeros, now, true)
+    }
+
+    fn add(&mut self, at: usize, data: Vec<u8>, begun: Time, durable: bool) -> WriteId {
+        self.writes.push(Write {
+            at,
+            data,
+            begun,
+            ended: None,
+            acknowledged: false,
+            durable,
+        });
+        WriteId(self.writes.len() - 1)
+    }
+
+    /// A write was acknowledged, or failed.
+    pub fn end(&mut self, write: WriteId, acknowledged: bool, now: Time) {
+        let write = &mut self.writes[write.0];
+        write.acknowledged = acknowledged;
+        write.ended = Some(if acknowledged { now } else { now + LINGER });
+    }
+
+    /// A sync was acknowledged.
+    pub fn synced(&mut self, begun: Time, ended: Time) {
+        self.syncs.push((begun, ended));
+    }
+
+    /// The first byte of a read from `begun` to `ended` that nothing explains.
+    pub fn check(
+        &self,
+        at: usize,
+        read: &[u8],
+        (begun, ended): (Time, Time),
+        losses: &Losses,
+    ) -> Option<Unexplained> {
+        for stretch in self.stretches(at..at + read.len(), (begun, ended), losses) {
+            for place in stretch.range.clone() {
+                let value = read[place - at];
+                if !self.explains(&stretch, place, value) {
+                    let mut allowed = self.values(&stretch, place);
+                    allowed.sort_unstable();
+                    allowed.dedup();
+                    return Some(Unexplained {
+                        at: place,
+                        value,
+                        allowed,
+                    });
+                }
             }
         }
+        None
     }
 
-    /// These bytes may have been written.
-    pub fn uncertain(&mut self, at: usize, data: &[u8]) {
-        for (byte, value) in self.bytes[at..].iter_mut().zip(data) {
-            byte.now.insert(*value);
-            byte.after_power_loss.insert(*value);
-        }
-    }
-
-    /// A sync was acknowledged, with nothing written while it was under way.
-    pub fn synced(&mut self) {
-        for byte in &mut self.bytes {
-            byte.after_power_loss = byte.now.clone();
-        }
-    }
-
-    /// The machine that holds the bytes chosen by `on` lost power.
-    pub fn power_lost(&mut self, on: impl Fn(usize) -> bool) {
-        for (at, byte) in self.bytes.iter_mut().enumerate() {
-            if on(at) {
-                byte.now = byte.after_power_loss.clone();
+    /// What a read of all from `begun` to `ended` may see.
+    pub fn image(&self, times: (Time, Time), losses: &Losses) -> Image {
+        let mut image = Image::with_capacity(self.base.len());
+        for stretch in self.stretches(0..self.base.len(), times, losses) {
+            for place in stretch.range.clone() {
+                let mut values = self.values(&stretch, place);
+                values.sort_unstable();
+                values.dedup();
+                image.push(values);
             }
         }
+        image
     }
 
-    /// The first byte that was read and that nothing explains: `(offset, value, allowed)`.
-    pub fn check(&self, at: usize, read: &[u8]) -> Option<(usize, u8, Vec<u8>)> {
-        read.iter().enumerate().find_map(|(i, value)| {
-            let allowed = &self.bytes[at + i].now;
-            (!allowed.contains(value)).then(|| (at + i, *value, allowed.iter().copied().collect()))
-        })
+    fn explains(&self, stretch: &Stretch, place: usize, value: u8) -> bool {
+        let written = |w: &usize| self.writes[*w].data[place - self.writes[*w].at] == value;
+        stretch.writes.iter().any(written) || stretch.base && self.base[place].contains(&value)
+    }
+
+    fn values(&self, stretch: &Stretch, place: usize) -> Vec<u8> {
+        let written = |w: &usize| self.writes[*w].data[place - self.writes[*w].at];
+        let mut values: Vec<u8> = stretch.writes.iter().map(written).collect();
+        if stretch.base {
+            values.extend(&self.base[place]);
+        }
+        values
+    }
+
+    /// Cuts a range so that what may show is the same all over each part.
+    fn stretches(
+        &self,
+        range: Range<usize>,
+        (begun, ended): (Time, Time),
+        losses: &Losses,
+    ) -> Vec<Stretch> {
+        let bsu = self.layout.bsu() as usize;
+        let mut cuts = vec![range.start, range.end];
+        cuts.extend((range.start / bsu..=range.end / bsu).map(|n| n * bsu));
+        let ends = self.writes.iter().map(Write::range);
+        cuts.extend(ends.flat_map(|r| [r.start, r.end]));
+        cuts.retain(|cut| range.contains(cut) || *cut == range.end);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let pairs = cuts.windows(2).map(|pair| pair[0]..pair[1]);
+        pairs
+            .map(|range| {
+                let server = self.server_of(range.start);
+                let over: Vec<usize> = (0..self.writes.len())
+                    .filter(|w| self.writes[*w].range().contains(&range.start))
+                    .collect();
+                let lost = losses.of(server);
+                let replaced = over
+                    .iter()
+                    .map(|w| &self.writes[*w])
+                    .filter(|w| self.stays(w, begun, ended, lost))
+                    .map(|w| w.begun)
+                    .max();
+                let shows = |w: &usize| {
+                    let write = &self.writes[*w];
+                    write.begun <= ended
+                        && (replaced.is_none() || write.ended.is_none_or(|e| Some(e) >= replaced))
+                };
+                Stretch {
+                    range,
+                    base: replaced.is_none(),
+                    writes: over.into_iter().filter(shows).collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// The server that holds a byte.
+    pub fn server_of(&self, at: usize) -> usize {
+        let place = self.layout.grid().locate(FileOffset(at as u64));
+        let (cell, _) = place.expect("files of simulations are small");
+        self.layout.server_of(cell).0 as usize
+    }
+
+    /// Whether what the write replaced cannot be back in a read from `begun` to `ended`.
+    fn stays(&self, write: &Write, begun: Time, ended: Time, lost: &[Time]) -> bool {
+        let Some(end) = write.ended.filter(|e| write.acknowledged && *e < begun) else {
+            return false;
+        };
+        let first = lost.iter().find(|p| **p >= write.begun && **p <= ended);
+        let Some(first) = first.filter(|_| !write.durable) else {
+            return true;
+        };
+        self.syncs.iter().any(|(b, e)| end < *b && e < first)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_layout::{LayoutSpec, ServerId};
+
+    fn one_byte() -> Oracle {
+        let layout = Layout::new(LayoutSpec {
+            cells: 1,
+            bsu: 1,
+            chunk: 4096,
+            servers: vec![ServerId(0)],
+            storage: weft_layout::Storage::Plain,
+        });
+        Oracle::new(1, &layout.expect("legal"))
+    }
+
+    fn write(oracle: &mut Oracle, value: u8, (begun, ended): (Time, Time)) {
+        let write = oracle.begin(0, &[value], begun);
+        oracle.end(write, true, ended);
+    }
+
+    /// What a read at this time may see.
+    fn allowed(oracle: &Oracle, now: Time, losses: &Losses) -> Vec<u8> {
+        oracle.image((now, now), losses).remove(0)
+    }
 
     #[test]
     fn an_acknowledged_byte_may_go_back_only_by_power_loss_and_only_to_the_last_sync() {
-        let mut oracle = Oracle::new(1);
-        oracle.acknowledged(0, b"a");
-        oracle.synced();
-        oracle.acknowledged(0, b"b");
-        assert!(oracle.check(0, b"b").is_none());
-        assert!(oracle.check(0, b"a").is_some());
-        oracle.power_lost(|_| true);
-        assert!(oracle.check(0, b"a").is_none());
-        assert!(oracle.check(0, b"b").is_none());
-        assert_eq!(oracle.check(0, b"\0"), Some((0, 0, vec![b'a', b'b'])));
+        let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
+        write(&mut oracle, b'a', (1, 2));
+        oracle.synced(3, 4);
+        write(&mut oracle, b'b', (5, 6));
+        assert_eq!(allowed(&oracle, 7, &losses), b"b");
+        losses.note(0, 8);
+        assert_eq!(allowed(&oracle, 9, &losses), b"ab");
+        let unexplained = oracle.check(0, b"\0", (9, 9), &losses);
+        assert_eq!(unexplained.map(|u| u.allowed), Some(b"ab".to_vec()));
+        write(&mut oracle, b'c', (10, 11));
+        assert_eq!(allowed(&oracle, 12, &losses), b"c");
+    }
+
+    #[test]
+    fn of_writes_at_once_any_may_be_the_last() {
+        let (mut oracle, losses) = (one_byte(), Losses::new(1));
+        let first = oracle.begin(0, b"a", 1);
+        write(&mut oracle, b'b', (2, 3));
+        assert_eq!(allowed(&oracle, 4, &losses), b"ab");
+        oracle.end(first, true, 5);
+        assert_eq!(allowed(&oracle, 6, &losses), b"ab");
+        write(&mut oracle, b'c', (6, 7));
+        assert_eq!(allowed(&oracle, 8, &losses), b"c");
+        // A read that began before the last write ended may see what was there before it.
+        assert!(oracle.check(0, b"a", (6, 8), &losses).is_none());
+    }
+
+    #[test]
+    fn a_failed_write_may_show_for_as_long_as_nothing_later_replaced_it() {
+        let (mut oracle, losses) = (one_byte(), Losses::new(1));
+        write(&mut oracle, b'a', (1, 2));
+        let failed = oracle.begin(0, b"b", 3);
+        oracle.end(failed, false, 4);
+        write(&mut oracle, b'c', (5, 6));
+        assert_eq!(allowed(&oracle, 7, &losses), b"bc", "it was on its way");
+        write(&mut oracle, b'd', (5 + LINGER, 6 + LINGER));
+        assert_eq!(allowed(&oracle, 7 + LINGER, &losses), b"d");
+    }
+
+    #[test]
+    fn power_that_is_lost_during_a_write_or_a_sync_counts_as_lost_after_it() {
+        let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
+        losses.note(0, 2);
+        write(&mut oracle, b'a', (1, 3));
+        assert_eq!(allowed(&oracle, 4, &losses), b"\0a");
+        write(&mut oracle, b'b', (5, 6));
+        losses.note(0, 8);
+        oracle.synced(7, 9);
+        assert_eq!(allowed(&oracle, 10, &losses), b"\0ab");
+    }
+
+    #[test]
+    fn a_cut_is_a_write_of_zeros_that_power_loss_leaves() {
+        let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
+        write(&mut oracle, b'a', (1, 2));
+        let cut = oracle.begin_cut(0, 3);
+        oracle.end(cut, true, 4);
+        losses.note(0, 5);
+        assert_eq!(allowed(&oracle, 6, &losses), b"\0");
     }
 }

@@ -1,67 +1,126 @@
-//! Whole volumes from seeds. `WEFT_SIM_SEEDS=5000 cargo test -p weft-sim --release` runs more of them; a failing seed
-//! is named and replays exactly: `WEFT_SIM_FIRST=4711 WEFT_SIM_SEEDS=1`.
+//! Whole volumes from seeds, one after the other for `WEFT_SECONDS` (40). A seed that fails is named together with the
+//! command that replays it, which runs that seed alone: `WEFT_SEED=4711 cargo test -p weft-sim --test seeds …`. With both
+//! variables seeds are run from that one on; `WEFT_SIM_REPLAYS` asks for more runs that are compared with their replays.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
-use weft_sim::{Outcome, Plan, run};
+use weft_sim::{Canary, Outcome, Plan, run};
 
 fn plan(seed: u64) -> Plan {
     Plan {
         seed,
         servers: 3,
-        operations: 120,
+        clients: 3,
+        operations: 80,
         faults: 4,
-        canary: false,
+        rot: seed % 2 == 1,
+        canary: None,
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |n| n.parse().expect("a number"))
+fn number(name: &str) -> Option<u64> {
+    let given = std::env::var(name).ok()?;
+    Some(given.parse().expect("a number"))
+}
+
+/// Runs a seed of a test; if it fails, says how to run it again.
+fn tell_seed(test: &str, seed: u64, run: impl FnOnce()) {
+    if let Err(failure) = catch_unwind(AssertUnwindSafe(run)) {
+        println!(
+            "seed {seed} failed; it is replayed by\n    \
+             WEFT_SEED={seed} cargo test -p weft-sim --test seeds {test} -- --nocapture"
+        );
+        std::panic::resume_unwind(failure);
+    }
 }
 
 #[test]
 fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
-    let first = number("WEFT_SIM_FIRST", 0);
+    let (first, seconds) = (number("WEFT_SEED"), number("WEFT_SECONDS"));
+    let alone = first.is_some() && seconds.is_none();
+    let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40));
+    let (started, mut runs) = (Instant::now(), 0);
     let mut all = Outcome::default();
-    for seed in first..first + number("WEFT_SIM_SEEDS", 12) {
-        let outcome = run(plan(seed));
-        assert_eq!(outcome.wrong, None, "seed {seed}");
-        all.acknowledged += outcome.acknowledged;
-        all.failed += outcome.failed;
+    while runs == 0 || (!alone && started.elapsed() < Duration::from_secs(seconds)) {
+        let seed = first.wrapping_add(runs);
+        runs += 1;
+        let test = "crashes_power_loss_and_partitions_leave_nothing_unexplained";
+        tell_seed(test, seed, || {
+            let outcome = run(plan(seed));
+            assert_eq!(outcome.wrong, None, "seed {seed}");
+            all.add(&outcome);
+        });
     }
     println!(
-        "{} operations acknowledged, {} failed",
-        all.acknowledged, all.failed
+        "{runs} seeds from {first} on in {:.1} s\noperations: {:#?}\nfaults: {:#?}",
+        started.elapsed().as_secs_f64(),
+        all.operations,
+        all.faults
     );
     assert!(
-        all.acknowledged > 100,
+        all.acknowledged() as u64 > 20 * runs,
         "too little happened to show anything"
     );
-    assert!(all.failed > 0, "no fault was felt");
+    assert!(all.failed() > 0 || runs < 5, "no fault was felt");
+    let idle = all.operations.iter().find(|(_, c)| c.acknowledged == 0);
+    let idle = idle.filter(|(kind, _)| **kind != "close");
+    assert!(idle.is_none() || runs < 20, "never done: {idle:?}");
 }
 
 #[test]
 fn the_same_seed_replays_the_same_run() {
-    let first = number("WEFT_SIM_FIRST", 77);
-    let replays = number("WEFT_SIM_REPLAYS", 3);
+    let first = number("WEFT_SEED").unwrap_or(77);
+    let replays = number("WEFT_SIM_REPLAYS").unwrap_or(3);
     let mut digests = BTreeSet::new();
     for seed in first..first + replays {
-        let one = run(plan(seed));
-        assert_eq!(one, run(plan(seed)), "seed {seed}");
-        digests.insert(one.network);
+        tell_seed("the_same_seed_replays_the_same_run", seed, || {
+            let one = run(plan(seed));
+            assert_eq!(one, run(plan(seed)), "seed {seed}");
+            digests.insert(one.network);
+        });
     }
     assert_eq!(digests.len() as u64, replays, "different seeds differ");
 }
 
+/// Seeds in which a defect on purpose must show.
+const CANARY_SEEDS: u64 = 20;
+
+/// What is wrong in the first seed in which a defect shows, and that the seed replays it.
+fn found(canary: Canary) -> String {
+    for seed in (0..CANARY_SEEDS).map(|n| 2 * n) {
+        let plan = Plan {
+            canary: Some(canary),
+            ..plan(seed)
+        };
+        let outcome = run(plan);
+        if let Some(wrong) = &outcome.wrong {
+            println!("{canary:?} is found by seed {seed}: {wrong}");
+            assert_eq!(outcome, run(plan), "seed {seed} replays what it found");
+            return wrong.clone();
+        }
+    }
+    panic!("{canary:?} is not found by {CANARY_SEEDS} seeds");
+}
+
 #[test]
-fn a_lost_write_is_found() {
-    let outcome = run(Plan {
-        canary: true,
-        faults: 0,
-        ..plan(5)
-    });
-    let wrong = outcome
-        .wrong
-        .expect("the oracle was told of writes that were never sent");
+fn writes_that_are_acknowledged_and_not_sent_are_found() {
+    let wrong = found(Canary::Unsent);
     assert!(wrong.contains("may only be"), "{wrong}");
+}
+
+#[test]
+fn disks_that_only_say_that_they_synced_are_found() {
+    found(Canary::NoSync);
+}
+
+#[test]
+fn an_engine_of_names_that_only_says_that_it_synced_is_found() {
+    found(Canary::NoNameSync);
+}
+
+#[test]
+fn disks_that_lose_blocks_are_found() {
+    found(Canary::LostBlocks);
 }

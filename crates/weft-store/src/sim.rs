@@ -13,6 +13,8 @@
 //! Operations are counted from 1 in the order they begin; each takes effect when its future is
 //! first polled past a few yields, so that concurrent operations interleave as the seed says.
 
+mod rot;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;

@@ -1,0 +1,243 @@
+//! A file that one client has for itself: besides being written and read it is cut, renamed, removed and made anew; its
+//! checkpoints are in `kept`.
+//!
+//! What changes the file as a whole is repeated until it is known to be done, with nothing else going on: what is owed to a
+//! server that is away happens when it is back, and until then nobody can say what the file holds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore};
+use weft_client::{Access, Error, File, NewLayout, Volume};
+use weft_layout::ViewOffset;
+use weft_proto::Code;
+
+use super::kept::Kept;
+use super::settle::settle;
+use super::size::Size;
+use crate::oracle::{LINGER, Oracle};
+use crate::state::{State, now};
+
+/// Bytes of the file at most.
+pub(super) const LENGTH: usize = 20 << 10;
+
+pub(super) struct Own {
+    pub(super) volume: Volume,
+    pub(super) state: State,
+    pub(super) rng: SmallRng,
+    layout: NewLayout,
+    client: usize,
+    /// Blocks may go bad.
+    rot: bool,
+    /// Counts the file's paths and checkpoints.
+    pub(super) turn: u32,
+    pub(super) path: String,
+    pub(super) file: File,
+    pub(super) oracle: Oracle,
+    pub(super) size: Size,
+    pub(super) kept: BTreeMap<String, Kept>,
+}
+
+impl Own {
+    /// Makes the file of a client.
+    pub(super) async fn new(
+        volume: &Volume,
+        state: &State,
+        rng: SmallRng,
+        layout: NewLayout,
+        client: usize,
+        rot: bool,
+    ) -> Result<Own, Error> {
+        let path = format!("/own-{client}-0");
+        let file = make(volume, state, &layout, &path).await?;
+        let oracle = Oracle::new(LENGTH, file.layout());
+        let size = Size::exactly(0, &state.lock().losses);
+        Ok(Own {
+            volume: volume.clone(),
+            state: state.clone(),
+            rng,
+            layout,
+            client,
+            rot,
+            turn: 0,
+            path,
+            file,
+            oracle,
+            size,
+            kept: BTreeMap::new(),
+        })
+    }
+
+    /// Does one operation; an error is one that makes the run wrong.
+    pub(super) async fn operation(&mut self) -> Result<(), Error> {
+        match self.rng.random_range(0..20) {
+            0..=6 => self.write().await,
+            7..=9 => {
+                let result = self.read().await;
+                self.state.lock().count("own read", &result);
+            }
+            10 => {
+                let result = self.sync().await;
+                self.state.lock().count("own sync", &result);
+            }
+            11 => {
+                let result = self.check_size().await;
+                self.state.lock().count("size", &result);
+            }
+            12..=13 => self.truncate().await?,
+            14 => self.rename().await?,
+            15 => self.make_anew().await?,
+            _ => self.checkpoint_operation().await?,
+        }
+        Ok(())
+    }
+
+    /// When nothing fails any more: everything is as it must be.
+    pub(super) async fn after_healing(&mut self) -> Result<(), Error> {
+        let read = self.read().await;
+        self.state.lock().tolerate(read)?;
+        self.check_size().await?;
+        self.check_kept().await?;
+        self.file.close().await
+    }
+
+    pub(super) fn next_name(&mut self, what: &str) -> String {
+        self.turn += 1;
+        format!("{what}-{}-{}", self.client, self.turn)
+    }
+
+    async fn write(&mut self) {
+        let at = self.rng.random_range(0..LENGTH);
+        let most = if self.rng.random() { 300 } else { 9_000 };
+        let mut data = vec![0; self.rng.random_range(1..=(LENGTH - at).min(most))];
+        self.rng.fill_bytes(&mut data);
+        let end = at + data.len();
+        self.size.begin_write(end, &self.state.lock().losses);
+        let write = self.oracle.begin(at, &data, now());
+        let result = self.send(at, data).await;
+        self.oracle.end(write, result.is_ok(), now());
+        if result.is_ok() {
+            self.size.written(end, &self.state.lock().losses);
+        }
+        self.state.lock().count("own write", &result);
+        if result.is_err() {
+            // What was sent to other servers is not on its way any more when the next operation begins.
+            tokio::time::sleep(Duration::from_nanos(LINGER) + Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn send(&self, at: usize, data: Vec<u8>) -> Result<(), Error> {
+        let view = self.file.canonical()?;
+        view.write_at(ViewOffset(at as u64), Bytes::from(data))
+            .await?;
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), Error> {
+        let (mut buffer, begun) = (vec![0; LENGTH], now());
+        self.file
+            .canonical()?
+            .read_at(ViewOffset(0), &mut buffer)
+            .await?;
+        let mut state = self.state.lock();
+        let found = self.oracle.check(0, &buffer, (begun, now()), &state.losses);
+        if let Some(found) = found {
+            state.note_unexplained(&self.path, &found);
+        }
+        state.digest(&buffer);
+        Ok(())
+    }
+
+    async fn sync(&mut self) -> Result<(), Error> {
+        let begun = now();
+        self.size.begin_sync(&self.state.lock().losses);
+        self.file.sync().await?;
+        self.oracle.synced(begun, now());
+        self.size.synced(&self.state.lock().losses);
+        Ok(())
+    }
+
+    async fn check_size(&mut self) -> Result<(), Error> {
+        let size = self.file.size().await?;
+        let mut state = self.state.lock();
+        if !self.size.allows(size, &state.losses) {
+            let (path, allowed) = (&self.path, self.size);
+            state.note_wrong(format!("{path} has {size} bytes, allowed are {allowed:?}"));
+        }
+        Ok(())
+    }
+
+    async fn truncate(&mut self) -> Result<(), Error> {
+        let mut size = self.rng.random_range(0..=LENGTH);
+        if self.rot {
+            // A cut through a bad block stays owed until that is written anew.
+            size = if size < LENGTH / 2 { 0 } else { LENGTH };
+        }
+        let cut = self.oracle.begin_cut(size, now());
+        let file = &self.file;
+        settle(&self.state, "truncate", async |_| {
+            file.truncate(size as u64).await
+        })
+        .await?;
+        self.oracle.end(cut, true, now());
+        self.size = Size::exactly(size, &self.state.lock().losses);
+        Ok(())
+    }
+
+    async fn rename(&mut self) -> Result<(), Error> {
+        let to = format!("/{}", self.next_name("own"));
+        let (volume, from) = (&self.volume, &self.path);
+        settle(&self.state, "rename", async |maybe| {
+            match volume.rename(from.as_str(), to.as_str()).await {
+                Err(e) if maybe && e.code() == Code::NotFound => Ok(()),
+                result => result.map(drop),
+            }
+        })
+        .await?;
+        self.path = to;
+        Ok(())
+    }
+
+    /// Removes the file and makes another under its name.
+    async fn make_anew(&mut self) -> Result<(), Error> {
+        let (volume, path) = (&self.volume, &self.path);
+        settle(&self.state, "unlink", async |maybe| {
+            match volume.unlink(path.as_str()).await {
+                Err(e) if maybe && e.code() == Code::NotFound => Ok(()),
+                result => result.map(drop),
+            }
+        })
+        .await?;
+        // It was open: its bytes go only now.
+        let closed = self.file.close().await;
+        if let Err(error) = &closed
+            && error.code() != Code::Stale
+        {
+            self.state.lock().count("close", &closed);
+        }
+        self.file = make(&self.volume, &self.state, &self.layout, &self.path).await?;
+        self.oracle = Oracle::new(LENGTH, self.file.layout());
+        self.size = Size::exactly(0, &self.state.lock().losses);
+        self.kept.clear();
+        Ok(())
+    }
+}
+
+async fn make(
+    volume: &Volume,
+    state: &State,
+    layout: &NewLayout,
+    path: &str,
+) -> Result<File, Error> {
+    let made = settle(state, "create", async |maybe| {
+        let access = if maybe {
+            Access::read_write().create(0o644)
+        } else {
+            Access::read_write().create_new(0o644)
+        };
+        volume.attach(path, access.layout(layout)).await
+    });
+    Ok(made.await?.value)
+}

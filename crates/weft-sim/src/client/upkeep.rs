@@ -1,0 +1,83 @@
+//! What an operator does: scrubs and checks of the whole volume.
+
+use std::time::Duration;
+
+use weft_client::{
+    Error, FsckOptions, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ServerId, Volume,
+};
+
+use super::Client;
+use super::settle::PATIENCE;
+use crate::state::now;
+
+impl Client {
+    /// Begins a scrub of a server, or lets one go on, and looks what it has found so far.
+    pub(super) async fn begin_scrub(&self, volume: &Volume, server: usize) -> Result<(), Error> {
+        let request = ScrubRequest {
+            run: true,
+            rate: 0,
+            anew: false,
+        };
+        let server = ServerId(server as u32);
+        let before = volume.scrub_status(server).await?;
+        self.judge_scrub(server, &before);
+        volume.scrub(server, request).await?;
+        Ok(())
+    }
+
+    /// Scrubs all servers to the end: what is bad, by server.
+    pub(super) async fn scrub_all(
+        &self,
+        volume: &Volume,
+    ) -> Result<Vec<(ServerId, ScrubFinding)>, Error> {
+        let request = ScrubRequest {
+            run: true,
+            rate: 0,
+            anew: true,
+        };
+        let mut bad = Vec::new();
+        for server in (0..self.plan.servers as u32).map(ServerId) {
+            let begun = now();
+            volume.scrub(server, request).await?;
+            let done = loop {
+                let status = volume.scrub_status(server).await?;
+                if status.state() == ScrubState::Done {
+                    break status;
+                }
+                if now() > begun + PATIENCE {
+                    let wrong = format!("the scrub of server {server} does not end: {status:?}");
+                    self.state.lock().note_wrong(wrong);
+                    break status;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            };
+            self.judge_scrub(server, &done);
+            bad.extend(done.findings.into_iter().map(|finding| (server, finding)));
+        }
+        Ok(bad)
+    }
+
+    fn judge_scrub(&self, server: ServerId, status: &ScrubStatusReply) {
+        let mut state = self.state.lock();
+        if status.bad > 0 && !state.rotten {
+            let found = &status.findings;
+            state.note_wrong(format!(
+                "the scrub of server {server} found bad blocks: {found:?}"
+            ));
+        }
+    }
+
+    /// Checks everything: nothing is wrong with a volume that was only left alone and started again.
+    pub(super) async fn fsck(&self, volume: &Volume) -> Result<(), Error> {
+        let options = FsckOptions {
+            repair: false,
+            data: true,
+        };
+        let report = volume.fsck(options, &|_| {}).await?;
+        let mut state = self.state.lock();
+        if !report.unreachable.is_empty() || (!report.found.is_empty() && !state.rotten) {
+            state.note_wrong(format!("the check of the volume found: {report:?}"));
+        }
+        Ok(())
+    }
+}
