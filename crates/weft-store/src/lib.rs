@@ -69,7 +69,7 @@ mod write;
 pub use check::{CheckPass, Checked};
 pub use config::{DiskConfig, INDEX_MEMTABLE, StoreConfig};
 pub use counters::CounterSnapshot;
-pub use decoders::{DECODERS, Decoder};
+pub use decoders::{DECODERS, Decoder, item_kinds};
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};
 pub use error::StoreError;
 pub use folder::{DeviceStorage, FolderStorage, Reach};
