@@ -21,7 +21,7 @@ use crate::storage::{FileKind, Storage, StorageFile};
 /// The name of a disk's file of blocks.
 pub(crate) const DATA: &str = "data";
 /// The name of a disk's label.
-const LABEL: &str = "label";
+pub(crate) const LABEL: &str = "label";
 /// Most disks of a store, those that are gone included.
 pub const DISKS_MAX: usize = 256;
 /// What a folder may hold that is given to a store as a disk.
@@ -327,6 +327,10 @@ fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
                 // A crash cut its writing short: nothing was put on the disk yet.
                 return Ok(Found::New(storage));
             }
+            Err(error @ StoreError::Corrupt { .. }) => {
+                let help = "`weft fsck --offline DIR --repair` writes its label anew if it can tell which disk it is";
+                return Err(wrong(format!("{error}. {help}")));
+            }
             Err(error) => return Err(wrong(error.to_string())),
         },
         Err(error) => return Ok(Found::Missing(error.to_string())),
@@ -345,7 +349,7 @@ fn is_empty(storage: &dyn Storage) -> bool {
     data.and_then(|file| file.length()).is_ok_and(|n| n == 0)
 }
 
-async fn write_label(
+pub(crate) async fn write_label(
     storage: &dyn Storage,
     number: u16,
     config: &StoreConfig,
@@ -361,7 +365,7 @@ async fn write_label(
 }
 
 /// Numbers and paths of the disks that the index knows, number 0 not among them.
-fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, StoreError> {
+pub(crate) fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, StoreError> {
     use std::ops::{Bound, ControlFlow};
     let mut known = Vec::new();
     let mut failed = None;

@@ -50,6 +50,7 @@ mod put;
 mod read;
 mod record;
 mod recover;
+mod relabel;
 mod replay;
 mod rescue;
 mod restore;
