@@ -39,6 +39,8 @@ pub(crate) struct Disk {
     pub(crate) written: AtomicBool,
     errors: AtomicU64,
     failed: Mutex<Option<String>>,
+    /// It was said to be full.
+    full: AtomicBool,
 }
 
 /// Whether a disk is given new data, and if not, why.
@@ -179,6 +181,28 @@ impl DiskSet {
         Ok(())
     }
 
+    /// Says of each disk once that it became full, and once that it has room again.
+    ///
+    /// Cost: a few additions a disk; a call to the system for one that has nothing free.
+    pub(crate) fn look(&self, alloc: &Allocator) {
+        for number in alloc.open() {
+            let Some(disk) = self.get(number) else {
+                continue;
+            };
+            let size = alloc.of_disk(number).0 * BLOCK as u64;
+            let full = alloc.is_full(number)
+                && disk.growth(size).is_ok_and(|growth| growth < BLOCK as u64);
+            let path = disk.shown();
+            match (full, disk.full.swap(full, Relaxed)) {
+                (true, false) => tracing::warn!(disk = number, %path, "a disk is full"),
+                (false, true) => {
+                    tracing::warn!(disk = number, %path, "a disk that was full has room again");
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// What there is to know of each disk.
     pub(crate) fn status(&self, alloc: &Allocator) -> Vec<DiskStatus> {
         let open = alloc.open();
@@ -196,7 +220,7 @@ impl DiskSet {
                 _ if disk.is_missing() => DiskState::Missing,
                 Some(_) => DiskState::Failed,
                 None if closed => DiskState::Closed,
-                None if free == 0 && growth < unit => DiskState::Full,
+                None if growth < unit && alloc.is_full(disk.number) => DiskState::Full,
                 None => DiskState::InUse,
             };
             DiskStatus {
@@ -283,6 +307,7 @@ impl Disk {
             written: AtomicBool::new(true),
             errors: AtomicU64::new(0),
             failed: Mutex::default(),
+            full: AtomicBool::new(false),
         }
     }
 }
