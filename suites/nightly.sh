@@ -9,6 +9,7 @@ night() { printf '\n== %s\n' "$*"; env "$@" || failed=1; }
 
 night cargo test -p weft-store --test large -- --ignored --nocapture --test-threads 1
 night WEFT_CASES=2000 cargo test -p weft-store --test disks --test full
+night WEFT_CASES=3000 cargo test -p weft-store --test model
 night WEFT_CASES=20000 cargo test -p weft-store --test corruption
 night WEFT_CASES=300 cargo test -p weft-kv --test loss
 night WEFT_CASES=500000 cargo test -p weft-fuzz

@@ -151,3 +151,36 @@ async fn paths_that_cannot_be_are_refused_clearly() {
     );
     test.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_that_learns_no_size_ends_the_attachment_all_the_same() {
+    let mut test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let layout = NewLayout {
+        cells: Some(2),
+        bsu: Some(4096),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create_new(0o644).layout(&layout);
+    let file = volume.attach("/gone", access).await.unwrap();
+    let open = file.canonical().unwrap();
+    open.write_at(ViewOffset(0), vec![5; 65_536].into())
+        .await
+        .unwrap();
+    // Only the servers know how far another process wrote.
+    file.note_written();
+    volume.unlink("/gone").await.unwrap();
+    test.stop_server(1).await;
+    assert!(file.close().await.is_err());
+    test.start_server(1).await;
+    let id = weft_layout::FileId(file.id());
+    let began = Instant::now();
+    for server in 0..2 {
+        let store = test.servers[server].as_ref().unwrap().store().unwrap();
+        while store.forks(id).await.is_ok_and(|forks| !forks.is_empty()) {
+            assert!(began.elapsed() < Duration::from_secs(15), "its cells stay");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    test.stop().await;
+}

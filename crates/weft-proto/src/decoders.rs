@@ -1,4 +1,4 @@
-//! Every decoder of bytes from a wire, for whoever feeds it anything.
+//! Every decoder of bytes from a wire, and of messages that are kept, for whoever feeds it anything.
 //!
 //! Each is followed by the encoder. Unknown tags are skipped, so what a decoder of messages gives may be shorter than what it
 //! was given; given that, it gives the same. A frame comes back as it was.
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message;
 use weft_layout::{Grid, Layout, Request, View};
 
-use crate::{HEADER_BYTES, Header, call, io, meta};
+use crate::{HEADER_BYTES, Header, call, io, meta, upkeep};
 
 /// Decodes bytes and encodes what they say; `None`: they were refused.
 pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
@@ -46,6 +46,11 @@ pub const CONVERSIONS: &[(&str, Decoder)] = &[
         Some(access.encode_to_vec())
     }),
 ];
+
+/// What servers keep in this form beside their stores.
+pub const KEPT: &[(&str, Decoder)] = &[("scrub pass", |bytes| {
+    Some(upkeep::ScrubPassRecord::decode(bytes)?.encode())
+})];
 
 pub(crate) fn again<M: Message + Default>(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(M::decode(bytes).ok()?.encode_to_vec())

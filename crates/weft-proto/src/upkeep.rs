@@ -1,5 +1,7 @@
 //! Messages about a server's own upkeep: the scrub, which reads everything again to see whether it still is what was written.
 
+use prost::Message as _;
+
 /// Start the scrub, or let it go on where it was stopped, or stop it.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ScrubRequest {
@@ -12,6 +14,40 @@ pub struct ScrubRequest {
     /// Begin a new pass even if one was stopped half-way.
     #[prost(bool, tag = "3")]
     pub anew: bool,
+}
+
+/// A pass as a server keeps it beside its store: length of the place 1, place, rate 8, what is told of it (protobuf).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScrubPassRecord {
+    /// How far it is, at most 255 bytes.
+    pub at: Vec<u8>,
+    /// Bytes a second.
+    pub rate: u64,
+    /// What is told of it.
+    pub told: ScrubStatusReply,
+}
+
+impl ScrubPassRecord {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.at.len() as u8];
+        out.extend_from_slice(&self.at);
+        out.extend_from_slice(&self.rate.to_le_bytes());
+        out.extend_from_slice(&self.told.encode_to_vec());
+        out
+    }
+
+    /// From bytes; `None`: they are not what was kept.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (length, rest) = bytes.split_first()?;
+        let (at, rest) = rest.split_at_checked(usize::from(*length))?;
+        let (rate, told) = rest.split_at_checked(8)?;
+        Some(Self {
+            at: at.to_vec(),
+            rate: u64::from_le_bytes(rate.try_into().ok()?),
+            told: ScrubStatusReply::decode(told).ok()?,
+        })
+    }
 }
 
 /// Ask how far the scrub is.
@@ -167,4 +203,30 @@ pub struct DisksReply {
     /// At most 256.
     #[prost(message, repeated, tag = "1")]
     pub disks: Vec<DiskReport>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_is_kept_as_the_format_says() {
+        let told = ScrubStatusReply {
+            state: ScrubState::Stopped as i32,
+            bytes: 4096,
+            total: 1000,
+            findings: vec![ScrubFinding::default()],
+            ..ScrubStatusReply::default()
+        };
+        let (at, rate) = (vec![1, 2, 3], 1 << 20);
+        let bytes = ScrubPassRecord { at, rate, told }.encode();
+        let hex = bytes
+            .iter()
+            .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let mut format = include_str!("../../../docs/format.md").lines();
+        let line = format.find_map(|line| line.strip_prefix("scrub pass: "));
+        assert_eq!(line.map(|line| line.replace(' ', "")), Some(hex));
+        let again = ScrubPassRecord::decode(&bytes).map(|record| record.encode());
+        assert_eq!(again, Some(bytes));
+    }
 }

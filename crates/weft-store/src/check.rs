@@ -27,6 +27,8 @@ const TWICE_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub struct CheckPass {
     step: Step,
+    /// What the store says beside chunks was told.
+    marked: bool,
     seen: BTreeMap<u16, Vec<u64>>,
     /// Places that a second entry named.
     twice: BTreeSet<u64>,
@@ -59,6 +61,8 @@ pub struct Checked {
     pub bytes: u64,
     /// What is wrong, and whether it was repaired.
     pub findings: Vec<(Finding, bool)>,
+    /// What was wrong beside chunks when the store was opened, and was set right then; told with a pass's first part.
+    pub marks: Vec<String>,
 }
 
 impl CheckPass {
@@ -96,6 +100,9 @@ impl Store {
     ) -> Result<Checked, StoreError> {
         let inner = &self.0;
         let mut done = Checked::default();
+        if !std::mem::replace(&mut pass.marked, true) {
+            done.marks.clone_from(&inner.marks);
+        }
         let step = std::mem::replace(&mut pass.step, Step::Done);
         pass.step = match step {
             Step::Entries(from) => {

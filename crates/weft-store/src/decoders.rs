@@ -3,13 +3,15 @@
 //! Each is followed by the encoder, so that what was understood can be compared with what was there: records have one form
 //! each, and bytes in any other are refused.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use crate::frames;
 use crate::record::{
     CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
-    Header, LabelRecord, NoteRecord, ReachedRecord, RunningRecord, StoreRecord, decode_body,
-    new_body,
+    Header, ItemRecord, LabelRecord, NoteRecord, ReachedRecord, RunningRecord, StoreRecord,
+    decode_body, new_body,
 };
 
 /// Decodes bytes and encodes what they say; `None`: they were refused.
@@ -62,6 +64,18 @@ pub const DECODERS: &[(&str, Decoder)] = &[
         Some(RunningRecord::encode(&RunningRecord::decode(value)?))
     }),
 ];
+
+/// The kinds of the items in the whole frames of a log's segment, as `docs/format.md` numbers them.
+pub fn item_kinds(segment: &[u8]) -> BTreeSet<u8> {
+    let frames = frames::scattered(&Bytes::copy_from_slice(segment), 0);
+    let items = frames.iter().flatten();
+    let kind = |item: &ItemRecord| {
+        let mut out = Vec::new();
+        item.encode(&mut out);
+        out[0]
+    };
+    items.map(kind).collect()
+}
 
 /// What follows a label does not matter.
 fn label(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -21,7 +21,7 @@ use crate::storage::{FileKind, Storage, StorageFile};
 /// The name of a disk's file of blocks.
 pub(crate) const DATA: &str = "data";
 /// The name of a disk's label.
-const LABEL: &str = "label";
+pub(crate) const LABEL: &str = "label";
 /// Most disks of a store, those that are gone included.
 pub const DISKS_MAX: usize = 256;
 /// What a folder may hold that is given to a store as a disk.
@@ -39,6 +39,8 @@ pub(crate) struct Disk {
     pub(crate) written: AtomicBool,
     errors: AtomicU64,
     failed: Mutex<Option<String>>,
+    /// It was said to be full.
+    full: AtomicBool,
 }
 
 /// Whether a disk is given new data, and if not, why.
@@ -179,6 +181,28 @@ impl DiskSet {
         Ok(())
     }
 
+    /// Says of each disk once that it became full, and once that it has room again.
+    ///
+    /// Cost: a few additions a disk; a call to the system for one that has nothing free.
+    pub(crate) fn look(&self, alloc: &Allocator) {
+        for number in alloc.open() {
+            let Some(disk) = self.get(number) else {
+                continue;
+            };
+            let size = alloc.of_disk(number).0 * BLOCK as u64;
+            let full = alloc.is_full(number)
+                && disk.growth(size).is_ok_and(|growth| growth < BLOCK as u64);
+            let path = disk.shown();
+            match (full, disk.full.swap(full, Relaxed)) {
+                (true, false) => tracing::warn!(disk = number, %path, "a disk is full"),
+                (false, true) => {
+                    tracing::warn!(disk = number, %path, "a disk that was full has room again");
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// What there is to know of each disk.
     pub(crate) fn status(&self, alloc: &Allocator) -> Vec<DiskStatus> {
         let open = alloc.open();
@@ -196,7 +220,7 @@ impl DiskSet {
                 _ if disk.is_missing() => DiskState::Missing,
                 Some(_) => DiskState::Failed,
                 None if closed => DiskState::Closed,
-                None if free == 0 && growth < unit => DiskState::Full,
+                None if growth < unit && alloc.is_full(disk.number) => DiskState::Full,
                 None => DiskState::InUse,
             };
             DiskStatus {
@@ -283,6 +307,7 @@ impl Disk {
             written: AtomicBool::new(true),
             errors: AtomicU64::new(0),
             failed: Mutex::default(),
+            full: AtomicBool::new(false),
         }
     }
 }
@@ -327,6 +352,10 @@ fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
                 // A crash cut its writing short: nothing was put on the disk yet.
                 return Ok(Found::New(storage));
             }
+            Err(error @ StoreError::Corrupt { .. }) => {
+                let help = "`weft fsck --offline DIR --repair` writes its label anew if it can tell which disk it is";
+                return Err(wrong(format!("{error}. {help}")));
+            }
             Err(error) => return Err(wrong(error.to_string())),
         },
         Err(error) => return Ok(Found::Missing(error.to_string())),
@@ -345,7 +374,7 @@ fn is_empty(storage: &dyn Storage) -> bool {
     data.and_then(|file| file.length()).is_ok_and(|n| n == 0)
 }
 
-async fn write_label(
+pub(crate) async fn write_label(
     storage: &dyn Storage,
     number: u16,
     config: &StoreConfig,
@@ -361,7 +390,7 @@ async fn write_label(
 }
 
 /// Numbers and paths of the disks that the index knows, number 0 not among them.
-fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, StoreError> {
+pub(crate) fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, StoreError> {
     use std::ops::{Bound, ControlFlow};
     let mut known = Vec::new();
     let mut failed = None;

@@ -55,7 +55,10 @@ impl Store {
         let mut state = State::default();
         let applied = read_index(&*config.index, &mut state)?;
         let segments = open_segments(&*storage)?;
-        let reached = read_reached(&*storage)?;
+        let (reached, damaged_mark) = read_reached(&*storage)?;
+        if let Some(what) = &damaged_mark {
+            tracing::warn!("{what}");
+        }
         let (mut parsed, _) = read_log(&segments, applied, power_lost, reached)?;
         if let Some(damage) = parsed.damage {
             return Err(damaged(&segments, damage));
@@ -111,6 +114,7 @@ impl Store {
             signals: Arc::clone(&signals),
             flights: Flights::default(),
             fetching: AtomicUsize::new(0),
+            marks: damaged_mark.into_iter().collect(),
         });
         inner.restore(overlay, config.accept_loss).await?;
         inner.sync_now().await?;
@@ -151,15 +155,28 @@ pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, Stor
     Ok(RunningRecord::decode(&bytes))
 }
 
-/// How far the log had come; nothing where that is not known.
-pub(crate) fn read_reached(storage: &dyn Storage) -> Result<ReachedRecord, StoreError> {
+/// How far the log had come; nothing where that is not known. And what is to be said of it: a crash leaves what was written
+/// before, or a part or zeros of a file that was just made; anything else is damage.
+pub(crate) fn read_reached(
+    storage: &dyn Storage,
+) -> Result<(ReachedRecord, Option<String>), StoreError> {
     let fail = |e: io::Error| StoreError::io("read", REACHED, &e);
     if !storage.list().map_err(fail)?.iter().any(|n| n == REACHED) {
-        return Ok(ReachedRecord::default());
+        return Ok((ReachedRecord::default(), None));
     }
     let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
     let bytes = file.read_plain(0, 1024).map_err(fail)?;
-    Ok(ReachedRecord::decode(&bytes).unwrap_or_default())
+    if let Some(record) = ReachedRecord::decode(&bytes) {
+        return Ok((record, None));
+    }
+    let whole = ReachedRecord::default().encode().len();
+    let damaged = bytes.len() >= whole && bytes.iter().any(|b| *b != 0);
+    let damaged = damaged.then(|| {
+        format!(
+            "the file {REACHED} was damaged: frames that the log lost at its end before this opening would not have been missed"
+        )
+    });
+    Ok((ReachedRecord::default(), damaged))
 }
 
 /// Before the mark of this boot: under it, what the kernel was given counts, and that may be less than before.

@@ -5,6 +5,8 @@
 //! one that marks these blocks as *lost*: reading them is a typed error until they are written anew, everything else of
 //! the store can be used again, and no hole shows where bytes were.
 //!
+//! A disk's label that cannot be read is written anew where it can be told which disk it is (`relabel.rs`).
+//!
 //! A log that is damaged is cut before the first frame that cannot be read (`salvage.rs`).
 //!
 //! Of two entries that claim a block the one keeps it whose checksum the block matches; where both match, both have the right
@@ -75,6 +77,7 @@ pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>,
         repair,
     };
     rescue.store()?;
+    rescue.labels(config).await?;
     rescue.files()?;
     rescue.forks()?;
     rescue.log(config).await?;
@@ -90,7 +93,7 @@ pub(crate) struct Rescue {
     pub(crate) index: Arc<dyn OrderedKv>,
     pub(crate) data: Arc<dyn StorageFile>,
     pub(crate) size: u64,
-    pool: Pool,
+    pub(crate) pool: Pool,
     pub(crate) forks: BTreeMap<ForkId, (ForkKey, u32)>,
     /// By the first block: how many, and whose.
     owners: BTreeMap<u64, Owner>,
@@ -104,7 +107,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 
 impl Rescue {
     /// The pairs of a space behind a key, some at a time: what is repaired meanwhile does not show.
-    fn some(&self, space: Space, after: Option<&[u8]>) -> Result<Vec<Pair>, StoreError> {
+    pub(crate) fn some(&self, space: Space, after: Option<&[u8]>) -> Result<Vec<Pair>, StoreError> {
         let mut found = Vec::new();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.index
@@ -129,7 +132,12 @@ impl Rescue {
         });
     }
 
-    fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<bool, StoreError> {
+    pub(crate) fn put(
+        &mut self,
+        space: Space,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    ) -> Result<bool, StoreError> {
         if self.repair {
             self.changes.push((space, key, Some(value)));
             if self.changes.len() >= BATCH {
@@ -139,7 +147,7 @@ impl Rescue {
         Ok(self.repair)
     }
 
-    fn write(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self) -> Result<(), StoreError> {
         let changes = std::mem::take(&mut self.changes);
         if !changes.is_empty() {
             self.index.write(Batch { changes })?;

@@ -128,6 +128,7 @@ impl Inner {
         if available >= blocks || self.grow(blocks, 0).await? {
             return Ok(());
         }
+        self.disks.look(&self.lock().disk);
         let bytes = BLOCK as u64;
         Err(StoreError::NoSpace {
             needed: blocks * bytes,

@@ -88,6 +88,8 @@ pub(crate) struct Inner {
     pub(crate) flights: Flights,
     /// Fetches ahead under way.
     pub(crate) fetching: AtomicUsize,
+    /// What was wrong beside chunks when the store was opened, and was set right then.
+    pub(crate) marks: Vec<String>,
 }
 
 impl Drop for Inner {

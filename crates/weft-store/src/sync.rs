@@ -97,6 +97,7 @@ impl Inner {
         if let Some((_, covers)) = state.synced.filter(|(own, _)| *own <= log.through) {
             state.disk.release(covers);
         }
+        self.disks.look(&state.disk);
         state.log_synced(log.through);
         Ok(())
     }

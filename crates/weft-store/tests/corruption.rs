@@ -6,14 +6,20 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "corruption/labels.rs"]
+mod labels;
 #[path = "corruption/memory.rs"]
 mod memory;
+
+use std::sync::Arc;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use proptest::prelude::*;
 use weft_kv::OrderedKv;
 use weft_layout::FileId;
-use weft_store::{CheckPass, Fault, Finding, Store, StoreError, rescue};
+use weft_store::{
+    CheckPass, DiskConfig, DiskState, Fault, Finding, Store, StoreConfig, StoreError, rescue,
+};
 
 const CHUNK: u32 = 16384;
 const FILES: u64 = 3;
@@ -22,9 +28,32 @@ const LENGTH: usize = 96 << 10;
 /// What the files hold after each batch.
 type States = Vec<Vec<Vec<u8>>>;
 
+/// A store of two disks.
+fn config(machine: &Machine, new: bool) -> StoreConfig {
+    let mut config = machine.config();
+    config.owner = "server-1 of volume 07".into();
+    config.capacity = 1 << 20;
+    config.disks = vec![DiskConfig {
+        path: "/mnt/b".into(),
+        storage: Ok(Arc::new(machine.disk.disk("b"))),
+        new,
+        capacity: 1 << 20,
+        reserve: 0,
+    }];
+    config
+}
+
+async fn open(machine: &Machine) -> Result<Store, StoreError> {
+    Store::open(config(machine, false)).await
+}
+
+/// What is kept beside the store.
+const NOTE: [u8; 5] = [1, 2, 3, 200, 5];
+
 /// Large and small writes, a cut and a checkpoint; some in the index, some in the log only; all synced.
 async fn history(machine: &Machine) -> States {
-    let store = machine.open().await.unwrap();
+    let store = Store::open(config(machine, true)).await.unwrap();
+    store.set_note("scrub", &NOTE).unwrap();
     let mut files = vec![Vec::new(); FILES as usize];
     let mut states = vec![files.clone()];
     for step in 0..24_u64 {
@@ -55,6 +84,10 @@ async fn history(machine: &Machine) -> States {
         }
         store.sync().await.unwrap();
     }
+    assert!(
+        store.disks().iter().all(|d| d.used > 0),
+        "each disk has some of it"
+    );
     drop(store);
     machine.kill(1);
     states
@@ -130,8 +163,18 @@ fn damage(bytes: &mut Vec<u8>, how: How, place: usize, other: usize, length: usi
 fn target(machine: &Machine, at: usize) -> Option<String> {
     let mut names: Vec<String> = machine.disk.names().into_iter().collect();
     names.retain(|name| name != "lock");
+    names.extend(["b/data".to_owned(), "b/label".to_owned()]);
     // As often as all files together.
     names.get(at % (2 * names.len())).cloned()
+}
+
+/// Changes a file of either disk.
+fn damage_file(machine: &Machine, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    let done = match name.strip_prefix("b/") {
+        Some(name) => machine.disk.disk("b").damage(name, change),
+        None => machine.disk.damage(name, change),
+    };
+    assert!(done, "there is no {name}");
 }
 
 fn cases() -> u32 {
@@ -152,21 +195,21 @@ proptest! {
             let machine = Machine::new(seed);
             let states = history(&machine).await;
             let hit = if let Some(name) = target(&machine, at) {
-                machine.disk.damage(&name, |bytes| damage(bytes, how, place, other, length));
+                damage_file(&machine, &name, |bytes| damage(bytes, how, place, other, length));
                 name
             } else {
                 let change = |bytes: &mut Vec<u8>| damage(bytes, how, place, other, length);
                 machine.index.damage_nth(place, change).to_owned()
             };
             let mut repaired = false;
-            let store = match machine.open().await {
+            let store = match open(&machine).await {
                 Ok(store) => store,
                 Err(error) => {
                     repaired = true;
                     prop_assert!(!error.to_string().is_empty());
                     // What can be done for it loses nothing that can be read.
-                    let obstacles = rescue(&machine.config(), true).await.unwrap();
-                    match machine.open().await {
+                    let obstacles = rescue(&config(&machine, false), true).await.unwrap();
+                    match open(&machine).await {
                         Ok(store) => {
                             prop_assert!(!obstacles.is_empty());
                             store
@@ -175,6 +218,14 @@ proptest! {
                     }
                 }
             };
+            match store.note("scrub") {
+                Ok(note) => prop_assert_eq!(note, Some(NOTE.to_vec())),
+                Err(error) => {
+                    let said = hit == "store" && matches!(error, StoreError::Corrupt { .. });
+                    prop_assert!(said, "{error} after damage of {hit}");
+                }
+            }
+            prop_assert!(hit != "b/label" || store.disks()[1].state == DiskState::InUse);
             let read = blocks(&store).await;
             let right = if hit.starts_with("log.") && repaired {
                 states.iter().any(|files| agrees(&read, files))

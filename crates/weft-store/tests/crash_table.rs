@@ -1,4 +1,5 @@
-//! One test per row of "Crash or loss at step k" in `docs/design/0003-store.md`.
+//! Tests of the rows of "Crash or loss at step k" in `docs/design/0003-store.md`; of those about the index in `crash_index.rs`,
+//! about marks, closing and repairs in `crash_marks.rs`.
 #![allow(missing_docs)]
 
 mod common;
@@ -145,37 +146,6 @@ fn what_a_sync_answered_for_survives_power_loss() {
             assert!(holds(&store, 1, 4, 65536).await && holds(&store, 2, 4, 777).await);
         });
     }
-}
-
-/// Dies at every operation of an application of the log.
-fn apply_dies(power: bool) {
-    for step in 1..30 {
-        run(async {
-            let machine = Machine::new(step);
-            let store = machine.open().await.unwrap();
-            put(&store, 1, 1, 300_000).await.unwrap();
-            put(&store, 2, 2, 5000).await.unwrap();
-            store.sync().await.unwrap();
-            machine.disk.die_at(machine.disk.operations() + step);
-            let _ = store.apply().await;
-            end(&machine, power, step);
-            let store = machine.open().await.unwrap();
-            assert!(holds(&store, 1, 1, 300_000).await && holds(&store, 2, 2, 5000).await);
-            store.apply().await.unwrap();
-            store.drop_cache();
-            assert!(holds(&store, 1, 1, 300_000).await && holds(&store, 2, 2, 5000).await);
-        });
-    }
-}
-
-#[test]
-fn a_flush_or_an_application_that_was_killed_is_made_again_with_the_same_result() {
-    apply_dies(false);
-}
-
-#[test]
-fn a_flush_or_an_application_that_lost_power_is_made_again_with_the_same_result() {
-    apply_dies(true);
 }
 
 #[test]

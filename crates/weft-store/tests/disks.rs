@@ -117,8 +117,119 @@ fn a_disk_that_fails_gets_no_new_data_and_writes_go_on() {
             assert_eq!(shown, "disk 2 (/mnt/b)");
         }
         assert_eq!(check(&store, 2, 20).await, []);
-        assert_eq!(check(&store, 3, 0).await, []);
+        assert!(
+            small_pieces(&store).await,
+            "what went through log and flush"
+        );
     });
+}
+
+/// Whether file 3 has its forty pieces of 5,000 bytes.
+async fn small_pieces(store: &Store) -> bool {
+    let mut right = true;
+    for n in 0..40 {
+        let found = read(store, &key(3, 0), n * 5000, 5000).await;
+        right &= found.is_ok_and(|found| found == pattern(n, 5000));
+    }
+    right
+}
+
+/// Each operation of a flush fails once: where it is a write of pages, they stay dirty and go to another disk.
+#[test]
+fn a_disk_that_fails_while_pages_are_flushed_costs_none_of_them() {
+    let (mut failed, mut at) = (0, 0);
+    loop {
+        at += 1;
+        let done = run(async {
+            let machine = Machine::new(2);
+            let store = Store::open(config(&machine, &THREE, true)).await.unwrap();
+            fill(&store, 2, 4).await;
+            store.apply().await.unwrap();
+            for n in 0..40 {
+                let piece = write(&key(3, 0), CHUNK, n * 5000, pattern(n, 5000));
+                store.write(vec![piece], now()).await.unwrap();
+            }
+            let last = machine.disk.operations() + at;
+            machine.disk.fail_at(last, std::io::ErrorKind::Other);
+            let applied = store.apply().await;
+            let disks = store.disks();
+            let bad = disks.iter().find(|d| d.state == DiskState::Failed);
+            if let Some(bad) = bad.filter(|d| d.reason.starts_with("write")) {
+                failed += 1;
+                applied.unwrap();
+                let used: u64 = disks.iter().map(|d| d.used).sum();
+                assert!(used >= 200_000 && bad.errors == 1, "{disks:?}");
+                store.drop_cache();
+                assert!(small_pieces(&store).await, "failure at {at}");
+                drop(store);
+                machine.kill(at);
+                let store = Store::open(config(&machine, &THREE, false)).await.unwrap();
+                assert!(small_pieces(&store).await, "failure at {at}, opened again");
+                assert_eq!(check(&store, 2, 4).await, []);
+            }
+            machine.disk.operations() < last
+        });
+        if done {
+            break;
+        }
+    }
+    assert!(failed > 0, "none of {at} operations was a write of pages");
+}
+
+#[test]
+fn a_disk_that_is_missing_after_a_loss_of_power_cuts_the_log_before_what_was_not_synced_there() {
+    let mut cut_in_the_midst = 0;
+    for seed in 0..10 {
+        run(async {
+            let machine = Machine::new(seed);
+            let store = Store::open(config(&machine, &THREE, true)).await.unwrap();
+            for file in 10..20 {
+                fill(&store, file, 2).await;
+            }
+            store.sync().await.unwrap();
+            for n in 0..seed {
+                fill(&store, 50 + n, 1).await;
+                store.sync().await.unwrap();
+            }
+            for file in 20..40 {
+                fill(&store, file, 1).await;
+            }
+            drop(store);
+            machine.kill(seed);
+            machine.lose_power_but_no_bytes();
+            let two = [THREE[0], THREE[2]];
+            let store = Store::open(config(&machine, &two, false)).await.unwrap();
+            assert_eq!(store.disks()[2].state, DiskState::Missing);
+            // What was synced stands, and what of it lay there is an error.
+            let mut errors = Vec::new();
+            for file in 10..20 {
+                errors.extend(check(&store, file, 2).await);
+            }
+            assert!(!errors.is_empty() && errors.len() < 20, "{errors:?}");
+            let there = |e: &StoreError| matches!(e, StoreError::DiskFailed { disk: 2, .. });
+            assert!(errors.iter().all(there), "{errors:?}");
+            // Of the rest there is a prefix, none of it on the disk that is not there.
+            let mut whole = 0;
+            for file in 20..40 {
+                if store.status(&key(file, 0)).await.unwrap().is_some() {
+                    assert_eq!(check(&store, file, 1).await, []);
+                    whole += 1;
+                    assert_eq!(whole, file - 19, "a file behind one that was cut off");
+                }
+            }
+            assert!(whole < 20, "the log was not cut");
+            cut_in_the_midst += u64::from(whole > 0);
+            store.close().await.unwrap();
+            let store = Store::open(config(&machine, &THREE, false)).await.unwrap();
+            for file in 10..20 {
+                assert_eq!(check(&store, file, 2).await, []);
+            }
+            for file in 20..20 + whole {
+                assert_eq!(check(&store, file, 1).await, []);
+            }
+        });
+    }
+    assert!(cut_in_the_midst > 0, "every log was cut at its first frame");
 }
 
 #[test]

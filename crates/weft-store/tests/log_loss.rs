@@ -175,6 +175,66 @@ fn the_files_are_named_that_frames_wrote_to_which_go() {
     });
 }
 
+/// Where a repair can die: before the log is cut, and between the cut and the removal of `reached`.
+#[test]
+fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
+    let (mut uncut, mut unforgotten) = (0, 0);
+    for power in [false, true] {
+        let (mut at, mut alive) = (0, false);
+        while !alive {
+            at += 1;
+            run(async {
+                let what = format!("death at {at}, power {power}");
+                let machine = Machine::new(5);
+                filled(&machine).await;
+                change(&machine, 0, |bytes| bytes[50_000] ^= 4);
+                let names = segments(&machine);
+                let before = machine.disk.bytes(&names[0]).unwrap();
+                machine.disk.die_at(machine.disk.operations() + at);
+                alive = rescue(&machine.config(), true).await.is_ok() && !machine.disk.is_dead();
+                if power {
+                    machine.lose_power(at);
+                } else {
+                    machine.kill(at);
+                }
+                let copied = machine
+                    .disk
+                    .names()
+                    .iter()
+                    .any(|n| n.starts_with("damaged."));
+                let is_cut = machine.disk.bytes(&names[0]).unwrap().len() < before.len()
+                    && segments(&machine).len() == 1;
+                let marked = machine.disk.names().contains("reached");
+                uncut += u64::from(copied && !is_cut);
+                unforgotten += u64::from(is_cut && marked);
+                if marked {
+                    let error = machine.open().await.err().expect(&what);
+                    assert!(
+                        matches!(error, StoreError::LogDamaged { .. }),
+                        "{what}: {error}"
+                    );
+                    let told = rescue(&machine.config(), true).await.unwrap();
+                    assert!(
+                        !told.is_empty() && told.iter().all(|o| o.repaired),
+                        "{what}"
+                    );
+                }
+                let kept = machine.disk.bytes(&format!("damaged.{}", names[0]));
+                let kept = [kept, machine.disk.bytes(&format!("damaged.{}-1", names[0]))];
+                let kept = kept
+                    .iter()
+                    .flatten()
+                    .any(|k| k.len() > 50_000 && before.starts_with(k));
+                assert!(kept, "{what}: nothing is beside the log of what it was");
+                let store = machine.open().await.expect(&what);
+                let whole = whole(&store).await;
+                assert!(whole > 0 && whole < FILES, "{what}: {whole}");
+            });
+        }
+    }
+    assert!(uncut > 0 && unforgotten > 0, "{uncut}, {unforgotten}");
+}
+
 #[test]
 fn what_was_not_synced_may_go_with_the_power_and_a_clean_close_needs_no_log() {
     for seed in 0..20 {

@@ -48,6 +48,17 @@ impl Volume {
         }
     }
 
+    /// A volume that is there.
+    pub fn opened(kv: Arc<dyn OrderedKv>) -> Volume {
+        let meta = Namespace::open(kv.clone()).unwrap();
+        Volume {
+            kv,
+            meta,
+            now: 1_000_000,
+            _folder: None,
+        }
+    }
+
     pub fn mem() -> Volume {
         Volume::over(Arc::new(MemKv::new()))
     }

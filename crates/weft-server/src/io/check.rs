@@ -202,14 +202,19 @@ impl IoService {
             .len()
             .saturating_sub(limits::SCRUB_FINDINGS_MAX) as u64;
         let findings = part.findings.into_iter().take(limits::SCRUB_FINDINGS_MAX);
+        let findings = findings.map(|(finding, repaired)| on_the_wire(finding, repaired));
+        let marks = part.marks.into_iter().map(|text| Finding {
+            fault: Fault::IndexRecord as i32,
+            text,
+            repaired: true,
+            ..Finding::default()
+        });
         Ok(CheckStoreReply {
             done: part.done,
             chunks: part.chunks,
             bytes: part.bytes,
             total,
-            findings: findings
-                .map(|(finding, repaired)| on_the_wire(finding, repaired))
-                .collect(),
+            findings: marks.chain(findings).collect(),
             more,
         })
     }

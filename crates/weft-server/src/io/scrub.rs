@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weft_proto::limits;
-use weft_proto::prost::Message;
-use weft_proto::upkeep::{ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply};
+use weft_proto::upkeep::{
+    ScrubFault, ScrubFinding, ScrubPassRecord, ScrubRequest, ScrubState, ScrubStatusReply,
+};
 use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store};
 
 use super::IoService;
@@ -52,34 +53,6 @@ struct Pass {
     rests_until: Instant,
 }
 
-/// A pass as the store keeps it: length of the place 1, place, rate 8, what is told of it (protobuf).
-struct PassRecord {
-    at: Vec<u8>,
-    rate: u64,
-    told: ScrubStatusReply,
-}
-
-impl PassRecord {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = vec![self.at.len() as u8];
-        out.extend_from_slice(&self.at);
-        out.extend_from_slice(&self.rate.to_le_bytes());
-        out.extend_from_slice(&self.told.encode_to_vec());
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Option<PassRecord> {
-        let (length, rest) = bytes.split_first()?;
-        let (at, rest) = rest.split_at_checked(usize::from(*length))?;
-        let (rate, told) = rest.split_at_checked(8)?;
-        Some(PassRecord {
-            at: at.to_vec(),
-            rate: u64::from_le_bytes(rate.try_into().ok()?),
-            told: ScrubStatusReply::decode(told).ok()?,
-        })
-    }
-}
-
 impl Drop for Scrubber {
     fn drop(&mut self) {
         let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +81,7 @@ impl Scrubber {
         let record = note
             .ok()
             .flatten()
-            .and_then(|note| PassRecord::decode(&note));
+            .and_then(|note| ScrubPassRecord::decode(&note));
         if let Some(record) = record {
             pass.state = match record.told.state() {
                 ScrubState::Done => ScrubState::Done,
@@ -187,7 +160,7 @@ impl Pass {
     /// Has the store remember the pass.
     fn note(&mut self, store: &Store) {
         self.noted = Instant::now();
-        let record = PassRecord {
+        let record = ScrubPassRecord {
             at: self.at.as_bytes().to_vec(),
             rate: self.rate,
             told: ScrubStatusReply {

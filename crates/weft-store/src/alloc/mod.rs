@@ -53,6 +53,11 @@ pub(crate) struct Wish {
 /// disk.
 const HELD_BACK: u64 = 64;
 
+/// How many that are of `size` blocks.
+fn held_back(size: u64) -> u64 {
+    (size / 64).min(HELD_BACK)
+}
+
 /// One disk of the set.
 #[derive(Debug, Default)]
 struct Disk {
@@ -101,8 +106,28 @@ impl Allocator {
             usable += disk.usable();
             size += disk.free.size();
         }
-        let held_back = (size / 64).min(HELD_BACK);
-        usable.saturating_sub(self.reserved + held_back)
+        usable.saturating_sub(self.reserved + held_back(size))
+    }
+
+    /// Whether a disk, unless it can grow, has nothing to give: no more than its share of what is held back, what waits
+    /// for a sync included; or all that there is was promised.
+    pub(crate) fn is_full(&self, number: u16) -> bool {
+        let Some(disk) = self.disks.get(&number) else {
+            return false;
+        };
+        if self.available() + self.waiting_blocks == 0 {
+            return true;
+        }
+        let size: u64 = self.open_disks().map(|d| d.free.size()).sum();
+        let share = (held_back(size) * disk.free.size()).div_ceil(size.max(1));
+        let waiting = || {
+            let extents = self.waiting.iter().map(|(_, extent)| extent);
+            extents
+                .filter(|e| e.disk() == number)
+                .map(|e| e.blocks)
+                .sum::<u64>()
+        };
+        disk.usable() <= share && disk.usable() + waiting() <= share
     }
 
     /// Blocks that wait for a sync before they can be used again.

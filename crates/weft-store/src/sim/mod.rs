@@ -1,8 +1,8 @@
 //! A disk in memory that knows what was synced.
 //!
 //! The fault model. A *kill* keeps everything that the storage was given, except that the operation
-//! under way may have taken effect in part. A *loss of power* keeps what was synced; of every other
-//! write each 512-byte sector is kept or lost, and each creation or removal of a file, as the seed
+//! under way may have taken effect in part (a few bytes written over others: wholly or not at all).
+//! A *loss of power* keeps what was synced; of every other write each 512-byte sector is kept or lost, and each creation or removal of a file, as the seed
 //! says; an unsynced growth of a file is kept or lost as a whole. Reads never return what was
 //! written to another place. Faults can be placed: the n-th operation fails, or everything from the
 //! n-th operation on does (the process has died).
@@ -10,9 +10,12 @@
 //! A machine may have several disks ([`SimStorage::disk`]): one life, one count of operations, each
 //! its own capacity; one of them can break alone, and mend.
 //!
+//! An index beside the disks takes part by [`SimStorage::step`].
+//!
 //! Operations are counted from 1 in the order they begin; each takes effect when its future is
 //! first polled past a few yields, so that concurrent operations interleave as the seed says.
 
+mod content;
 mod rot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,107 +24,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::pool::{BLOCK, Buffer, Slice};
+use crate::pool::{Buffer, Slice};
 use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+use content::{Change, Content, Dice, SimFile};
 
 const SECTOR: usize = 512;
-
-/// A small generator, so that a seed means the same on every platform and for ever.
-#[derive(Clone, Debug)]
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn flip(&mut self) -> bool {
-        self.roll() & 1 == 1
-    }
-}
-
-/// Bytes of a file, sparse by blocks.
-#[derive(Clone, Debug, Default)]
-struct Content {
-    blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
-    length: u64,
-}
-
-impl Content {
-    fn write(&mut self, at: u64, bytes: &[u8]) {
-        let mut at = at;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let inside = at as usize % BLOCK;
-            let (now, later) = rest.split_at(rest.len().min(BLOCK - inside));
-            let block = self
-                .blocks
-                .entry(at / BLOCK as u64)
-                .or_insert_with(|| Box::new([0; BLOCK]));
-            block[inside..inside + now.len()].copy_from_slice(now);
-            at += now.len() as u64;
-            rest = later;
-        }
-        self.length = self.length.max(at);
-    }
-
-    fn read(&self, at: u64, into: &mut [u8]) {
-        let mut at = at;
-        let mut rest = into;
-        while !rest.is_empty() {
-            let inside = at as usize % BLOCK;
-            let (now, later) = {
-                let n = rest.len().min(BLOCK - inside);
-                rest.split_at_mut(n)
-            };
-            match self.blocks.get(&(at / BLOCK as u64)) {
-                Some(block) => now.copy_from_slice(&block[inside..inside + now.len()]),
-                None => now.fill(0),
-            }
-            at += now.len() as u64;
-            rest = later;
-        }
-    }
-
-    fn set_length(&mut self, length: u64) {
-        if length < self.length {
-            let zeros = vec![0; BLOCK - length as usize % BLOCK];
-            let end = self.length;
-            self.write(length, &zeros);
-            self.blocks.retain(|b, _| b * (BLOCK as u64) < length);
-            debug_assert!(end > length, "only a cut comes here");
-        }
-        self.length = length;
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Change {
-    Write(u64, Vec<u8>),
-    Length(u64),
-}
-
-#[derive(Clone, Debug, Default)]
-struct SimFile {
-    now: Content,
-    durable: Content,
-    unsynced: Vec<Change>,
-    /// Bytes that appends will find room for.
-    reserved: u64,
-    /// The folder's entry was synced.
-    entry_durable: bool,
-}
-
-impl SimFile {
-    /// Bytes of the disk that are its own.
-    fn held(&self) -> u64 {
-        self.now.length.max(self.reserved)
-    }
-}
+/// So few bytes, written over others in one sector, are there wholly or not at all after a kill.
+const WHOLE: usize = 32;
 
 #[derive(Debug)]
 struct Disk {
@@ -208,10 +117,13 @@ impl Disk {
         unit: usize,
     ) -> io::Result<()> {
         let last = self.begin(life, disk_of(name))?;
-        let kept = if last {
-            self.dice.roll() as usize % (bytes.len() + 1) / unit * unit
-        } else {
+        let inside = at + bytes.len() as u64 <= self.file(name)?.now.length;
+        let kept = if !last {
             bytes.len()
+        } else if inside && bytes.len() <= WHOLE && at as usize % SECTOR + bytes.len() <= SECTOR {
+            bytes.len() * usize::from(self.dice.flip())
+        } else {
+            self.dice.roll() as usize % (bytes.len() + 1) / unit * unit
         };
         let held = self.file(name)?.held();
         let room = self.capacity_of(name);
@@ -329,6 +241,20 @@ impl SimStorage {
     /// Operations so far.
     pub fn operations(&self) -> u64 {
         self.0.lock().operations
+    }
+
+    /// Which life of the process this is: raised by every crash.
+    pub fn life(&self) -> u64 {
+        self.0.lock().life
+    }
+
+    /// Counts an operation of something that lives and dies with the disks, an index, say. `Ok(true)`: it is the last one of
+    /// this life, and has no effect.
+    ///
+    /// # Errors
+    /// When the process of that life has died, or the operation is to fail.
+    pub fn step(&self, life: u64) -> io::Result<bool> {
+        self.0.lock().begin(life, &self.1)
     }
 
     /// The `n`-th operation fails with this kind of error and has no effect.

@@ -1,0 +1,201 @@
+//! An index in memory that can crash, alone or with the disks.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_kv::{Batch, KvError, OrderedKv, Reader, Space, Transaction};
+use weft_store::SimStorage;
+
+type Map = BTreeMap<(Space, Vec<u8>), Vec<u8>>;
+
+/// An index in memory that knows which batches were synced.
+#[derive(Default)]
+pub struct CrashKv {
+    now: Mutex<Arc<Map>>,
+    /// State at the last sync, and every batch since.
+    durable: Mutex<(Arc<Map>, Vec<Batch>)>,
+    deaths: Mutex<BTreeMap<&'static str, u64>>,
+    /// Which operations of the machine were the index's.
+    steps: Mutex<Vec<u64>>,
+}
+
+fn put(map: &mut Map, batch: &Batch) {
+    for (space, key, value) in &batch.changes {
+        match value {
+            Some(value) => map.insert((*space, key.clone()), value.clone()),
+            None => map.remove(&(*space, key.clone())),
+        };
+    }
+}
+
+struct Snapshot(Arc<Map>);
+
+impl Reader for Snapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        Ok(self.0.get(&(space, key.to_vec())).cloned())
+    }
+    fn scan(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        let inside = |k: &[u8]| {
+            (match from {
+                Bound::Included(f) => k >= f,
+                Bound::Excluded(f) => k > f,
+                Bound::Unbounded => true,
+            }) && match to {
+                Bound::Included(t) => k <= t,
+                Bound::Excluded(t) => k < t,
+                Bound::Unbounded => true,
+            }
+        };
+        for ((s, k), v) in self.0.iter() {
+            if *s == space && inside(k) && visit(k, v).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OrderedKv for CrashKv {
+    fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
+        Ok(Box::new(Snapshot(Arc::clone(&self.now.lock()))))
+    }
+    fn transact(
+        &self,
+        _: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<(), KvError> {
+        unimplemented!("the store only writes batches")
+    }
+    fn write(&self, batch: Batch) -> Result<(), KvError> {
+        put(Arc::make_mut(&mut self.now.lock()), &batch);
+        self.durable.lock().1.push(batch);
+        Ok(())
+    }
+    fn sync(&self) -> Result<(), KvError> {
+        *self.durable.lock() = (Arc::clone(&self.now.lock()), Vec::new());
+        Ok(())
+    }
+}
+
+/// The index as one life of a process has it: what it does is counted with what the disks do, can be the last thing that
+/// the process does, and ends with it.
+pub struct Living {
+    index: Arc<CrashKv>,
+    disk: SimStorage,
+    life: u64,
+}
+
+impl Living {
+    pub fn new(index: &Arc<CrashKv>, disk: &SimStorage) -> Arc<Self> {
+        Arc::new(Self {
+            index: Arc::clone(index),
+            disk: disk.clone(),
+            life: disk.life(),
+        })
+    }
+
+    /// An operation of which nothing takes effect where it is the last one: the process dies before it.
+    fn step(&self, doing: &'static str) -> Result<(), KvError> {
+        let failed = |reason: String| KvError::Engine { doing, reason };
+        let done = self.disk.step(self.life);
+        self.index.steps.lock().push(self.disk.operations());
+        match done {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                *self.index.deaths.lock().entry(doing).or_default() += 1;
+                Err(failed("the simulated process has died".to_owned()))
+            }
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+}
+
+impl OrderedKv for Living {
+    fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
+        self.index.snapshot()
+    }
+    fn transact(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<(), KvError> {
+        self.index.transact(work)
+    }
+    fn write(&self, batch: Batch) -> Result<(), KvError> {
+        self.step("write")?;
+        self.index.write(batch)
+    }
+    fn sync(&self) -> Result<(), KvError> {
+        self.step("sync")?;
+        self.index.sync()
+    }
+}
+
+impl CrashKv {
+    /// How often a process died before it wrote or synced the index, by which.
+    pub fn deaths(&self) -> BTreeMap<&'static str, u64> {
+        self.deaths.lock().clone()
+    }
+
+    /// Operations of the machine, from the `from`th on, that were writes and syncs of the index.
+    pub fn steps(&self, from: u64) -> Vec<u64> {
+        let steps = self.steps.lock();
+        steps.iter().copied().filter(|n| *n >= from).collect()
+    }
+
+    /// Batches that no sync covers.
+    pub fn unsynced(&self) -> usize {
+        self.durable.lock().1.len()
+    }
+
+    /// Loses a tail of the batches that were not synced.
+    pub fn lose_power(&self, seed: u64) {
+        let mut durable = self.durable.lock();
+        let keep = (seed % (durable.1.len() as u64 + 1)) as usize;
+        let mut map = (*durable.0).clone();
+        for batch in durable.1.drain(..).take(keep) {
+            put(&mut map, &batch);
+        }
+        *self.now.lock() = Arc::new(map);
+        durable.0 = Arc::clone(&self.now.lock());
+    }
+
+    /// Changes one value behind the store's back.
+    pub fn damage(&self, space: &str, change: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let mut now = self.now.lock();
+        let map = Arc::make_mut(&mut now);
+        let Some((_, value)) = map.iter_mut().find(|((s, _), _)| s.0 == space) else {
+            return false;
+        };
+        change(value);
+        true
+    }
+
+    /// As [`CrashKv::damage`], of the `n`th value of a space; those of all spaces in order.
+    pub fn damage_nth(&self, n: usize, change: impl FnOnce(&mut Vec<u8>)) -> &'static str {
+        let mut now = self.now.lock();
+        let map = Arc::make_mut(&mut now);
+        let n = n % map.len();
+        let ((space, _), value) = map.iter_mut().nth(n).expect("it is one of them");
+        change(value);
+        space.0
+    }
+
+    /// As [`CrashKv::damage`], of the `n`th value of one space.
+    pub fn damage_in(&self, space: &str, n: usize, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut now = self.now.lock();
+        let map = Arc::make_mut(&mut now);
+        let mut of_space = map.iter_mut().filter(|((s, _), _)| s.0 == space);
+        change(of_space.nth(n).expect("there are so many").1);
+    }
+
+    pub fn count(&self, space: &str) -> usize {
+        self.now.lock().keys().filter(|(s, _)| s.0 == space).count()
+    }
+}

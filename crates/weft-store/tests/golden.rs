@@ -1,0 +1,365 @@
+//! Whole stores as earlier versions left them: every later version opens them, and every byte is there.
+//!
+//! `golden/NAME.store` is a packed folder (`golden/packed.rs`): below `store`, `index` and `disk` the files of a store, and
+//! below `holds` what it must hold: `forks` in words, and under its name the bytes of each fork and of each checkpoint.
+//! An image that is there is never changed. `docs/format.md` says when one is added.
+#![allow(missing_docs)]
+
+mod common;
+#[path = "golden/packed.rs"]
+mod packed;
+#[path = "golden/story.rs"]
+mod story;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use common::{now, pattern, read, write};
+use packed::{Tree, gather, pack, scatter, unpack};
+use story::{Story, fork, name_of};
+use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OrderedKv, Reader, Transaction};
+use weft_layout::{CellOffset, FileId};
+use weft_store::{
+    DiskConfig, FolderStorage, INDEX_SPACES, Store, StoreConfig, StoreError, item_kinds,
+};
+
+/// Files that an image may have have numbers below this.
+const FILES: u64 = 64;
+const BOOT: &str = "the boot of the image";
+
+fn images() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// The images by name.
+fn all() -> Vec<(String, Tree)> {
+    let mut found: Vec<(String, Tree)> = fs::read_dir(images())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "store"))
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, unpack(&fs::read(path).unwrap()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// An index that can be told to die: from then on nothing is written.
+struct Index {
+    engine: FjallKv,
+    /// Syncs that it still does.
+    left: AtomicI64,
+}
+
+impl Index {
+    fn open(folder: &Path) -> Arc<Self> {
+        // Small, so that there are tables.
+        let options = FjallOptions {
+            cache: 1 << 20,
+            memtable: 2 << 10,
+            accept_loss: false,
+        };
+        let engine = FjallKv::open(folder.join("index"), options).unwrap();
+        let left = AtomicI64::new(i64::MAX);
+        Arc::new(Self { engine, left })
+    }
+}
+
+impl OrderedKv for Index {
+    fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
+        self.engine.snapshot()
+    }
+    fn transact(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<(), KvError> {
+        self.engine.transact(work)
+    }
+    fn write(&self, batch: Batch) -> Result<(), KvError> {
+        if self.left.load(Ordering::Relaxed) <= 0 {
+            return Err(KvError::Aborted);
+        }
+        self.engine.write(batch)
+    }
+    fn sync(&self) -> Result<(), KvError> {
+        self.left.fetch_sub(1, Ordering::Relaxed);
+        self.engine.sync()
+    }
+}
+
+async fn config(folder: &Path, index: Arc<Index>, boot: &str, new: bool) -> StoreConfig {
+    let storage = unlocked(&folder.join("store")).await;
+    let disk = unlocked(&folder.join("disk")).await;
+    let mut config = StoreConfig::new(Arc::new(storage), index, boot.to_owned());
+    config.owner = "server-1 of an image".into();
+    config.disks = vec![DiskConfig {
+        path: "the second disk".into(),
+        storage: Ok(Arc::new(disk)),
+        new,
+        capacity: 1 << 20,
+        reserve: 0,
+    }];
+    config.capacity = 2 << 20;
+    config.cache_bytes = 4 << 20;
+    config.dirty_bytes = 1 << 20;
+    config.log_bytes = 2 << 20;
+    config.segment_bytes = 128 << 10;
+    config.growth_bytes = 256 << 10;
+    config.reserve_bytes = 0;
+    config
+}
+
+/// A folder is free once the background of the last store has let go of it.
+async fn unlocked(path: &Path) -> FolderStorage {
+    for _ in 0..500 {
+        match FolderStorage::open(path) {
+            Err(StoreError::Locked { .. }) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            other => return other.unwrap(),
+        }
+    }
+    panic!("{} stays locked", path.display());
+}
+
+/// What a store holds: bytes by name, and `holds/forks`, which says everything else of files and forks.
+async fn observe(store: &Store) -> Tree {
+    let (mut holds, mut words) = (Tree::new(), String::new());
+    for file in 0..FILES {
+        let forks = match store.forks(FileId(file)).await {
+            Ok(forks) => forks,
+            Err(StoreError::Stale { .. }) => {
+                writeln!(words, "file {file}: deleted").unwrap();
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        for (key, status) in forks {
+            let (chunk, time) = (status.chunk, status.modified.0);
+            writeln!(words, "{key}: chunk {chunk}, modified {time}").unwrap();
+            let bytes = read(store, &key, 0, 1 << 22).await.unwrap();
+            assert_eq!(bytes.len() as u64, status.length, "{key}");
+            holds.insert(name_of(&key, None), bytes);
+        }
+        for (number, made) in store.checkpoints(FileId(file)).unwrap() {
+            writeln!(words, "file {file}: checkpoint {number}, made {}", made.0).unwrap();
+            for (key, status) in store.checkpoint_forks(FileId(file), number).unwrap() {
+                let parts = store.read_checkpoint(&key, number, CellOffset(0), 1 << 22);
+                let bytes = parts.await.unwrap().concat();
+                assert_eq!(bytes.len() as u64, status.length, "{key} at {number}");
+                holds.insert(name_of(&key, Some(number)), bytes);
+            }
+        }
+    }
+    let note = store.note("scrub").unwrap().unwrap_or_default();
+    writeln!(words, "note: {note:02x?}").unwrap();
+    holds.insert("holds/forks".into(), words.into_bytes());
+    holds
+}
+
+fn assert_holds(found: &Tree, wanted: &Tree, what: &str) {
+    let words = |tree: &Tree| String::from_utf8(tree["holds/forks"].clone()).unwrap();
+    assert_eq!(words(found), words(wanted), "{what}");
+    let names = |tree: &Tree| tree.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(found), names(wanted), "{what}");
+    for (name, bytes) in wanted {
+        let at = found[name].iter().zip(bytes).position(|(a, b)| a != b);
+        assert!(found[name] == *bytes, "{what}: {name} differs at {at:?}");
+    }
+}
+
+/// Looks at everything: nothing is wrong.
+async fn assert_sound(store: &Store, what: &str) {
+    let mut pass = store.check_begin().await.unwrap();
+    let mut chunks = 0;
+    loop {
+        let part = store.check(&mut pass, true, false).await.unwrap();
+        assert_eq!(part.findings, [], "{what}");
+        chunks += part.chunks;
+        if part.done {
+            break;
+        }
+    }
+    assert!(chunks > 10, "{what}: {chunks} chunks were looked at");
+}
+
+#[tokio::test]
+async fn every_image_opens_and_every_byte_is_there() {
+    let images = all();
+    assert!(images.len() >= 4, "images are missing");
+    for (name, image) in images {
+        let mut wanted = image.clone();
+        wanted.retain(|name, _| name.starts_with("holds/"));
+        assert!(wanted.len() > 10, "{name}: an image of next to nothing");
+        // As after a kill, and as after a loss of power that cost nothing.
+        for boot in [BOOT, "another boot"] {
+            let what = format!("{name}, {boot}");
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            for part in ["store/", "index/", "disk/"] {
+                scatter(&image, part, folder.path());
+            }
+            let index = Index::open(folder.path());
+            let store = Store::open(config(folder.path(), index, boot, false).await).await;
+            let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(store.disks().len(), 2, "{what}");
+            assert_holds(&observe(&store).await, &wanted, &what);
+            assert_sound(&store, &what).await;
+            store.drop_cache();
+            assert_holds(&observe(&store).await, &wanted, &what);
+            // It goes on from there.
+            let key = fork(FILES - 1, 0, "data");
+            let new = vec![write(&key, 4096, 0, pattern(1, 60_000))];
+            store.write(new, now()).await.unwrap();
+            store.remove_fork(&key).await.unwrap();
+            store.close().await.unwrap();
+            drop(store);
+            let index = Index::open(folder.path());
+            let store = Store::open(config(folder.path(), index, boot, false).await).await;
+            let store = store.unwrap();
+            assert_holds(&observe(&store).await, &wanted, &what);
+            assert_sound(&store, &what).await;
+        }
+    }
+}
+
+/// The kinds of items that `docs/format.md` lists.
+fn documented() -> BTreeSet<u8> {
+    let format = include_str!("../../../docs/format.md");
+    let (_, items) = format.split_once("## Items").unwrap();
+    let rows = items.lines().filter_map(|line| line.strip_prefix("| "));
+    let kinds = rows.filter_map(|row| row.split(' ').next()?.parse().ok());
+    kinds.collect()
+}
+
+#[test]
+fn every_kind_of_record_is_in_an_image() {
+    let (mut kinds, mut spaces) = (BTreeSet::new(), BTreeSet::new());
+    let (mut files, mut tables) = (BTreeSet::new(), 0);
+    for (_, image) in all() {
+        let segments = image.iter().filter(|(n, _)| n.starts_with("store/log."));
+        kinds.extend(segments.flat_map(|(_, bytes)| item_kinds(bytes)));
+        files.extend(
+            image
+                .keys()
+                .map(|n| n.split("log.").next().unwrap().to_owned()),
+        );
+        tables += image.keys().filter(|n| n.contains("/tables/")).count();
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        scatter(&image, "index/", folder.path());
+        let index = Index::open(folder.path());
+        let reader = index.snapshot().unwrap();
+        for space in INDEX_SPACES {
+            let (all, seen) = ((Bound::Unbounded, Bound::Unbounded), &mut spaces);
+            let visit = &mut |key: &[u8], _: &[u8]| {
+                seen.insert((space.0, key.len()));
+                ControlFlow::Continue(())
+            };
+            reader.scan(space, all.0, all.1, visit).unwrap();
+        }
+    }
+    assert_eq!(kinds, documented(), "kinds of items in the images' logs");
+    for name in [
+        "store/data",
+        "store/running",
+        "store/reached",
+        "store/",
+        "disk/label",
+    ] {
+        assert!(files.contains(name), "{name}: {files:?}");
+    }
+    assert!(tables > 0, "no index has a table");
+    // A file and its checkpoint; chunks; the store, a disk, a note.
+    for (space, length) in [
+        ("files", 8),
+        ("files", 16),
+        ("chunks", 24),
+        ("store", 5),
+        ("store", 6),
+        ("store", 10),
+    ] {
+        assert!(spaces.contains(&(space, length)), "{space}, {length}");
+    }
+}
+
+/// How the store of an image ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Much of it in the log, some of that not synced.
+    Killed,
+    /// While a dropped checkpoint's space came back: a chunk went from fork to fork.
+    Merging,
+    /// The same, where a fork without chunks was gone.
+    Merged,
+    Closed,
+}
+
+/// Writes an image of today's format; refuses to replace one.
+async fn write_image(name: &str, end: End) {
+    let path = images().join(format!("{name}.store"));
+    assert!(!path.exists(), "an image is never replaced");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let index = Index::open(folder.path());
+    let config = config(folder.path(), Arc::clone(&index), BOOT, true).await;
+    let store = Store::open(config).await.unwrap();
+    let mut told = Story::new(&store);
+    told.tell(1).await;
+    let (dropped, _) = told.kept_twice(20).await;
+    // Between these two nothing was written.
+    told.checkpoint(20).await;
+    let empty = told.checkpoint(20).await;
+    store.set_note("scrub", &[3, 1, 2]).unwrap();
+    store.apply().await.unwrap();
+    match end {
+        End::Killed => {
+            told.drop_checkpoint(20, dropped).await;
+            store.reclaim().await.unwrap();
+            told.tell(30).await;
+            store.sync().await.unwrap();
+            told.tell(40).await;
+            // What others share stays, and belongs to no checkpoint. The background, which looks after it, applies nothing.
+            index.left.store(0, Ordering::Relaxed);
+            let shared = told.first_of(46);
+            told.drop_checkpoint(46, shared).await;
+        }
+        End::Merging | End::Merged => {
+            let number = if end == End::Merging { dropped } else { empty };
+            // The next application is the last: what it was made for stays in the log.
+            index.left.store(1, Ordering::Relaxed);
+            told.drop_checkpoint(20, number).await;
+            store.reclaim().await.unwrap_err();
+        }
+        End::Closed => store.close().await.unwrap(),
+    }
+    let mut holds = told.holds();
+    let found = observe(&store).await;
+    holds.insert("holds/forks".into(), found["holds/forks"].clone());
+    assert_holds(&found, &holds, name);
+    // Whatever is under way comes to its end.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut image = holds;
+    for part in ["store", "index", "disk"] {
+        gather(&folder.path().join(part), part, &mut image);
+    }
+    let packed = pack(&image);
+    assert!(unpack(&packed) == image);
+    println!("{name}: {} bytes", packed.len());
+    fs::write(path, packed).unwrap();
+}
+
+/// For a new version of the format: give the images its number first.
+#[tokio::test]
+#[ignore = "writes new images"]
+async fn write_images_of_this_version() {
+    for end in [End::Killed, End::Merging, End::Merged, End::Closed] {
+        let name = format!("1-{end:?}").to_lowercase();
+        write_image(&name, end).await;
+    }
+}

@@ -1,0 +1,81 @@
+//! What the runs of a test met: rare kinds must come, else nothing is said of them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::common::Machine;
+use super::oracle::Op;
+use weft_store::item_kinds;
+
+thread_local! {
+    static OPERATIONS: RefCell<BTreeMap<String, u64>> = RefCell::default();
+    static ITEMS: RefCell<BTreeMap<u8, u64>> = RefCell::default();
+    static DEATHS: RefCell<BTreeMap<&'static str, u64>> = RefCell::default();
+}
+
+/// An operation was done.
+pub fn operation(op: &Op) {
+    OPERATIONS.with_borrow_mut(|seen| *seen.entry(op.kind()).or_default() += 1);
+}
+
+/// What the log of a machine has now.
+pub fn log(machine: &Machine) {
+    let names = machine.disk.names();
+    let segments = names.iter().filter(|name| name.starts_with("log."));
+    let kinds = segments.flat_map(|name| item_kinds(&machine.disk.bytes(name).unwrap()));
+    let kinds: BTreeSet<u8> = kinds.collect();
+    ITEMS.with_borrow_mut(|seen| {
+        for kind in kinds {
+            *seen.entry(kind).or_default() += 1;
+        }
+    });
+}
+
+/// A machine is not needed any more.
+pub fn end(machine: &Machine) {
+    DEATHS.with_borrow_mut(|seen| {
+        for (doing, count) in machine.index.deaths() {
+            *seen.entry(doing).or_default() += count;
+        }
+    });
+}
+
+/// Deaths before the index was written, and before it was synced.
+pub fn assert_deaths() {
+    DEATHS.with_borrow(|seen| {
+        assert!(seen.keys().eq(&["sync", "write"]), "deaths: {seen:?}");
+    });
+}
+
+/// Every kind of operation, and every kind of item that `docs/format.md` lists.
+pub fn assert_everything() {
+    let kinds = [
+        "Apply",
+        "Checkpoint",
+        "Clear",
+        "Create",
+        "Delete",
+        "Drop",
+        "DropCache",
+        "Extend",
+        "Reclaim",
+        "Remove",
+        "RollBack",
+        "Scrub",
+        "Sync",
+        "Truncate",
+        "Write",
+    ];
+    OPERATIONS.with_borrow(|seen| {
+        assert!(seen.keys().eq(kinds.iter()), "operations: {seen:?}");
+    });
+    let format = include_str!("../../../../docs/format.md");
+    let (_, items) = format.split_once("## Items").unwrap();
+    let rows = items.lines().filter_map(|line| line.strip_prefix("| "));
+    let listed: BTreeSet<u8> = rows
+        .filter_map(|row| row.split(' ').next()?.parse().ok())
+        .collect();
+    ITEMS.with_borrow(|seen| {
+        assert!(seen.keys().eq(listed.iter()), "items of logs: {seen:?}");
+    });
+}
