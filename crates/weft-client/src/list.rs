@@ -93,8 +93,8 @@ impl OpenView {
                 first,
                 end: first + i128::from(*bytes),
             };
-            let place = u64::try_from(first).map_err(|_| past.clone())?;
-            let bytes = usize::try_from(*bytes).map_err(|_| past.clone())?;
+            let place = u64::try_from(first).map_err(|_| past)?;
+            let bytes = usize::try_from(*bytes).map_err(|_| past)?;
             let end = start.checked_add(bytes).ok_or(past)?;
             places.push((ViewOffset(place), start..end));
             start = end;
@@ -115,7 +115,7 @@ impl OpenView {
         in_order: bool,
     ) -> Result<Vec<(Range<usize>, Request)>, Error> {
         let mut messages = Vec::new();
-        let mut left = vec![0..places.len()];
+        let mut left: Vec<Range<usize>> = std::iter::once(0..places.len()).collect();
         while let Some(range) = left.pop() {
             if range.is_empty() {
                 continue;

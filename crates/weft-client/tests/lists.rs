@@ -162,7 +162,7 @@ async fn a_list_longer_than_a_message_is_split() {
     let pattern = Pattern::list(
         places
             .iter()
-            .map(|(at, length)| (*at as i64, *length as u64)),
+            .map(|(at, length)| (at.cast_signed(), *length as u64)),
     );
     let packed: Vec<u8> = list
         .iter()

@@ -25,7 +25,7 @@ impl Dice {
 /// Bytes of a file, sparse by blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
-    blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
+    pub(super) blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
     pub(super) length: u64,
 }
 

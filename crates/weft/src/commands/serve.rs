@@ -112,13 +112,7 @@ impl Serve {
             }
             let own_metrics = server.as_ref().and_then(|s| s.metrics.clone());
             let metrics_address = own_metrics.or_else(|| meta.then(|| config.meta.metrics.clone())?);
-            let mut env = Env::system();
-            if !config.volume.local_sockets {
-                env.network = Arc::new(TcpNetwork);
-            }
-            if let Some(rate) = self.link.filter(|_| io) {
-                env.network = Arc::new(weft_suite::LimitedNetwork::new(env.network, rate));
-            }
+            let env = env(&config, self.link.filter(|_| io));
             let node = Node::start(
                 env,
                 NodeConfig {
@@ -217,6 +211,18 @@ pub(super) mod closing_note {
         }
         Ok(())
     }
+}
+
+/// What a node meets the outside by; behind a link of so many bytes per second, if that is said.
+fn env(config: &Config, link: Option<u64>) -> Env {
+    let mut env = Env::system();
+    if !config.volume.local_sockets {
+        env.network = Arc::new(TcpNetwork);
+    }
+    if let Some(rate) = link {
+        env.network = Arc::new(weft_suite::LimitedNetwork::new(env.network, rate));
+    }
+    env
 }
 
 pub(super) fn io_role(
