@@ -5,6 +5,8 @@ mod files_support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use files_support::{Volume, weft};
 use weft_client::{Changes, ConnectOptions, NewLayout};
@@ -185,4 +187,100 @@ fn a_key_that_may_not_be_read_is_said_to_be_that() {
         refused.contains("ermission denied") && !refused.contains("is not the folder"),
         "{refused}"
     );
+}
+
+/// Processes of a volume that serve, and whether each has a local socket.
+fn local_sockets(volume: &Volume) -> Vec<bool> {
+    let config = volume.path("volume/weft.toml");
+    let table = fs::read_to_string("/proc/net/unix").unwrap();
+    let named = table.lines().filter(|line| line.contains(" @weft-"));
+    let inodes: Vec<String> = named
+        .filter_map(|line| Some(format!("socket:[{}]", line.split_whitespace().nth(6)?)))
+        .collect();
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        if !words.contains("serve") || !words.contains(config.to_str().unwrap()) {
+            continue;
+        }
+        let open = fs::read_dir(process.path().join("fd")).unwrap().flatten();
+        let mut open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        found.push(open.any(|to| inodes.iter().any(|i| to.to_str() == Some(i))));
+    }
+    found
+}
+
+#[test]
+fn servers_have_local_sockets_unless_the_configuration_says_no() {
+    let volume = Volume::up();
+    assert_eq!(local_sockets(&volume), [true; 4]);
+    volume.feed("put /file", b"by a local socket");
+    let folder = volume.path("volume");
+    let dir = folder.to_str().unwrap();
+    volume.run(["down", dir]);
+    let path = folder.join("weft.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    let config = config.replacen("[volume]\n", "[volume]\nlocal_sockets = false\n", 1);
+    fs::write(&path, config).unwrap();
+    volume.run(["up", dir]);
+    assert_eq!(local_sockets(&volume), [false; 4]);
+    assert_eq!(volume.run(["cat", "/file"]), b"by a local socket");
+}
+
+#[test]
+fn a_volume_that_is_up_is_told_so_and_may_still_be_mounted() {
+    let volume = Volume::up();
+    let folder = volume.path("volume");
+    let dir = folder.to_str().unwrap();
+    let error = volume.fails(&format!("up {dir}"), 1);
+    assert!(error.contains("already running"), "{error}");
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED the mount: it wants root and /dev/fuse");
+        return;
+    }
+    let at = volume.path("mounted");
+    fs::create_dir(&at).unwrap();
+    // Through a symbolic link, too.
+    let link = volume.path("link");
+    std::os::unix::fs::symlink(volume.path(""), &link).unwrap();
+    let through = link.join("mounted");
+    let told = volume.text(&format!("up {dir} --mount {}", through.display()));
+    assert!(told.contains("mounted on"), "{told}");
+    fs::write(at.join("file"), b"seen").unwrap();
+    assert_eq!(volume.run(["cat", "/file"]), b"seen");
+    // Whoever finds a dead mount there by the link takes it away.
+    let mount = mount_process(&at);
+    rustix::process::kill_process(mount, rustix::process::Signal::KILL).unwrap();
+    let began = Instant::now();
+    while Path::new(&format!("/proc/{}", mount.as_raw_nonzero())).exists() {
+        assert!(began.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let again = volume
+        .command(["mount", through.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.success(), "{error}");
+    assert!(error.contains("was gone"), "{error}");
+    assert_eq!(fs::read(at.join("file")).unwrap(), b"seen");
+    volume.run(["unmount", at.to_str().unwrap()]);
+}
+
+/// The process behind a mount.
+fn mount_process(at: &Path) -> rustix::process::Pid {
+    let at = at.to_str().unwrap();
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let id = process.file_name().to_string_lossy().parse::<i32>().ok();
+        if words.contains("mount\0")
+            && words.contains(at)
+            && id != Some(std::process::id().cast_signed())
+        {
+            return rustix::process::Pid::from_raw(id.unwrap()).unwrap();
+        }
+    }
+    panic!("no process serves the mount on {at}");
 }
