@@ -201,6 +201,7 @@ impl File {
                 fork: fork.to_owned(),
             },
             chunk: a.layout.chunk(),
+            accept_loss: false,
         };
         let what = format!("create fork {fork} in cell {cell} of {}", a.path);
         a.volume

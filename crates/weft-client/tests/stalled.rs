@@ -127,6 +127,8 @@ async fn rig(path: &str) -> Rig {
     options.env.network = Arc::new(network);
     options.env.timing.silence = Duration::from_mins(2);
     let stopping = view(&Volume::connect(options).await.unwrap(), path).await;
+    // It stops later, with a connection.
+    stopping.size().await.unwrap();
     Rig {
         test,
         sound,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -35,7 +36,14 @@ impl Network for SystemNetwork {
     }
 
     fn connect_local<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
-        async move { Ok(open(UnixStream::connect(abstract_path(name)).await?)) }.boxed()
+        async move {
+            // Whoever can look at a server's machine can listen under its name on another, and pass everything on.
+            if !name.ends_with(&format!("-{}", machine()?)) {
+                return Err(io::Error::other("it is on another machine"));
+            }
+            Ok(open(UnixStream::connect(abstract_path(name)).await?))
+        }
+        .boxed()
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
@@ -62,6 +70,7 @@ impl LocalListener {
         for byte in random {
             let _ = write!(name, "{byte:02x}");
         }
+        let _ = write!(name, "-{}", machine()?);
         let listener = UnixListener::bind(abstract_path(&name))?;
         Ok(LocalListener { listener, name })
     }
@@ -102,6 +111,13 @@ impl Listener for SystemListener {
     fn local(&self) -> Option<&str> {
         self.local.as_ref().map(|local| local.name.as_str())
     }
+}
+
+/// What names can be listened under only once: the network namespace of this process, and the start of its kernel.
+fn machine() -> io::Result<String> {
+    let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(format!("{namespace:x}-{}", boot.trim().replace('-', "")))
 }
 
 /// How the runtime is told that a name has no file.

@@ -92,8 +92,14 @@ async fn each_start_listens_under_another_name_and_tcp_alone_under_none() {
         name_of(&first.address).await,
         name_of(&second.address).await,
     );
-    assert_eq!((one.len(), two.len()), (37, 37), "{one} {two}");
-    assert_ne!(one, two);
+    let (random, machine) = one.split_at(37);
+    assert!(!two.starts_with(random), "{one} {two}");
+    // Both tell where they are, and a name of another machine leads nowhere, even if somebody listens under it here.
+    assert!(two.ends_with(machine) && machine.len() > 34, "{one} {two}");
+    let elsewhere = one.replace(machine, "-f0000001-0123456789abcdef0123456789abcdef");
+    let _stranger = UnixListener::bind(format!("\0{elsewhere}")).unwrap();
+    assert!(SystemNetwork.connect_local(&one).await.is_ok());
+    assert!(SystemNetwork.connect_local(&elsewhere).await.is_err());
 
     let options = Options {
         env: by_tcp(),
@@ -160,7 +166,8 @@ async fn whatever_is_wrong_with_the_local_socket_tcp_stays() {
     connects_by_tcp_after(&server, Way::Nowhere).await;
     // The server itself finds out who passes on what came to a name of his own.
     connects_by_tcp_after(&server, Way::Tcp(server.address.clone())).await;
-    let stranger = format!("weft-test-{}-stranger", std::process::id());
+    let real = name_of(&server.address).await;
+    let stranger = real.replace("weft-", "weft-of-a-stranger-");
     let _listening = UnixListener::bind(format!("\0{stranger}")).unwrap();
     let took = connects_by_tcp_after(&server, Way::Silence(stranger)).await;
     assert!(took >= Duration::from_millis(400), "{took:?}");

@@ -387,6 +387,9 @@ pub struct CreateForkRequest {
     /// The file's chunk size.
     #[prost(uint32, tag = "3")]
     pub chunk: u32,
+    /// Also of a file of which the server lost what it had: from then on that counts as empty.
+    #[prost(bool, tag = "4")]
+    pub accept_loss: bool,
 }
 
 /// Done.

@@ -62,11 +62,16 @@ impl Sweep {
         self.ops.is_empty() || self.ops.contains(&op)
     }
 
-    /// Whether a point is among those that are asked for; a case may not vary all of it.
+    /// Whether a point is among those that are asked for; a case may not vary all of it. Records are as large as asked for, or
+    /// a little less where they must be multiples of something.
     pub(crate) fn allows(&self, point: &Point) -> bool {
         let clients = u32::try_from(point.parts.len()).unwrap_or(u32::MAX);
         (self.clients.is_empty() || self.clients.contains(&clients))
-            && (self.records.is_empty() || self.records.contains(&point.record))
+            && (self.records.is_empty()
+                || self
+                    .records
+                    .iter()
+                    .any(|r| r.abs_diff(point.record) <= r / 8))
     }
 
     pub(crate) fn pattern(&self, name: &str) -> bool {

@@ -211,6 +211,7 @@ fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
     volume.feed("put /file", &content);
     volume.feed("put --cells 1 /one-cell", &content);
     volume.run(["create", "/empty"]);
+    volume.feed("put /small", b"small");
     volume.run(["checkpoint", "create", "/file", "before"]);
     let folder = volume.path("volume");
     let dir = folder.to_str().unwrap();
@@ -241,6 +242,12 @@ fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
     // A write does not make a hole of what is lost around it.
     refused("write --subfile 1,1,1,3,1 /file 0+5");
     refused("cat /file");
+    // Nor does cutting it.
+    let cut = volume.start("truncate -s 2000001 /file", b"");
+    drop(cut.wait_with_output().unwrap());
+    refused("cat /file");
+    // Bytes that lie with the metadata are there.
+    assert_eq!(volume.run(["cat", "/small"]), b"small");
     // What is new is not touched by it, nor what never lay there.
     volume.feed("put /new", &content);
     assert_eq!(volume.run(["cat", "/new"]), content);
@@ -269,6 +276,8 @@ fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
     assert!(left.iter().zip(&content).filter(|(a, b)| a == b).count() > 1 << 20);
     volume.feed("put /file", &content);
     assert_eq!(volume.run(["cat", "/file"]), content);
+    volume.feed("write /small 1000000 --offset 100", &content[..1_000_000]);
+    assert_eq!(volume.run(["cat", "/small"])[100..], content[..1_000_000]);
     volume.feed("put /empty", &content);
     assert_eq!(volume.run(["cat", "/empty"]), content);
     // Later starts know it, too.

@@ -81,12 +81,12 @@ impl Known {
             }));
         } else {
             self.placed(&layout, &mut findings);
-            let emptied = self.emptied(&layout, servers);
-            if emptied.is_empty() {
-                self.size(&layout, down, &mut findings);
-            }
-            findings.extend(emptied);
         }
+        let emptied = self.emptied(&layout, servers);
+        if emptied.is_empty() && !self.state.inline {
+            self.size(&layout, down, &mut findings);
+        }
+        findings.extend(emptied);
         self.checkpoints(&layout, down, &mut findings);
         findings
     }
@@ -168,8 +168,14 @@ impl Known {
                 && !self.cells.iter().any(|(s, _)| *s == server.0)
         });
         gone.map(|(slot, server)| {
+            // The bytes of an inline file lie with its metadata; that it has cells is still to come.
+            let size = if self.state.inline {
+                0
+            } else {
+                self.state.size
+            };
             let cells = grid.cells_on(ServerSlot(slot as u32));
-            let bytes = cells.map(|cell| grid.cell_length(self.state.size, cell));
+            let bytes = cells.map(|cell| grid.cell_length(size, cell));
             Finding {
                 server: Some(server.0),
                 expected: bytes.sum(),

@@ -88,6 +88,7 @@ impl Fsck<'_> {
                 fork: "data".to_owned(),
             },
             chunk: layout.chunk(),
+            accept_loss: true,
         };
         let id = ServerId(server);
         (self.volume)

@@ -46,6 +46,13 @@ impl Outages {
     }
 }
 
+impl Outages {
+    /// This server has answered where it had not.
+    fn over(&self, server: &str) {
+        self.0.lock().remove(server);
+    }
+}
+
 /// Whether the same call may succeed later.
 pub(super) fn may_pass(error: &Error) -> bool {
     match error {
@@ -64,14 +71,22 @@ pub(super) async fn patiently_beside<T, F>(
 where
     F: Future<Output = Result<T, Error>>,
 {
+    let failed: Mutex<Option<String>> = Mutex::default();
     let once = || {
         let (began, answer) = (Instant::now(), call());
+        let failed = &failed;
         async move {
             let error = match answer.await {
-                Ok(value) => return Ok(Ok(value)),
+                Ok(value) => {
+                    if let Some(server) = failed.lock().take() {
+                        outages.over(&server);
+                    }
+                    return Ok(Ok(value));
+                }
                 Err(error) => error,
             };
             let away = error.peer().filter(|_| may_pass(&error));
+            *failed.lock() = away.map(str::to_owned);
             let hopeless = away.is_some_and(|s| !outages.worth_waiting(s, began, patience));
             if hopeless { Ok(Err(error)) } else { Err(error) }
         }
@@ -135,5 +150,7 @@ mod tests {
         assert!(!fails("one", 0).await);
         tokio::time::sleep(Duration::from_secs(9)).await;
         assert!(fails("one", 0).await, "it was back in between");
+        outages.over("one");
+        assert!(fails("one", 7).await, "it was back, and is away again");
     }
 }

@@ -97,7 +97,8 @@ impl Connection {
     /// (`docs/design/0016-local-sockets.md`).
     ///
     /// # Errors
-    /// [`ConnectError`], within [`Timing::connect`](crate::Timing::connect).
+    /// [`ConnectError`], within [`Timing::connect`](crate::Timing::connect); a local socket that does not answer takes a third of it
+    /// more.
     /// # Cancellation
     /// Safe: the stream is closed.
     pub async fn open(
@@ -107,49 +108,41 @@ impl Connection {
         pool: BufferPool,
         counters: Arc<Counters>,
     ) -> Result<Connection, ConnectError> {
-        let opening = async {
-            let opened =
-                env.network
-                    .connect(address)
-                    .await
-                    .map_err(|e| ConnectError::Unreachable {
-                        address: address.to_owned(),
-                        reason: e.to_string(),
-                    })?;
-            let over = |way, opened| {
-                let (pool, counters) = (pool.clone(), counters.clone());
-                Self::over(env, identity, address, way, opened, pool, counters)
-            };
-            let (connection, local) = over(None, opened).await?;
-            if local.is_empty() {
-                return Ok(connection);
-            }
-            let nearer = async {
-                let opened = env.network.connect_local(&local).await;
-                let opened = opened.map_err(|e| e.to_string())?;
-                let nearer = over(Some(&local), opened).await;
-                Ok::<_, String>(nearer.map_err(|e| e.to_string())?.0)
-            };
-            // What is there stays good, whoever listens under that name here.
-            Ok(match timeout(env.timing.connect / 3, nearer).await {
-                Ok(Ok(nearer)) => nearer,
-                Ok(Err(reason)) => {
-                    tracing::debug!(%address, %reason, "not by its local socket");
-                    connection
-                }
-                Err(_) => {
-                    tracing::debug!(%address, "its local socket does not answer");
-                    connection
-                }
-            })
-        };
         let waited = env.timing.connect;
-        timeout(waited, opening).await.unwrap_or_else(|_| {
+        let over = |way, opened| {
+            let (pool, counters) = (pool.clone(), counters.clone());
+            Self::over(env, identity, address, way, opened, pool, counters)
+        };
+        let opening = async {
+            let opened = env.network.connect(address).await;
+            let opened = opened.map_err(|e| ConnectError::Unreachable {
+                address: address.to_owned(),
+                reason: e.to_string(),
+            })?;
+            over(None, opened).await
+        };
+        let (connection, local) = timeout(waited, opening).await.unwrap_or_else(|_| {
             Err(ConnectError::Timeout {
                 address: address.to_owned(),
                 waited,
             })
-        })
+        })?;
+        if local.is_empty() {
+            return Ok(connection);
+        }
+        let nearer = async {
+            let opened = env.network.connect_local(&local).await;
+            let opened = opened.map_err(|e| e.to_string())?;
+            let nearer = over(Some(&local), opened).await;
+            Ok::<_, String>(nearer.map_err(|e| e.to_string())?.0)
+        };
+        // What is there stays good, whoever listens under that name here.
+        match timeout(waited / 3, nearer).await {
+            Ok(Ok(nearer)) => return Ok(nearer),
+            Ok(Err(reason)) => tracing::debug!(%address, %reason, "not by its local socket"),
+            Err(_) => tracing::debug!(%address, "its local socket does not answer"),
+        }
+        Ok(connection)
     }
 
     /// A connection over a stream, and the server's local socket; `local` if that is where the stream goes.

@@ -1,12 +1,12 @@
 //! Calls about cells and forks as a whole: status, sync, truncate, delete, create and remove.
 
 use weft_layout::{CellIndex, FileId, Grid, ServerSlot};
-use weft_proto::Failure;
 use weft_proto::io::{
     CellStatusReply, CellStatusRequest, CreateForkReply, CreateForkRequest, DeleteCellsReply,
     DeleteCellsRequest, ForkPlace, ForkState, RemoveForkReply, RemoveForkRequest, SyncReply,
     SyncRequest, TruncateCellsReply, TruncateCellsRequest,
 };
+use weft_proto::{Code, Failure};
 use weft_store::{ForkKey, ForkName, ForkStatus};
 
 use super::IoService;
@@ -102,6 +102,12 @@ impl IoService {
             };
             lengths.push((key, grid.cell_length(request.size, cell)));
         }
+        match self.check_held(file) {
+            Ok(()) => {}
+            Err(failure) if failure.code() == Code::Busy => return Err(failure),
+            // Lost cells get no length: that would make holes of them.
+            Err(_) => lengths.clear(),
+        }
         let store = &self.store;
         store
             .truncate(file, lengths, request.op, self.now())
@@ -130,6 +136,9 @@ impl IoService {
         request: CreateForkRequest,
     ) -> Result<CreateForkReply, Failure> {
         let key = key(request.file, &request.place)?;
+        if !request.accept_loss {
+            self.check_held(key.file)?;
+        }
         let made = self
             .store
             .create_fork(&key, request.chunk, self.now())

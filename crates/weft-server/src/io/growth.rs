@@ -87,7 +87,9 @@ impl IoService {
         let mut sizes = Vec::with_capacity(request.files.len());
         for file in &request.files {
             let grid = Grid::try_from(&file.grid).map_err(|e| failure::of_convert(&e))?;
-            let forks = self.forks_of(FileId(file.file), 0).await?;
+            // Also of a file that is lost here: the others' bounds must not wait for it.
+            let forks = self.store.forks(FileId(file.file)).await;
+            let forks = forks.map_err(|e| failure::of_store(&e))?;
             let data = forks
                 .iter()
                 .filter(|(key, _)| key.fork == ForkName::data() && key.cell.0 < grid.cells());

@@ -249,8 +249,13 @@ impl IoService {
 
     /// As [`IoService::job`], for what costs nothing that grows with the bytes it touches.
     fn unbounded_job(&self, access: &Access) -> Result<Job, Failure> {
-        self.check_epoch(access.epoch)?;
         self.check_held(FileId(access.file))?;
+        self.job_of_any(access)
+    }
+
+    /// As [`IoService::unbounded_job`], also of a file of which the store lost what it had.
+    fn job_of_any(&self, access: &Access) -> Result<Job, Failure> {
+        self.check_epoch(access.epoch)?;
         let (map, request) = access.checked().map_err(|e| failure::of_convert(&e))?;
         let fork = ForkName::new(&access.fork).map_err(|e| failure::invalid(e.to_string()))?;
         Ok(Job {

@@ -88,10 +88,15 @@ impl IoService {
     }
 
     async fn receive(&self, request: &WriteRequest, call: &mut Served) -> Result<u64, Failure> {
-        let job = self.job(&request.access)?.living()?;
+        // What the metadata service brings to the cells is all there is of the file, and charged already.
+        let by_service = call.peer.role == Role::MetaService;
+        let job = if by_service {
+            self.job_of_any(&request.access)?.living()?
+        } else {
+            self.job(&request.access)?.living()?
+        };
         let _under_way = self.gates.enter(job.file).await;
-        // What the metadata service brings to the cells is charged already.
-        if call.peer.role != Role::MetaService {
+        if !by_service {
             self.may_grow(&job)?;
         }
         let mut dealer = Dealer {

@@ -75,7 +75,10 @@ fn names_made_and_removed_ahead_are_seen_by_other_mounts_at_once() {
             "it was not given back"
         );
         assert_eq!(names(&here).len(), 5);
-        assert_eq!(fs::metadata(&there).unwrap().len(), 5);
+        // Attributes follow names within some milliseconds.
+        wait_until("the directory counts its names", || {
+            fs::metadata(&there).unwrap().len() == 5
+        });
         for name in names(&there) {
             fs::remove_file(there.join(name)).unwrap();
         }

@@ -56,7 +56,7 @@ impl Default for Collectives {
 }
 
 /// The shortest time that a member may stand still in the middle of a job.
-const PATIENCE_MIN: Duration = Duration::from_secs(1);
+const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
 /// How long a job waits for a member that has come and stands still: as long as the group waits for one to come.
 fn patience(parts: &[Part]) -> Duration {

@@ -45,7 +45,7 @@ impl<M: Message> Outlet<M> {
             // The others of the group wait for it no longer.
             Err(_) => {
                 let what = format!(
-                    "this member took nothing for {:?} while others of its group waited",
+                    "this member did not take its part within {:?} while others of its group waited",
                     self.patience
                 );
                 if let Some(reply) = self.reply.take() {
