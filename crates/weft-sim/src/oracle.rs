@@ -45,6 +45,11 @@ impl Losses {
         self.0.iter().map(Vec::len).sum()
     }
 
+    /// Whether a server's machine ever lost power.
+    pub fn any_of(&self, server: usize) -> bool {
+        !self.of(server).is_empty()
+    }
+
     fn of(&self, server: usize) -> &[Time] {
         self.0.get(server).map_or(&[], Vec::as_slice)
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use weft_client::{
-    Error, FsckOptions, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ServerId, Volume,
+    Error, Fault, Found, FsckOptions, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply,
+    ServerId, Volume,
 };
 
 use super::Client;
@@ -67,7 +68,8 @@ impl Client {
         }
     }
 
-    /// Checks everything: nothing is wrong with a volume that was only left alone and started again.
+    /// Checks everything: nothing is wrong with a volume that was only left alone and started again. Where a server lost power, a
+    /// file may be shorter there than was told when it was closed: nobody had synced it.
     pub(super) async fn fsck(&self, volume: &Volume) -> Result<(), Error> {
         let options = FsckOptions {
             repair: false,
@@ -75,7 +77,13 @@ impl Client {
         };
         let report = volume.fsck(options, &|_| {}).await?;
         let mut state = self.state.lock();
-        if !report.unreachable.is_empty() || (!report.found.is_empty() && !state.rotten) {
+        let explained = |found: &Found| {
+            let server = found.finding.server.map(|server| server as usize);
+            found.finding.fault == Fault::Short as i32
+                && server.is_some_and(|server| state.losses.any_of(server))
+        };
+        let wrong = report.found.iter().any(|found| !explained(found));
+        if !report.unreachable.is_empty() || (wrong && !state.rotten) {
             state.note_wrong(format!("the check of the volume found: {report:?}"));
         }
         Ok(())
