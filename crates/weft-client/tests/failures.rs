@@ -6,26 +6,32 @@ use std::time::{Duration, Instant};
 
 use common::TestVolume;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weft_client::{Access, Error, NewLayout, Volume};
+use weft_client::{Access, Error, File, NewLayout, OpenView, Volume};
 use weft_layout::ViewOffset;
 use weft_net::VolumeKey;
 use weft_proto::Code;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
-    let mut test = TestVolume::start(2).await;
-    let volume = test.client().await;
+/// A file with bytes in a cell on each of two servers.
+async fn on_two_servers(volume: &Volume, path: &str) -> (File, OpenView) {
     let layout = NewLayout {
         cells: Some(2),
         bsu: Some(4096),
         ..NewLayout::default()
     };
     let access = Access::read_write().create_new(0o644).layout(&layout);
-    let file = volume.attach("/file", access).await.unwrap();
+    let file = volume.attach(path, access).await.unwrap();
     let open = file.canonical().unwrap();
     open.write_at(ViewOffset(0), vec![5; 65_536].into())
         .await
         .unwrap();
+    (file, open)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
+    let mut test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let (_file, open) = on_two_servers(&volume, "/file").await;
 
     test.stop_server(1).await;
     let started = Instant::now();
@@ -156,17 +162,7 @@ async fn paths_that_cannot_be_are_refused_clearly() {
 async fn a_close_that_learns_no_size_ends_the_attachment_all_the_same() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
-    let layout = NewLayout {
-        cells: Some(2),
-        bsu: Some(4096),
-        ..NewLayout::default()
-    };
-    let access = Access::read_write().create_new(0o644).layout(&layout);
-    let file = volume.attach("/gone", access).await.unwrap();
-    let open = file.canonical().unwrap();
-    open.write_at(ViewOffset(0), vec![5; 65_536].into())
-        .await
-        .unwrap();
+    let (file, _) = on_two_servers(&volume, "/gone").await;
     // Only the servers know how far another process wrote.
     file.note_written();
     volume.unlink("/gone").await.unwrap();

@@ -44,9 +44,7 @@ impl Outages {
         outage.last = Instant::now();
         outage.last.duration_since(outage.since) < patience
     }
-}
 
-impl Outages {
     /// This server has answered where it had not.
     fn over(&self, server: &str) {
         self.0.lock().remove(server);
