@@ -482,6 +482,17 @@ async fn a_member_that_gives_up_leaves_its_place_to_another() {
     let mut all = [0; 200];
     view.read_at(ViewOffset(0), &mut all).await.unwrap();
     assert_eq!((all[50], all[150]), (1, 2));
+    // Nobody is bound by what those agreed on who have left.
+    {
+        let given_up = group("place", 2, 1).sequence(1);
+        let given_up = given_up.overlaps(Overlaps::MemberOrder);
+        let given_up = one(&view, &given_up, 5);
+        let given_up = tokio::time::timeout(Duration::from_millis(200), given_up).await;
+        assert!(given_up.is_err(), "the other member has not come");
+    }
+    let [a, b] = [0, 1].map(|i| group("place", 2, i).sequence(1));
+    let (first, second) = tokio::join!(one(&view, &a, 3), one(&view, &b, 4));
+    assert_eq!((first.unwrap().bytes, second.unwrap().bytes), (100, 100));
     // Two at once are no group.
     let [a, b] = [0, 0].map(|i| group("twice", 2, i).wait(Duration::from_millis(500)));
     let (first, second) = tokio::join!(one(&view, &a, 1), one(&others, &b, 2));

@@ -124,7 +124,11 @@ impl IoService {
                 let deadline = Instant::now() + Duration::from_millis(wait.into());
                 let gathered = loop {
                     let now = Instant::now();
-                    match self.collectives.table.take(&key, now >= deadline) {
+                    match self
+                        .collectives
+                        .table
+                        .take(&key, &complete, now >= deadline)
+                    {
                         Ok(Some(gathered)) => break gathered,
                         Ok(None) => {}
                         Err(()) => return,

@@ -101,6 +101,7 @@ impl Table {
         if let Some(outcome) = state.begun(&key, &part.membership) {
             return Arrived::Again(Box::new(part), outcome);
         }
+        state.forget_who_left(&key);
         if let Some(gathering) = state.gathering.get_mut(&key) {
             if let Err(failure) = gathering.admits(&part) {
                 return Arrived::Refused(Box::new(part), failure);
@@ -129,14 +130,18 @@ impl Table {
         Arrived::Keep(key, complete)
     }
 
-    /// Takes the parts out if all are there, or `now` whoever is there. `Ok(None)`: go on waiting. `Err`: nobody waits any
-    /// more.
-    pub(super) fn take(&self, key: &Key, now: bool) -> Result<Option<Gathered>, ()> {
+    /// Takes the parts of the gathering that `complete` is told of out if all are there, or `now` whoever is there.
+    /// `Ok(None)`: go on waiting. `Err`: nobody waits any more.
+    pub(super) fn take(
+        &self,
+        key: &Key,
+        complete: &Arc<Notify>,
+        now: bool,
+    ) -> Result<Option<Gathered>, ()> {
         let mut state = self.state();
-        let gathering = state.gathering.get_mut(key).ok_or(())?;
-        gathering.parts.retain(|_, part| !part.reply.cancelled());
-        if gathering.parts.is_empty() {
-            state.gathering.remove(key);
+        state.forget_who_left(key);
+        let gathering = state.gathering.get(key).ok_or(())?;
+        if !Arc::ptr_eq(&gathering.complete, complete) {
             return Err(());
         }
         if !now && !gathering.is_complete() {
@@ -166,6 +171,17 @@ impl Table {
 }
 
 impl State {
+    /// Takes out members that gave up, and their gathering with the last of them: whoever comes then begins another, of
+    /// which nobody agreed on anything yet.
+    fn forget_who_left(&mut self, key: &Key) {
+        if let Some(gathering) = self.gathering.get_mut(key) {
+            gathering.parts.retain(|_, part| !part.reply.cancelled());
+            if gathering.parts.is_empty() {
+                self.gathering.remove(key);
+            }
+        }
+    }
+
     fn remember(&mut self, begun: Begun) {
         let now = begun.when;
         while self.begun.len() >= REMEMBERED
@@ -213,9 +229,7 @@ impl Gathering {
         }
         let same = self.parts.get(&part.membership.member);
         match same {
-            Some(old)
-                if old.membership.nonce != part.membership.nonce && !old.reply.cancelled() =>
-            {
+            Some(old) if old.membership.nonce != part.membership.nonce => {
                 let who = names(&[part.membership.member]);
                 let what =
                     format!("{who} of group `{group}` has come already, from another process");
