@@ -512,10 +512,10 @@ async fn members_that_do_not_agree_are_told_on_what() {
     let volume = test.client().await;
     create(&volume, "/agree", 1, 64).await;
     let view = canonical(&volume, "/agree").await;
-    let short = |members, i| group("agree", members, i).wait(Duration::from_millis(300));
+    let short = |members, i| group("agree", members, i).wait(Duration::from_secs(2));
     let (a, b, c) = (short(3, 0), short(4, 1), short(3, 1));
     let reading = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         let read = view
             .collective(&c)
             .read_at(ViewOffset(0), &mut [0; 5])
@@ -568,9 +568,21 @@ async fn a_server_that_is_restarted_in_the_middle_is_found_again_by_all() {
             test.start_server(1).await;
         };
         let (written, ()) = tokio::join!(writing, restarting);
-        assert_eq!(written.unwrap().bytes, bytes / 4);
+        let mut all_written = vec![written];
         for task in tasks {
-            assert_eq!(task.await.unwrap().unwrap().bytes, bytes / 4);
+            all_written.push(task.await.unwrap());
+        }
+        let done = all_written.iter().flatten().count();
+        for written in all_written {
+            match written {
+                Ok(collected) => assert_eq!(collected.bytes, bytes / 4),
+                // Lost between two answers of a job that was done: who has none cannot be told.
+                Err(e) => {
+                    assert!(round > 1 && done > 0, "{e}");
+                    assert_eq!(e.code(), Code::MembersMissing, "{e}");
+                    assert!(e.to_string().contains("was lost meanwhile"), "{e}");
+                }
+            }
         }
         let view = canonical(&volume, "/restart").await;
         let mut all = vec![0; bytes as usize];

@@ -78,6 +78,14 @@ async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node
         .unwrap()
 }
 
+/// A loopback address with any port. Hardly anybody else has the address: whoever stops finds the port free when it starts
+/// again, which an outgoing connection, always from 127.0.0.1, might otherwise have taken.
+fn own_address() -> String {
+    let bits = Env::system().random_u64();
+    let [a, b, c, ..] = bits.to_le_bytes();
+    format!("127.{}.{b}.{}:0", a | 1, c.clamp(1, 254))
+}
+
 impl TestVolume {
     pub async fn start(servers: u32) -> TestVolume {
         TestVolume::start_with(servers, Env::system()).await
@@ -105,11 +113,12 @@ impl TestVolume {
             Namespace::format(&kv, &settings).unwrap();
             kv.sync().unwrap();
         }
-        let meta = start_meta(env.clone(), folder.path(), "127.0.0.1:0").await;
+        let here = own_address();
+        let meta = start_meta(env.clone(), folder.path(), &here).await;
         let meta_address = meta.address().to_owned();
         let mut nodes = Vec::new();
         for id in 0..servers {
-            let node = start_server(folder.path(), id, "127.0.0.1:0", &meta_address).await;
+            let node = start_server(folder.path(), id, &here, &meta_address).await;
             nodes.push(Some(node));
         }
         let addresses = nodes
