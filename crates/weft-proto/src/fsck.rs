@@ -139,6 +139,9 @@ pub struct Finding {
     /// It was repaired on the way.
     #[prost(bool, tag = "15")]
     pub repaired: bool,
+    /// How it was repaired on the way, in words.
+    #[prost(string, tag = "16")]
+    pub done: String,
 }
 
 /// A fork of a cell on a server.

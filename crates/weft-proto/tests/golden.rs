@@ -797,6 +797,7 @@ fn io(kind: Kind) -> Kind {
                     file: 78,
                     grid: grid(),
                 }],
+                accept_loss: false,
             },
             "084d120808061080800418041805220c084e12080806108080041804",
             &CheckpointReply {

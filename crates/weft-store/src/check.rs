@@ -59,8 +59,8 @@ pub struct Checked {
     pub chunks: u64,
     /// Bytes of their blocks.
     pub bytes: u64,
-    /// What is wrong, and whether it was repaired.
-    pub findings: Vec<(Finding, bool)>,
+    /// What is wrong, and in words what was done about it.
+    pub findings: Vec<(Finding, Option<String>)>,
     /// What was wrong beside chunks when the store was opened, and was set right then; told with a pass's first part.
     pub marks: Vec<String>,
 }
@@ -87,7 +87,8 @@ impl Store {
     }
 
     /// The next part of a pass; with `data`, every block is read and compared with its checksum as well. With `repair`,
-    /// blocks in use that count as free are taken.
+    /// blocks in use that count as free are taken, and those that fail their checksums are written anew from the cache or
+    /// given up: then what the disk has of them is kept in a file of the store's folder.
     ///
     /// Cost: nothing stays in the cache; the state's lock is held for a chunk's entry at a time.
     /// # Errors
@@ -139,10 +140,21 @@ impl Store {
             Step::Data(from) => {
                 let part = self.scrub(&from, PART).await?;
                 done.bytes += part.bytes;
-                let faults = part.findings.into_iter().map(|finding| (finding, false));
-                // Entries that cannot be read were found before.
-                done.findings
-                    .extend(faults.filter(|(f, _)| !matches!(f.fault, Fault::Entry { .. })));
+                for finding in part.findings {
+                    // Entries that cannot be read were found before.
+                    if matches!(finding.fault, Fault::Entry { .. }) {
+                        continue;
+                    }
+                    let mended = if repair {
+                        inner.mend(&finding).await?
+                    } else {
+                        None
+                    };
+                    done.findings.push((finding, mended));
+                }
+                if done.findings.iter().any(|(_, mended)| mended.is_some()) {
+                    self.sync().await?;
+                }
                 part.next.map_or(Step::Done, Step::Data)
             }
             Step::Done => Step::Done,
@@ -162,7 +174,7 @@ impl Inner {
                 *children.entry(parent).or_default() += 1;
                 if !state.forks.contains_key(&parent) {
                     let reason = format!("it derives from fork {}, which is not there", parent.0);
-                    done.findings.push((tree(&fork.key, reason), false));
+                    done.findings.push((tree(&fork.key, reason), None));
                 }
             }
         }
@@ -173,7 +185,7 @@ impl Inner {
                     "{count} forks derive from it, {} are counted",
                     fork.children
                 );
-                done.findings.push((tree(&fork.key, reason), false));
+                done.findings.push((tree(&fork.key, reason), None));
             }
         }
     }
@@ -200,7 +212,7 @@ impl Inner {
             Ok(runs) => runs,
             Err(reason) => {
                 let fault = Fault::Entry { reason };
-                done.findings.push((whole(&key, chunk, fault), false));
+                done.findings.push((whole(&key, chunk, fault), None));
                 return Ok(());
             }
         };
@@ -266,14 +278,14 @@ impl Inner {
                 tell(
                     done,
                     block_of(key, chunk, *block, *place, Fault::Beyond),
-                    false,
+                    None,
                 );
             } else if state.disk.is_free(*place) {
-                let taken = repair
-                    && state.disk.claim(Extent {
-                        start: place.0,
-                        blocks: 1,
-                    });
+                let claim = Extent {
+                    start: place.0,
+                    blocks: 1,
+                };
+                let taken = (repair && state.disk.claim(claim)).then(|| "taken".to_owned());
                 tell(
                     done,
                     block_of(key, chunk, *block, *place, Fault::Free),
@@ -316,7 +328,7 @@ impl Inner {
                         tell(
                             done,
                             block_of(key, chunk, block, place, Fault::Inherited),
-                            false,
+                            None,
                         );
                     }
                 }
@@ -373,7 +385,7 @@ impl Inner {
                 tell(
                     done,
                     block_of(&key, chunk, block, place, Fault::Twice),
-                    false,
+                    None,
                 );
             }
         }
@@ -408,7 +420,7 @@ fn block_of(key: &ForkKey, chunk: u64, block: u32, place: Place, fault: Fault) -
 }
 
 /// Adds a bad block, to the last finding where it continues that.
-fn tell(done: &mut Checked, finding: Finding, repaired: bool) {
+fn tell(done: &mut Checked, finding: Finding, repaired: Option<String>) {
     if let Some((last, was)) = done.findings.last_mut()
         && *was == repaired
         && last.absorb(&finding)
@@ -417,3 +429,6 @@ fn tell(done: &mut Checked, finding: Finding, repaired: bool) {
     }
     done.findings.push((finding, repaired));
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,32 @@ impl Store {
         .await
     }
 
+    /// Makes a checkpoint of a file that keeps nothing, where there is none of this number: what it kept was lost.
+    ///
+    /// # Durability
+    /// As [`Store::write`].
+    pub fn accept_checkpoint(
+        &self,
+        file: FileId,
+        number: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        let sequence = {
+            let mut state = self.0.lock();
+            state.check_writable()?;
+            state.check_alive(file)?;
+            let there = state.files.get(&file);
+            if there.is_some_and(|f| f.checkpoints.contains_key(&number)) {
+                return Ok(());
+            }
+            let mut body = new_body(made.0);
+            ItemRecord::Checkpoint { file, number }.encode(&mut body);
+            state.add_checkpoint(file, number, made.0);
+            state.log(&body)
+        };
+        self.0.append(sequence)
+    }
+
     /// Makes a file's forks on this server what they were when a checkpoint was made; forks that are younger go. Other
     /// checkpoints stay, younger ones as well.
     ///

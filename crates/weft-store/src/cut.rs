@@ -16,7 +16,7 @@ impl Store {
     /// Sets lengths of forks of one file, cutting them or extending them with holes. Operations
     /// are numbered per file: one that is not newer than the last is skipped, so repeating is safe.
     /// A fork that does not exist is made where its length is not 0; its chunk size stays open
-    /// until its first write.
+    /// until its first write. A block that fails its checksum and that a cut divides is given up as a whole.
     ///
     /// # Durability
     /// As [`Store::write`]; all lengths change at once.
@@ -58,7 +58,8 @@ impl Store {
                 }
                 missing
             };
-            inner.load(Missing { again, ..missing }).await?;
+            let missing = Missing { again, ..missing };
+            inner.load_or_give_up(missing).await?;
             again = true;
         };
         inner.append(sequence)
@@ -260,6 +261,7 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
         };
         if chunk.valid_page(block).is_none()
             && let Some((place, _)) = chunk.place(block)
+            && !place.is_lost()
         {
             missing.blocks.push(Wanted {
                 id,

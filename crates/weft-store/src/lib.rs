@@ -37,6 +37,7 @@ mod flight;
 mod flush;
 mod folder;
 mod frames;
+mod give_up;
 mod key;
 mod list;
 mod load;

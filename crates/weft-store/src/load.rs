@@ -18,7 +18,7 @@ use crate::store::Inner;
 pub(crate) const OPERATION_BLOCKS: u32 = 256;
 
 /// A block that is wanted from the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wanted {
     pub(crate) id: ForkId,
     pub(crate) chunk: u64,

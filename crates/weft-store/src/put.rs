@@ -47,6 +47,14 @@ impl Fragment {
         (self.length * self.count) as u32
     }
 
+    /// Marks its bytes of the block.
+    pub(crate) fn mark(&self, block: &mut [bool; BLOCK]) {
+        for n in 0..self.count {
+            let at = self.to.at + n * self.to.step.unsigned_abs();
+            block[at..at + self.length].fill(true);
+        }
+    }
+
     /// Whether it is the whole block.
     pub(crate) fn whole(&self) -> bool {
         self.count == 1 && self.length as u64 == self.place.end - self.place.start

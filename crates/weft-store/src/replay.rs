@@ -237,7 +237,11 @@ impl Replay<'_> {
         }
         let mut overlay = self.overlay.get_mut(&(id, n));
         for (block, place, crc) in each(runs) {
-            self.state.place_block(id, n, block, place, crc, 0);
+            if place.is_lost() {
+                self.state.lose_block(id, n, block, Some(0));
+            } else {
+                self.state.place_block(id, n, block, place, crc, 0);
+            }
             if let Some(blocks) = overlay.as_deref_mut()
                 && let Some(pieces) = blocks.get_mut(&block)
             {
@@ -339,12 +343,16 @@ impl Replay<'_> {
         let placed = self.state.forks[&id]
             .chunks
             .get(&n)
-            .is_some_and(|c| c.place(block).is_some());
+            .and_then(|c| c.place(block));
+        if placed.is_some_and(|(place, _)| place.is_lost()) {
+            // Nothing can be laid over it; none of it is read.
+            return;
+        }
         let pieces = self
             .overlay
             .get(&(id, n))
             .is_some_and(|b| b.contains_key(&block));
-        if placed || pieces {
+        if placed.is_some() || pieces {
             let (at, data) = (bytes.start, Bytes::from_static(&ZEROS[..bytes.len()]));
             let blocks = self.overlay.entry((id, n)).or_default();
             blocks

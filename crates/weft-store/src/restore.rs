@@ -7,9 +7,7 @@ use crate::chunk::slot_of;
 use crate::error::StoreError;
 use crate::load::Wanted;
 use crate::pool::BLOCK;
-use crate::record::{ForkId, Place};
 use crate::replay::Overlay;
-use crate::state::State;
 use crate::store::Inner;
 
 impl Inner {
@@ -98,7 +96,8 @@ impl Inner {
                 Ok(()) => {}
                 Err(error @ (StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. })) => {
                     tracing::error!(%error, "the block is lost, with what the log has of it");
-                    self.lock().lose_block(one.id, one.chunk, one.block);
+                    // The log still says where it lay: it is free when the store is opened without that log, not before.
+                    self.lock().lose_block(one.id, one.chunk, one.block, None);
                     if let Some(blocks) = overlay.get_mut(&(one.id, one.chunk)) {
                         blocks.remove(&one.block);
                     }
@@ -107,23 +106,5 @@ impl Inner {
             }
         }
         Ok(())
-    }
-}
-
-impl State {
-    /// A block cannot be had any more: reading it fails until it is written anew.
-    fn lose_block(&mut self, id: ForkId, chunk: u64, block: u32) {
-        let Some(fork) = self.forks.get_mut(&id) else {
-            return;
-        };
-        let Some(entry) = fork.chunks.get_mut(&chunk) else {
-            return;
-        };
-        // The log still says where it lay: it is free when the store is opened without that log, not before.
-        if let Some((_, false)) = entry.set(block, Place::LOST.plus(block), 0) {
-            fork.blocks -= 1;
-        }
-        entry.inherit(block, true);
-        self.mark_changed(id, chunk);
     }
 }

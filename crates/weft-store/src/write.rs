@@ -11,6 +11,7 @@ use crate::chunk::{Chunk, bit};
 use crate::counters::Counters;
 use crate::direct::{DIRECT_MIN, Prepared, WriteFailed, direct_blocks, whole_blocks};
 use crate::error::StoreError;
+use crate::give_up::{Covered, all_of};
 use crate::key::{ForkKey, Run, Scattered, Timestamp, Write};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
@@ -26,7 +27,7 @@ use crate::store::{Inner, Store};
 pub(crate) const FULL_SLOTS: u64 = 64;
 
 /// A frame's body is closed when it has grown to this.
-const BODY_SOFT: usize = BODY_MAX / 4;
+pub(crate) const BODY_SOFT: usize = BODY_MAX / 4;
 /// Bytes of one item, where pieces do not have more.
 const ITEM_SOFT: u64 = BODY_MAX as u64 / 16;
 
@@ -155,9 +156,9 @@ pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(),
 }
 
 /// A write, divided by the ways that its pieces go.
-struct Plan {
+pub(crate) struct Plan {
     /// Those for log and dirty pages, none of them with more than [`ITEM_SOFT`] bytes.
-    small: Vec<Run>,
+    pub(crate) small: Vec<Run>,
     direct: Vec<Direct>,
     /// One past the last byte; 0: there is none.
     end: u64,
@@ -353,14 +354,17 @@ impl Inner {
         modified: Timestamp,
     ) -> Result<u64, StoreError> {
         let mut again = false;
+        // Blocks that cannot be read, and need not be.
+        let mut covered = Covered::new();
         loop {
             let (missing, needed) = {
                 let mut state = self.lock();
                 state.check_writable()?;
-                let (missing, needed) = survey(&state, writes, &plans)?;
+                let (mut missing, needed) = survey(&state, writes, &plans)?;
+                missing.blocks.retain(|block| !covered.contains(block));
                 if missing.is_empty() && needed <= state.disk.available() {
                     let small = plans.iter().any(|plan| !plan.small.is_empty());
-                    let sequence = self.take_effect(&mut state, writes, plans, modified);
+                    let sequence = self.take_effect(&mut state, writes, plans, &covered, modified);
                     // After the copies were made and summed: so they are copies of what had the sum. The frame is not in
                     // the kernel yet, and does not get there if they are not.
                     if small && let Err(error) = proof.check(writes, true) {
@@ -370,7 +374,14 @@ impl Inner {
                 }
                 (missing, needed)
             };
-            self.load(Missing { again, ..missing }).await?;
+            let blocks = missing.blocks.clone();
+            if let Err(error) = self.load(Missing { again, ..missing }).await {
+                let before = covered.len();
+                covered.extend(all_of(&self.lock(), writes, &plans, &blocks, &error));
+                if covered.len() == before {
+                    return Err(error);
+                }
+            }
             again = true;
             if needed > self.lock().disk.available() {
                 self.make_space(needed).await?;
@@ -383,9 +394,13 @@ impl Inner {
         state: &mut State,
         writes: &[Scattered],
         plans: Vec<Plan>,
+        covered: &Covered,
         modified: Timestamp,
     ) -> u64 {
         let mut frame = state.open_frame(modified.0);
+        for block in covered {
+            state.make_room(block, &mut frame);
+        }
         let (mut bytes, mut pieces) = (0, 0);
         for (w, plan) in writes.iter().zip(plans) {
             let id = state.find_or_create(&w.key, w.chunk, modified.0, &mut frame.body);

@@ -1,11 +1,11 @@
-//! What becomes of blocks that went bad when they are written over or cut.
+//! What becomes of blocks that went bad when they are written over, cut or repaired.
 #![allow(missing_docs)]
 
 mod common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Store, StoreError};
+use weft_store::{Finding, Store, StoreError};
 
 const CHUNK: u32 = 16384;
 
@@ -36,27 +36,191 @@ fn a_bad_block_is_good_again_when_one_piece_covers_it() {
 }
 
 #[test]
-#[ignore = "known: pieces are judged one by one, so a file whose BSUs are smaller than blocks is not repaired by writing it anew"]
 fn a_bad_block_is_good_again_when_the_pieces_of_a_batch_cover_it_together() {
     run(async {
         let machine = Machine::new(1);
         let store = with_a_bad_block(&machine).await;
         let halves = [4096, 6144].map(|at| write(&key(1, 0), CHUNK, at, pattern(at, 2048)));
         store.write(halves.to_vec(), now()).await.unwrap();
-        let found = read(&store, &key(1, 0), 4096, 2048).await;
-        assert_eq!(found.unwrap(), pattern(4096, 2048));
+        let right = [pattern(4096, 2048), pattern(6144, 2048)].concat();
+        let found = read(&store, &key(1, 0), 4096, 4096).await;
+        assert_eq!(found.unwrap(), right);
+        for kill in [true, false] {
+            store.sync().await.unwrap();
+            if kill {
+                machine.kill(3);
+            } else {
+                machine.lose_power(4);
+            }
+            let store = machine.open().await.unwrap();
+            let found = read(&store, &key(1, 0), 4096, 4096).await;
+            assert_eq!(found.unwrap(), right);
+            let found = read(&store, &key(1, 0), 0, 4096).await;
+            assert_eq!(found.unwrap(), pattern(1, 16 << 10)[..4096]);
+        }
     });
 }
 
 #[test]
-#[ignore = "known: the cut is refused, and the metadata service owes it, and all that comes after it, until the block is written anew"]
+fn pieces_that_leave_a_byte_of_a_bad_block_are_refused() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = with_a_bad_block(&machine).await;
+        let most = [(4096, 2048), (6145, 2047)];
+        let most = most.map(|(at, length)| write(&key(1, 0), CHUNK, at, pattern(at, length)));
+        let refused = store.write(most.to_vec(), now()).await;
+        assert!(matches!(refused, Err(StoreError::BadChecksum { .. })));
+    });
+}
+
+#[test]
 fn a_cut_inside_a_bad_block_is_made() {
     run(async {
         let machine = Machine::new(1);
         let store = with_a_bad_block(&machine).await;
         let cut = vec![(key(1, 0), 5000)];
         store.truncate(FileId(1), cut, 1, now()).await.unwrap();
-        let status = store.status(&key(1, 0)).await.unwrap();
-        assert_eq!(status.map(|s| s.length), Some(5000));
+        let cut_and_kept = async |store: &Store| {
+            let status = store.status(&key(1, 0)).await.unwrap();
+            assert_eq!(status.map(|s| s.length), Some(5000));
+            let before = read(store, &key(1, 0), 0, 4096).await;
+            assert_eq!(before.unwrap(), pattern(1, 16 << 10)[..4096]);
+            // What is left of the block is lost, which is no hole.
+            assert!(read(store, &key(1, 0), 4096, 904).await.is_err());
+        };
+        cut_and_kept(&store).await;
+        machine.kill(1);
+        let store = machine.open().await.unwrap();
+        cut_and_kept(&store).await;
+        store.sync().await.unwrap();
+        machine.lose_power(2);
+        let store = machine.open().await.unwrap();
+        cut_and_kept(&store).await;
+        store.apply().await.unwrap();
+        machine.kill(3);
+        let store = machine.open().await.unwrap();
+        cut_and_kept(&store).await;
+        // Another cut, and an end behind it: the block still is no hole.
+        let cut = vec![(key(1, 0), 4500)];
+        store.truncate(FileId(1), cut, 2, now()).await.unwrap();
+        let longer = vec![(key(1, 0), 20_000)];
+        store.truncate(FileId(1), longer, 3, now()).await.unwrap();
+        assert!(read(&store, &key(1, 0), 4096, 100).await.is_err());
+        let hole = read(&store, &key(1, 0), 8192, 4096).await;
+        assert_eq!(hole.unwrap(), [0; 4096]);
+        // Written anew it is good.
+        let halves = [4096, 6144].map(|at| write(&key(1, 0), CHUNK, at, pattern(at, 2048)));
+        store.write(halves.to_vec(), now()).await.unwrap();
+        let found = read(&store, &key(1, 0), 4096, 2048).await;
+        assert_eq!(found.unwrap(), pattern(4096, 2048));
+        assert_eq!(checked(&store, false).await, []);
+    });
+}
+
+/// What a check with data finds, and what it did.
+async fn checked(store: &Store, repair: bool) -> Vec<(Finding, Option<String>)> {
+    let (mut pass, mut findings) = (store.check_begin().await.unwrap(), Vec::new());
+    loop {
+        let part = store.check(&mut pass, true, repair).await.unwrap();
+        findings.extend(part.findings);
+        if part.done {
+            return findings;
+        }
+    }
+}
+
+#[test]
+fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = with_a_bad_block(&machine).await;
+        // A check only tells.
+        for _ in 0..2 {
+            let found = checked(&store, false).await;
+            assert!(matches!(&found[..], [(_, None)]), "{found:?}");
+        }
+        let found = checked(&store, true).await;
+        let [(finding, Some(done))] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(finding.blocks, 1..2);
+        assert!(done.contains("given up"), "{done}");
+        let name = machine
+            .disk
+            .names()
+            .into_iter()
+            .find(|name| name.starts_with("damaged."));
+        let name = name.unwrap();
+        assert!(done.contains(&name), "{done}");
+        let mut kept = machine.disk.bytes(&name).unwrap();
+        kept[7] ^= 2;
+        assert_eq!(kept, pattern(1, 16 << 10)[4096..8192]);
+        // The second finds nothing, now and after a loss of power, and no hole is where bytes were.
+        machine.lose_power(5);
+        let store = machine.open().await.unwrap();
+        assert_eq!(checked(&store, true).await, []);
+        assert!(read(&store, &key(1, 0), 4096, 4096).await.is_err());
+        for (at, length) in [(0, 4096), (8192, 8192)] {
+            let found = read(&store, &key(1, 0), at, length).await.unwrap();
+            assert_eq!(
+                found,
+                pattern(1, 16 << 10)[at as usize..][..length as usize]
+            );
+        }
+    });
+}
+
+#[test]
+fn a_repair_of_a_block_that_a_checkpoint_shares_ends_it_for_both() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = machine.open().await.unwrap();
+        let all = vec![write(&key(1, 0), CHUNK, 0, pattern(1, 16 << 10))];
+        store.write(all, now()).await.unwrap();
+        store.checkpoint(FileId(1), 1, now()).await.unwrap();
+        // The living fork has a chunk of its own, which shares three blocks.
+        let first = vec![write(&key(1, 0), CHUNK, 0, pattern(2, 4096))];
+        store.write(first, now()).await.unwrap();
+        store.apply().await.unwrap();
+        store.drop_cache();
+        let shared = machine.disk.blocks("data")[1];
+        assert!(machine.disk.flip("data", shared * 4096 + 7, 1));
+        let found = checked(&store, true).await;
+        assert!(matches!(&found[..], [(_, Some(_))]), "{found:?}");
+        assert_eq!(checked(&store, true).await, []);
+        machine.kill(5);
+        let store = machine.open().await.unwrap();
+        assert_eq!(checked(&store, true).await, []);
+        assert!(read(&store, &key(1, 0), 4096, 4096).await.is_err());
+        let found = read(&store, &key(1, 0), 8192, 8192).await;
+        assert_eq!(found.unwrap(), pattern(1, 16 << 10)[8192..]);
+    });
+}
+
+#[test]
+fn a_repair_writes_what_the_cache_still_has() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = machine.open().await.unwrap();
+        let all = vec![write(&key(1, 0), CHUNK, 0, pattern(1, 16 << 10))];
+        store.write(all, now()).await.unwrap();
+        store.apply().await.unwrap();
+        let blocks = machine.disk.blocks("data");
+        // Only what was read is sure to be in the cache.
+        read(&store, &key(1, 0), 0, 16 << 10).await.unwrap();
+        assert!(machine.disk.flip("data", blocks[2] * 4096 + 7, 1));
+        let found = checked(&store, true).await;
+        let [(_, Some(done))] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert!(done.contains("from the server's cache"), "{done}");
+        store.sync().await.unwrap();
+        store.apply().await.unwrap();
+        assert_eq!(checked(&store, false).await, []);
+        machine.lose_power(5);
+        let store = machine.open().await.unwrap();
+        assert_eq!(checked(&store, false).await, []);
+        let found = read(&store, &key(1, 0), 0, 16 << 10).await;
+        assert_eq!(found.unwrap(), pattern(1, 16 << 10));
     });
 }

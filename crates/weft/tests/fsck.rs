@@ -269,8 +269,12 @@ fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
     );
     let (report, _) = fsck(&volume, &["--repair"]);
     assert!(faults(&report).contains(&"cells lost"), "{report}");
-    let (again, _) = fsck(&volume, &[]);
-    assert!(!faults(&again).contains(&"cells lost"), "{again}");
+    assert!(faults(&report).contains(&"checkpoint missing"), "{report}");
+    let (again, code) = fsck(&volume, &[]);
+    assert_eq!((faults(&again), code), (vec![], 0), "{again}");
+    // So is that of the checkpoint.
+    let kept = volume.run(["checkpoint", "read", "/file", "before"]);
+    assert!(kept.iter().zip(&content).filter(|(a, b)| a == b).count() > 1 << 20);
     // The loss is accepted: the file can be used, and written.
     let left = volume.run(["cat", "/file"]);
     assert!(left.iter().zip(&content).filter(|(a, b)| a == b).count() > 1 << 20);

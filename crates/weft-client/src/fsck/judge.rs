@@ -261,3 +261,142 @@ impl Known {
         }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_proto::fsck::ListedCheckpoint;
+    use weft_proto::meta::Layout as WireLayout;
+
+    use super::*;
+
+    const FILE: u64 = 40;
+    const CHUNK: u32 = 4096;
+
+    /// A file of three cells on servers 0, 1, 2 with 30 bytes in each.
+    fn whole() -> Known {
+        let layout = WireLayout {
+            cells: 3,
+            bsu: 10,
+            chunk: CHUNK,
+            servers: vec![0, 1, 2],
+            storage: 0,
+        };
+        let state = FileState {
+            file: FILE,
+            there: true,
+            layout: Some(layout),
+            size: 90,
+            size_exact: true,
+            ..FileState::default()
+        };
+        Known {
+            state,
+            cells: (0..3).map(|n| (n, cell(n))).collect(),
+            kept: Vec::new(),
+        }
+    }
+
+    fn cell(cell: u32) -> CellState {
+        CellState {
+            file: FILE,
+            cell,
+            fork: "data".to_owned(),
+            length: 30,
+            modified: 1,
+            chunk: CHUNK,
+        }
+    }
+
+    /// Each fault with the server it is told of.
+    fn judged(known: &Known) -> Vec<(Fault, Option<u32>)> {
+        let findings = known.judge(&Servers::default());
+        let named = |f: &Finding| (Fault::try_from(f.fault).unwrap(), f.server);
+        assert!(findings.iter().all(|f| f.file == FILE));
+        findings.iter().map(named).collect()
+    }
+
+    #[test]
+    fn a_whole_file_agrees() {
+        assert_eq!(judged(&whole()), []);
+    }
+
+    #[test]
+    fn cells_elsewhere_or_beyond_the_layout_are_misplaced() {
+        let mut known = whole();
+        known.cells.push((2, cell(1)));
+        known.cells.push((0, cell(3)));
+        let misplaced = [2, 0].map(|server| (Fault::Misplaced, Some(server)));
+        assert_eq!(judged(&known), misplaced);
+        // What lies in the wrong place makes the file no longer.
+        known.cells[3].1.length = 90;
+        assert_eq!(judged(&known), misplaced);
+    }
+
+    #[test]
+    fn cells_of_another_chunk_size_are_told() {
+        let mut known = whole();
+        known.cells[1].1.chunk = 2 * CHUNK;
+        assert_eq!(judged(&known), [(Fault::ChunkSize, Some(1))]);
+    }
+
+    #[test]
+    fn bytes_in_cells_of_an_inline_file_are_told() {
+        let mut known = whole();
+        known.state.inline = true;
+        known.cells[0].1.length = 0;
+        let told = [1, 2].map(|server| (Fault::InlineCells, Some(server)));
+        assert_eq!(judged(&known), told);
+    }
+
+    #[test]
+    fn a_size_that_the_cells_do_not_bear_out_is_told_where_nobody_may_write() {
+        let mut known = whole();
+        known.state.size = 100;
+        // The last byte of 100 lies in cell 0.
+        assert_eq!(judged(&known), [(Fault::Short, Some(0))]);
+        known.state.size = 80;
+        assert_eq!(judged(&known), [(Fault::Long, None)]);
+        known.state.open = true;
+        assert_eq!(judged(&known), []);
+        known.state.open = false;
+        known.state.size_exact = false;
+        assert_eq!(judged(&known), []);
+        known.state.size_exact = true;
+        let down = Servers {
+            down: [1].into(),
+            ..Servers::default()
+        };
+        assert_eq!(known.judge(&down), []);
+    }
+
+    #[test]
+    fn checkpoints_are_on_all_servers_and_listed() {
+        let mut known = whole();
+        let kept = |number| KeptState {
+            file: FILE,
+            number,
+            made: 1,
+        };
+        known.state.checkpoints = vec![ListedCheckpoint {
+            number: 7,
+            there: true,
+        }];
+        known.kept = vec![(0, kept(7)), (1, kept(7)), (1, kept(8))];
+        let told = [
+            (Fault::CheckpointMissing, Some(2)),
+            (Fault::CheckpointUnknown, None),
+        ];
+        assert_eq!(judged(&known), told);
+        // One that is being removed may be anywhere.
+        known.state.checkpoints[0].there = false;
+        assert_eq!(judged(&known), [(Fault::CheckpointUnknown, None)]);
+    }
+
+    #[test]
+    fn a_file_on_which_something_is_owed_is_not_judged() {
+        let mut known = whole();
+        known.cells.clear();
+        known.state.owed = true;
+        assert_eq!(judged(&known), []);
+    }
+}

@@ -154,8 +154,9 @@ impl Fsck<'_> {
             self.report.bytes = stores.bytes;
         }
         self.report.not_kept += namespace.not_kept + stores.not_kept;
-        for finding in stores.findings {
-            let done = finding.repaired.then(|| "taken".to_owned());
+        for mut finding in stores.findings {
+            let done = std::mem::take(&mut finding.done);
+            let done = std::mem::take(&mut finding.repaired).then_some(done);
             self.keep(finding, done);
         }
         let mut repaired = false;

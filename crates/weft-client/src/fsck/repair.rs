@@ -5,7 +5,8 @@ use weft_proto::fsck::{
     AdoptFileRequest, Fault, Finding, RepairNamespaceReply, RepairNamespaceRequest,
 };
 
-use weft_proto::io::{CreateForkRequest, ForkPlace};
+use weft_proto::checkpoint::CheckpointRequest;
+use weft_proto::io::{CreateForkRequest, ForkPlace, Grid};
 
 use super::layout::fitting;
 use super::{Fsck, locked};
@@ -46,18 +47,13 @@ impl Fsck<'_> {
         match Fault::try_from(finding.fault) {
             Ok(Fault::LostCells) => self.adopt(finding.file).await,
             Ok(Fault::Emptied) => self.accept(finding).await,
+            Ok(Fault::CheckpointMissing) => self.accept_checkpoint(finding).await,
             Ok(Fault::NoInode | Fault::NoLayout) => match self.adopt(finding.file).await? {
                 Done::Repaired(what) => Ok(Done::Repaired(what)),
                 // There are no cells that tell anything.
                 Done::Left | Done::Gone => self.ask(finding).await,
             },
-            Ok(
-                Fault::Misplaced
-                | Fault::InlineCells
-                | Fault::ChunkSize
-                | Fault::CheckpointMissing
-                | Fault::Unknown,
-            )
+            Ok(Fault::Misplaced | Fault::InlineCells | Fault::ChunkSize | Fault::Unknown)
             | Err(_) => Ok(Done::Left),
             Ok(_) => self.ask(finding).await,
         }
@@ -95,6 +91,34 @@ impl Fsck<'_> {
             .io("accept a loss", id, &request, Repeat::Safe)
             .await?;
         let what = "its cells there are empty: what was lost reads as zeros, or is cut off";
+        Ok(Done::Repaired(what.to_owned()))
+    }
+
+    /// Gives a server that lacks a checkpoint one without cells, so that the rest of it can be used.
+    async fn accept_checkpoint(&self, finding: &Finding) -> Result<Done, Error> {
+        let server = finding.server.unwrap_or_default();
+        let known = self.look(&[(finding.file, [server].into())]).await?;
+        let Some(known) = known.into_iter().next() else {
+            return Ok(Done::Gone);
+        };
+        if !known.judge(&self.known_servers()).contains(finding) {
+            return Ok(Done::Gone);
+        }
+        let Some(layout) = known.layout() else {
+            return Ok(Done::Left);
+        };
+        let request = CheckpointRequest {
+            file: finding.file,
+            grid: Grid::from(&layout.grid()),
+            op: finding.expected,
+            others: Vec::new(),
+            accept_loss: true,
+        };
+        let id = ServerId(server);
+        (self.volume)
+            .io("accept a loss", id, &request, Repeat::Safe)
+            .await?;
+        let what = "its cells there are empty in the checkpoint: what was lost reads as zeros, or is cut off";
         Ok(Done::Repaired(what.to_owned()))
     }
 

@@ -47,7 +47,7 @@ fn kept(file: FileId, number: u64, made: Timestamp) -> KeptState {
 }
 
 /// A store's finding as it is told to `weft fsck`.
-pub fn on_the_wire(finding: weft_store::Finding, repaired: bool) -> Finding {
+pub fn on_the_wire(finding: weft_store::Finding, done: Option<String>) -> Finding {
     use weft_store::Fault as F;
     let (fault, text) = match finding.fault {
         F::Checksum => (Fault::Checksum, String::new()),
@@ -72,7 +72,8 @@ pub fn on_the_wire(finding: weft_store::Finding, repaired: bool) -> Finding {
         disk: finding.disk.into(),
         block: finding.place,
         text,
-        repaired,
+        repaired: done.is_some(),
+        done: done.unwrap_or_default(),
         ..Finding::default()
     }
 }
@@ -202,11 +203,12 @@ impl IoService {
             .len()
             .saturating_sub(limits::SCRUB_FINDINGS_MAX) as u64;
         let findings = part.findings.into_iter().take(limits::SCRUB_FINDINGS_MAX);
-        let findings = findings.map(|(finding, repaired)| on_the_wire(finding, repaired));
+        let findings = findings.map(|(finding, done)| on_the_wire(finding, done));
         let marks = part.marks.into_iter().map(|text| Finding {
             fault: Fault::IndexRecord as i32,
             text,
             repaired: true,
+            done: "taken for one that says nothing".to_owned(),
             ..Finding::default()
         });
         Ok(CheckStoreReply {

@@ -244,7 +244,7 @@ async fn rescue(
     let found = weft_store::rescue(&role.store, repair).await?;
     let rows = found.into_iter().map(|obstacle| {
         let mut finding = match obstacle.finding {
-            Some(finding) => weft_server::finding_on_the_wire(finding, obstacle.repaired),
+            Some(finding) => weft_server::finding_on_the_wire(finding, None),
             None => Finding {
                 fault: Fault::IndexRecord as i32,
                 ..Finding::default()

@@ -1,0 +1,350 @@
+//! Blocks that cannot be had any more.
+//!
+//! A block that is given up lies nowhere, which is not a hole: reading it is a typed error until it is written anew. The log says
+//! so with a `Map` item whose place is on [`Place::LOST_DISK`]. It is done
+//!
+//! - by a cut inside a block that fails its checksum: the cut has been promised, and nobody asks for the rest of the block again;
+//! - by a repair (`docs/design/0009-fsck.md`), which keeps the bytes as they are beside the store first.
+//!
+//! A batch of pieces that together are all of a bad block needs nothing of it: it is emptied in the frame that fills it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::chunk::push_block;
+use crate::error::StoreError;
+use crate::key::{ForkKey, Run, Scattered};
+use crate::load::{Missing, Wanted};
+use crate::pool::BLOCK;
+use crate::put::Fragments;
+use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
+use crate::scrub::{Fault, Finding};
+use crate::state::{OpenFrame, State, extent};
+use crate::storage::FileKind;
+use crate::store::Inner;
+use crate::write::{BODY_SOFT, Plan};
+
+impl Place {
+    /// Whether the block that was here is lost.
+    pub(crate) fn is_lost(self) -> bool {
+        self.disk() == Place::LOST_DISK
+    }
+}
+
+impl State {
+    /// A block cannot be had any more. Its place, where it was the fork's own, waits for a sync after `freed`; without that it
+    /// stays taken until the store is opened again.
+    pub(crate) fn lose_block(&mut self, id: ForkId, chunk: u64, block: u32, freed: Option<u64>) {
+        let Some(fork) = self.forks.get_mut(&id) else {
+            return;
+        };
+        let Some(entry) = fork.chunks.get_mut(&chunk) else {
+            return;
+        };
+        if entry.place(block).is_none() {
+            return;
+        }
+        if let Some((place, false)) = entry.set(block, Place::LOST.plus(block), 0) {
+            // Recovery counts blocks only after it has replayed the log.
+            fork.blocks = fork.blocks.saturating_sub(1);
+            if let Some(sequence) = freed.filter(|_| !place.is_lost()) {
+                self.disk.free_after(sequence, extent(place));
+            }
+        }
+        entry.inherit(block, true);
+        self.mark_changed(id, chunk);
+    }
+
+    /// Gives up those of some blocks that still lie there and are not in memory; returns the frame's sequence.
+    fn give_up(&mut self, wanted: &[Wanted]) -> u64 {
+        let (as_of, sequence) = (self.sequence, self.next_sequence());
+        let mut body = new_body(0);
+        let empty = body.len();
+        for w in wanted {
+            let chunk = self.forks.get(&w.id).and_then(|f| f.chunks.get(&w.chunk));
+            let still = chunk.is_some_and(|c| {
+                c.place(w.block).is_some_and(|(at, _)| at == w.place)
+                    && c.valid_page(w.block).is_none()
+            });
+            if !still {
+                continue;
+            }
+            self.lose_block(w.id, w.chunk, w.block, Some(sequence));
+            let mut runs = RunsRecord::default();
+            push_block(&mut runs, w.block, Place::LOST.plus(w.block), 0, true);
+            ItemRecord::Map {
+                id: w.id,
+                chunk: w.chunk,
+                as_of,
+                end: 0,
+                runs,
+            }
+            .encode(&mut body);
+        }
+        if body.len() == empty {
+            return self.sequence;
+        }
+        self.log(&body)
+    }
+
+    /// All forks of a name, living and kept.
+    fn forks_of(&self, key: &ForkKey) -> Vec<ForkId> {
+        let Some(file) = self.files.get(&key.file) else {
+            return Vec::new();
+        };
+        let all = file.forks.values().chain(&file.kept).copied();
+        all.filter(|id| self.forks.get(id).is_some_and(|f| f.key == *key))
+            .collect()
+    }
+}
+
+impl Inner {
+    /// As [`Inner::load`]; blocks that fail their checksums are given up.
+    pub(crate) async fn load_or_give_up(&self, missing: Missing) -> Result<(), StoreError> {
+        let blocks = missing.blocks.clone();
+        match self.load(missing).await {
+            Err(StoreError::BadChecksum { .. }) => {}
+            done => return done,
+        }
+        for block in &blocks {
+            match self.load_blocks(std::slice::from_ref(block), true).await {
+                Err(error @ StoreError::BadChecksum { .. }) => {
+                    tracing::error!(%error, "a cut ends in the block: the rest of it is given up");
+                    let sequence = self.lock().give_up(std::slice::from_ref(block));
+                    self.append(sequence)?;
+                }
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What is done about blocks that fail their checksums: where the cache has them as they were written they are written
+    /// anew, else the bytes are put aside and the blocks given up. In words; nothing: it is left.
+    pub(crate) async fn mend(&self, finding: &Finding) -> Result<Option<String>, StoreError> {
+        if finding.fault != Fault::Checksum {
+            return Ok(None);
+        }
+        let (blocks, chunk) = (finding.blocks.clone(), finding.chunk);
+        let first = Place(u64::from(finding.disk) << 48 | finding.place);
+        let at = |block: u32| first.plus(block - blocks.start);
+        let (mut again, mut lost) = (0, Vec::new());
+        {
+            let mut state = self.with_entries(&finding.key, chunk)?;
+            for block in blocks.clone() {
+                if self.write_from_cache(&mut state, &finding.key, chunk, block, at(block)) {
+                    again += 1;
+                } else {
+                    lost.push(block);
+                }
+            }
+        }
+        if lost.is_empty() {
+            return Ok(Some("written anew from the server's cache".to_owned()));
+        }
+        let kept = self.put_aside(finding, blocks.clone(), first).await?;
+        let sequence = {
+            let mut state = self.with_entries(&finding.key, chunk)?;
+            let forks = state.forks_of(&finding.key);
+            let wanted: Vec<Wanted> = forks
+                .into_iter()
+                .flat_map(|id| {
+                    lost.iter().map(move |block| Wanted {
+                        id,
+                        chunk,
+                        block: *block,
+                        place: at(*block),
+                    })
+                })
+                .collect();
+            state.give_up(&wanted)
+        };
+        self.append(sequence)?;
+        let some = if again > 0 {
+            format!("{again} written anew from the server's cache, the others ")
+        } else {
+            String::new()
+        };
+        Ok(Some(format!(
+            "{some}given up: reading them fails until they are written anew; what the disk has instead is kept as {kept} in the server's folder"
+        )))
+    }
+
+    /// The state, with the entries of one chunk of all forks of a name in memory.
+    fn with_entries(
+        &self,
+        key: &ForkKey,
+        chunk: u64,
+    ) -> Result<parking_lot::MutexGuard<'_, State>, StoreError> {
+        loop {
+            let (forks, evictions) = {
+                let state = self.lock();
+                (state.forks_of(key), state.evictions)
+            };
+            for id in &forks {
+                self.load_entry(*id, chunk)?;
+            }
+            let state = self.lock();
+            state.check_writable()?;
+            if state.evictions == evictions && state.forks_of(key) == forks {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Marks a block dirty in each fork that lies there, where one of them has it in memory as it was written.
+    fn write_from_cache(
+        &self,
+        state: &mut State,
+        key: &ForkKey,
+        chunk: u64,
+        block: u32,
+        place: Place,
+    ) -> bool {
+        let forks = state.forks_of(key);
+        let entry = |state: &State, id: ForkId| {
+            let chunk = state.forks.get(&id)?.chunks.get(&chunk)?;
+            let crc = chunk.place(block).filter(|(at, _)| *at == place)?.1;
+            let page = chunk.valid_page(block);
+            let bytes = page.map(|p| p.buffer()[p.at(block % 16)..][..BLOCK].to_vec());
+            Some((crc, chunk.block_is_dirty(block), bytes))
+        };
+        let there: Vec<_> = forks
+            .into_iter()
+            .filter_map(|id| Some((id, entry(state, id)?)))
+            .collect();
+        let good = there.iter().find_map(|(_, (crc, dirty, bytes))| {
+            let bytes = bytes.as_ref().filter(|_| !dirty)?;
+            (checksum(bytes) == *crc).then(|| bytes.clone())
+        });
+        // What is dirty goes to another place soon.
+        let open: Vec<ForkId> = there
+            .iter()
+            .filter(|(_, (_, dirty, _))| !dirty)
+            .map(|(id, _)| *id)
+            .collect();
+        if open.is_empty() {
+            return true;
+        }
+        let Some(good) = good.filter(|_| state.disk.can_promise(open.len() as u64)) else {
+            return false;
+        };
+        for id in open {
+            let size = state.forks[&id].chunk;
+            let held = (size - block * BLOCK as u32).min(BLOCK as u32) as usize;
+            let offset = chunk * u64::from(size) + u64::from(block) * BLOCK as u64;
+            // Not logged: a crash leaves it bad, as it was.
+            self.put(state, id, size, offset, &good[..held]);
+        }
+        true
+    }
+
+    /// Keeps what the disk has of blocks in a file beside the store, on stable storage; its name.
+    async fn put_aside(
+        &self,
+        finding: &Finding,
+        blocks: Range<u32>,
+        first: Place,
+    ) -> Result<String, StoreError> {
+        let file = self.disks.file(first);
+        let file = file.map_err(|e| StoreError::io("read", &self.disks.shown(first), &e))?;
+        let mut bytes = Vec::with_capacity(blocks.len() * BLOCK);
+        for (i, _) in (0_u32..).zip(blocks.clone()) {
+            let place = first.plus(i);
+            let read = file
+                .read_at(place.offset(), vec![self.pool.take(1)])
+                .await
+                .map_err(|e| StoreError::io("read", &self.disks.shown(place), &e))?;
+            read.iter()
+                .for_each(|buffer| bytes.extend_from_slice(buffer));
+        }
+        let ForkKey { file, cell, fork } = &finding.key;
+        let name = format!(
+            "damaged.file-{}.cell-{}.chunk-{}.blocks-{}-{}.at-{}-{}.{:.30}",
+            file.0,
+            cell.0,
+            finding.chunk,
+            blocks.start,
+            blocks.end - 1,
+            first.disk(),
+            first.block(),
+            fork.as_str(),
+        );
+        let fail = |e: std::io::Error| StoreError::io("write", &name, &e);
+        let aside = self.storage.open(&name, FileKind::Log).map_err(fail)?;
+        aside.write_plain(0, &bytes).map_err(fail)?;
+        aside.sync().await.map_err(fail)?;
+        self.storage.sync_folder().map_err(fail)?;
+        Ok(name)
+    }
+}
+
+/// Blocks that cannot be read, of which a batch has all bytes.
+pub(crate) type Covered = BTreeSet<Wanted>;
+
+/// Those of some blocks that a batch fills with its small pieces together, where `error` says that they cannot be read. None
+/// where the batch may need several frames: a crash between them would leave a block that is partly written.
+pub(crate) fn all_of(
+    state: &State,
+    writes: &[Scattered],
+    plans: &[Plan],
+    blocks: &[Wanted],
+    error: &StoreError,
+) -> Covered {
+    let bad = matches!(
+        error,
+        StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. }
+    );
+    let bytes: u64 = plans.iter().flat_map(|p| &p.small).map(Run::bytes).sum();
+    if !bad || bytes > BODY_SOFT as u64 / 2 {
+        return Covered::new();
+    }
+    let mut found = Covered::new();
+    for wanted in blocks {
+        let mut marks = [false; BLOCK];
+        let mut held = BLOCK;
+        for (w, plan) in writes.iter().zip(plans) {
+            if state.find(&w.key) != Some(wanted.id) {
+                continue;
+            }
+            for fragment in Fragments::new(w.chunk, &plan.small) {
+                let place = fragment.place;
+                if (place.chunk, place.block) == (wanted.chunk, wanted.block) {
+                    held = (place.end - place.start) as usize;
+                    fragment.mark(&mut marks);
+                }
+            }
+        }
+        if marks[..held].iter().all(|mark| *mark) {
+            found.insert(*wanted);
+        }
+    }
+    found
+}
+
+impl State {
+    /// Makes a hole of a block that a frame is going to fill.
+    pub(crate) fn make_room(&mut self, block: &Wanted, frame: &mut OpenFrame) {
+        let sequence = self.next_sequence();
+        let fork = self.forks.get(&block.id);
+        let entry = fork.and_then(|f| Some((f.chunk, f.chunks.get(&block.chunk)?)));
+        let Some((size, chunk)) = entry else { return };
+        let lies = chunk.place(block.block).map(|(at, _)| at) == Some(block.place);
+        if !lies || chunk.valid_page(block.block).is_some() {
+            return;
+        }
+        let start = block.block * BLOCK as u32;
+        ItemRecord::Clear {
+            id: block.id,
+            offset: block.chunk * u64::from(size) + u64::from(start),
+            length: u64::from((size - start).min(BLOCK as u32)),
+        }
+        .encode(&mut frame.body);
+        self.empty(
+            block.id,
+            block.chunk,
+            block.block..block.block + 1,
+            sequence,
+        );
+    }
+}
