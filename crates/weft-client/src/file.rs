@@ -202,6 +202,7 @@ impl File {
             },
             chunk: a.layout.chunk(),
             accept_loss: false,
+            checkpoint: None,
         };
         let what = format!("create fork {fork} in cell {cell} of {}", a.path);
         a.volume

@@ -33,9 +33,6 @@ pub struct CheckpointRequest {
     /// Further files of a tree, under the same number: at most `TREE_BATCH_MAX`.
     #[prost(message, repeated, tag = "4")]
     pub others: Vec<TreeFile>,
-    /// The server has lost its part of this checkpoint: from now on it has one without any cells. `op` stays what it was.
-    #[prost(bool, tag = "5")]
-    pub accept_loss: bool,
 }
 
 /// What a file is in a checkpoint, as far as one server knows.

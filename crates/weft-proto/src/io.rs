@@ -390,6 +390,9 @@ pub struct CreateForkRequest {
     /// Also of a file of which the server lost what it had: from then on that counts as empty.
     #[prost(bool, tag = "4")]
     pub accept_loss: bool,
+    /// With `accept_loss`: not the file, but its checkpoint of this number counts as empty, where the server has none.
+    #[prost(uint64, optional, tag = "5")]
+    pub checkpoint: Option<u64>,
 }
 
 /// Done.

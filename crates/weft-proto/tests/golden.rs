@@ -742,6 +742,7 @@ fn io(kind: Kind) -> Kind {
                 place: place(),
                 chunk: 262_144,
                 accept_loss: true,
+                checkpoint: None,
             },
             "084d120908051205696e646578188080102001",
             &CreateForkReply {},
@@ -797,7 +798,6 @@ fn io(kind: Kind) -> Kind {
                     file: 78,
                     grid: grid(),
                 }],
-                accept_loss: false,
             },
             "084d120808061080800418041805220c084e12080806108080041804",
             &CheckpointReply {

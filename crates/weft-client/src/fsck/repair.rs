@@ -5,8 +5,7 @@ use weft_proto::fsck::{
     AdoptFileRequest, Fault, Finding, RepairNamespaceReply, RepairNamespaceRequest,
 };
 
-use weft_proto::checkpoint::CheckpointRequest;
-use weft_proto::io::{CreateForkRequest, ForkPlace, Grid};
+use weft_proto::io::{CreateForkRequest, ForkPlace};
 
 use super::layout::fitting;
 use super::{Fsck, locked};
@@ -46,8 +45,8 @@ impl Fsck<'_> {
     pub(super) async fn repair(&self, finding: &Finding) -> Result<Done, Error> {
         match Fault::try_from(finding.fault) {
             Ok(Fault::LostCells) => self.adopt(finding.file).await,
-            Ok(Fault::Emptied) => self.accept(finding).await,
-            Ok(Fault::CheckpointMissing) => self.accept_checkpoint(finding).await,
+            Ok(Fault::Emptied) => self.accept(finding, None).await,
+            Ok(Fault::CheckpointMissing) => self.accept(finding, Some(finding.expected)).await,
             Ok(Fault::NoInode | Fault::NoLayout) => match self.adopt(finding.file).await? {
                 Done::Repaired(what) => Ok(Done::Repaired(what)),
                 // There are no cells that tell anything.
@@ -59,8 +58,8 @@ impl Fsck<'_> {
         }
     }
 
-    /// Gives a server that has nothing of a file an empty cell, so that the rest can be used again.
-    async fn accept(&self, finding: &Finding) -> Result<Done, Error> {
+    /// Lets what a server lost of a file, or of one of its checkpoints, count as empty, so that the rest can be used again.
+    async fn accept(&self, finding: &Finding, checkpoint: Option<u64>) -> Result<Done, Error> {
         let server = finding.server.unwrap_or_default();
         let known = self.look(&[(finding.file, [server].into())]).await?;
         let Some(known) = known.into_iter().next() else {
@@ -85,41 +84,20 @@ impl Fsck<'_> {
             },
             chunk: layout.chunk(),
             accept_loss: true,
+            checkpoint,
         };
         let id = ServerId(server);
         (self.volume)
             .io("accept a loss", id, &request, Repeat::Safe)
             .await?;
-        let what = "its cells there are empty: what was lost reads as zeros, or is cut off";
-        Ok(Done::Repaired(what.to_owned()))
-    }
-
-    /// Gives a server that lacks a checkpoint one without cells, so that the rest of it can be used.
-    async fn accept_checkpoint(&self, finding: &Finding) -> Result<Done, Error> {
-        let server = finding.server.unwrap_or_default();
-        let known = self.look(&[(finding.file, [server].into())]).await?;
-        let Some(known) = known.into_iter().next() else {
-            return Ok(Done::Gone);
+        let at = if checkpoint.is_some() {
+            " in the checkpoint"
+        } else {
+            ""
         };
-        if !known.judge(&self.known_servers()).contains(finding) {
-            return Ok(Done::Gone);
-        }
-        let Some(layout) = known.layout() else {
-            return Ok(Done::Left);
-        };
-        let request = CheckpointRequest {
-            file: finding.file,
-            grid: Grid::from(&layout.grid()),
-            op: finding.expected,
-            others: Vec::new(),
-            accept_loss: true,
-        };
-        let id = ServerId(server);
-        (self.volume)
-            .io("accept a loss", id, &request, Repeat::Safe)
-            .await?;
-        let what = "its cells there are empty in the checkpoint: what was lost reads as zeros, or is cut off";
-        Ok(Done::Repaired(what.to_owned()))
+        Ok(Done::Repaired(format!(
+            "its cells there are empty{at}: what was lost reads as zeros, or is cut off"
+        )))
     }
 
     async fn ask(&self, finding: &Finding) -> Result<Done, Error> {

@@ -138,6 +138,10 @@ impl IoService {
         let key = key(request.file, &request.place)?;
         if !request.accept_loss {
             self.check_held(key.file)?;
+        } else if let Some(number) = request.checkpoint {
+            let accepted = self.store.accept_checkpoint(key.file, number, self.now());
+            accepted.map_err(|e| failure::of_store(&e))?;
+            return Ok(CreateForkReply {});
         }
         let made = self
             .store

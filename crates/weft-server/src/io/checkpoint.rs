@@ -84,12 +84,7 @@ impl IoService {
         let grids = grids.map_err(|e| failure::of_convert(&e))?;
         let (op, now) = (request.op, self.now());
         let files = files(request.file, request.others.iter().map(|o| o.file))?;
-        if request.accept_loss {
-            for file in &files {
-                let accepted = self.store.accept_checkpoint(*file, op, now);
-                accepted.map_err(|e| failure::of_store(&e))?;
-            }
-        } else {
+        {
             let _closed = self.gates.close(&files).await?;
             for file in &files {
                 let made = self.store.checkpoint(*file, op, now).await;

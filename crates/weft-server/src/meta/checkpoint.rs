@@ -55,7 +55,6 @@ impl Carrier {
                         grid,
                         op,
                         others: Vec::new(),
-                        accept_loss: false,
                     };
                     let reply = self.ask(*server, "checkpoint", &request).await?;
                     Ok(reply.size)
@@ -146,7 +145,6 @@ impl Carrier {
                         grid: grid(&batch[0]),
                         op,
                         others: others.collect(),
-                        accept_loss: false,
                     };
                     let reply = self.ask(server, "checkpoint", &request).await?;
                     let (size, modified) = (reply.size, reply.modified);
