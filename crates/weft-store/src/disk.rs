@@ -133,14 +133,24 @@ impl DiskSet {
 
     /// The file that holds a place.
     pub(crate) fn file(&self, place: Place) -> io::Result<&Arc<dyn StorageFile>> {
-        let unknown = || io::Error::new(io::ErrorKind::NotFound, "no disk has this number");
+        let unknown = || {
+            let reason = if place.is_lost() {
+                "it is lost: a repair gave it up; write it anew, or restore the file from a copy"
+            } else {
+                "no disk has this number"
+            };
+            io::Error::new(io::ErrorKind::NotFound, reason)
+        };
         self.get(place.disk()).ok_or_else(unknown)?.file()
     }
 
     /// How errors name the disk of a place.
     pub(crate) fn shown(&self, place: Place) -> String {
-        let disk = self.get(place.disk());
-        disk.map_or_else(|| format!("disk {}", place.disk()), Disk::shown)
+        match self.get(place.disk()) {
+            Some(disk) => disk.shown(),
+            None if place.is_lost() => "the store".to_owned(),
+            None => format!("disk {}", place.disk()),
+        }
     }
 
     /// Takes note of a failure. Unless it is the last one, the disk gets no new data from now on;

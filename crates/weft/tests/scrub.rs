@@ -4,7 +4,7 @@ mod files_support;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use files_support::{Volume, bytes};
 use serde_json::Value;
@@ -17,21 +17,30 @@ fn scrub(volume: &Volume) -> (Value, i32) {
     (report.expect(&error), output.status.code().unwrap())
 }
 
-/// Flips a bit of every block of every server's disk that holds a mark; returns the disk's blocks.
-fn flip(volume: &Volume, mark: &[u8]) -> Vec<u64> {
-    let mut flipped = Vec::new();
+/// The files of this name in the volume's folder, wherever they lie.
+fn files(volume: &Volume, name: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     let mut folders = vec![volume.path("volume")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.file_name().unwrap() == "data" {
-                flipped.extend(flip_disk(&path, mark));
+            } else if path.file_name().unwrap() == name {
+                found.push(path);
             }
         }
     }
-    flipped
+    found
+}
+
+/// Flips a bit of every block of every server's disk that holds a mark; returns the disk's blocks.
+fn flip(volume: &Volume, mark: &[u8]) -> Vec<u64> {
+    let disks = files(volume, "data");
+    disks
+        .iter()
+        .flat_map(|disk| flip_disk(disk, mark))
+        .collect()
 }
 
 fn flip_disk(disk: &Path, mark: &[u8]) -> Vec<u64> {
@@ -105,6 +114,29 @@ fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
         assert!(error.contains(&words), "{error} lacks {words}");
     }
     assert_eq!(volume.run(["cat", "/d/file0"]).len(), 3 << 20);
+    // A repair gives the block up: the file says so still, and there is nothing more to find.
+    let fsck = |code| {
+        let output = volume
+            .command(["fsck", "--data", "--repair"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        text
+    };
+    let text = fsck(1);
+    assert!(
+        text.contains("/d/file1") && text.contains("given up"),
+        "{text}"
+    );
+    let name = text
+        .split_whitespace()
+        .find(|word| word.starts_with("damaged."));
+    let kept = files(&volume, name.unwrap());
+    assert_eq!(std::fs::read(&kept[0]).unwrap().len(), 4096);
+    fsck(0);
+    assert_eq!(scrub(&volume).1, 0);
+    assert!(volume.fails("cat /d/file1", 1).contains("lost"));
     // Only the server that is meant is asked; written anew the file is good.
     volume.feed("put /d/file1", &bytes(7, 3 << 20));
     assert_eq!(scrub(&volume).1, 0);
