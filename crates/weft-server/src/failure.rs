@@ -17,7 +17,8 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         StoreError::NoCheckpoint { .. } => Code::NotFound,
         StoreError::Disk { .. }
         | StoreError::ChunkMismatch { .. }
-        | StoreError::BadChunkSize { .. } => Code::Invalid,
+        | StoreError::BadChunkSize { .. }
+        | StoreError::WrongName { .. } => Code::Invalid,
         StoreError::PastLimit { .. } => Code::TooLarge,
         StoreError::Io { .. }
         | StoreError::DiskFailed { .. }

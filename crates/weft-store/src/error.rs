@@ -5,6 +5,7 @@ use std::io;
 use thiserror::Error;
 use weft_layout::{CellIndex, FileId};
 
+use crate::addressed::ChunkName;
 use crate::key::{ForkKey, ForkName};
 
 /// What can go wrong in a store. Cheap to clone: one failed sync answers many callers.
@@ -122,6 +123,16 @@ pub enum StoreError {
         fixed: u32,
         /// The caller's.
         given: u32,
+    },
+    /// Bytes were to be kept under a name that is not theirs.
+    #[error(
+        "the bytes of chunk {given} have the name {found}: they were changed on the way, or named wrongly"
+    )]
+    WrongName {
+        /// Under which they came.
+        given: ChunkName,
+        /// Which they have.
+        found: ChunkName,
     },
     /// A chunk size outside [`crate::CHUNK_MIN`]`..=`[`crate::CHUNK_MAX`].
     #[error("chunk size {given} is outside 4096..=16777216")]

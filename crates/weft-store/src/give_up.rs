@@ -255,8 +255,9 @@ impl Inner {
                 .read_at(place.offset(), vec![self.pool.take(1)])
                 .await
                 .map_err(|e| StoreError::io("read", &self.disks.shown(place), &e))?;
-            read.iter()
-                .for_each(|buffer| bytes.extend_from_slice(buffer));
+            for buffer in &read {
+                bytes.extend_from_slice(buffer);
+            }
         }
         let ForkKey { file, cell, fork } = &finding.key;
         let name = format!(

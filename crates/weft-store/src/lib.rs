@@ -16,6 +16,7 @@
 //!
 //! Deliberately absent: redundancy between the disks of a store; that is for layouts to give.
 
+mod addressed;
 mod ahead;
 mod alloc;
 mod apply;
@@ -68,6 +69,7 @@ mod trace;
 mod tree;
 mod write;
 
+pub use addressed::{ADDRESSED, ChunkName};
 pub use check::{CheckPass, Checked};
 pub use config::{DiskConfig, INDEX_MEMTABLE, StoreConfig};
 pub use counters::CounterSnapshot;

@@ -4,6 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use weft_layout::FileId;
 
+use crate::addressed::ADDRESSED;
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord};
@@ -23,6 +24,9 @@ impl Store {
         after: Option<&ForkKey>,
         most: usize,
     ) -> Result<Page<(ForkKey, Option<ForkStatus>)>, StoreError> {
+        if file == ADDRESSED {
+            return Ok((Vec::new(), false));
+        }
         let first = after.map_or_else(|| FileRecord::key(file), ForkRecord::key);
         let from = match after {
             Some(_) => Bound::Excluded(first.as_slice()),
@@ -30,7 +34,9 @@ impl Store {
         };
         let (mut keys, mut more, mut failed) = (Vec::new(), false, None);
         let reader = self.0.index.snapshot()?;
-        reader.scan(FORKS, from, Bound::Unbounded, &mut |key, _| {
+        // Addressed chunks are no cells of a file.
+        let end = FileRecord::key(ADDRESSED);
+        reader.scan(FORKS, from, Bound::Excluded(&end), &mut |key, _| {
             match ForkRecord::decode_key(key) {
                 Ok(ForkPlace::Living(_)) if keys.len() == most => {
                     more = true;

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use weft_kv::OrderedKv;
 use weft_layout::FileId;
 
+use crate::addressed::LANES;
 use crate::config::StoreConfig;
 use crate::counters::{CounterSnapshot, Counters};
 use crate::disk::{DiskSet, DiskStatus};
@@ -83,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) apply_lock: tokio::sync::Mutex<()>,
     pub(crate) grow_lock: tokio::sync::Mutex<()>,
     pub(crate) merge_lock: tokio::sync::Mutex<()>,
+    /// Keep calls about one addressed chunk apart.
+    pub(crate) lanes: [tokio::sync::Mutex<()>; LANES],
     pub(crate) signals: Arc<Signals>,
     /// Reads of the disks under way.
     pub(crate) flights: Flights,

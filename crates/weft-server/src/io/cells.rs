@@ -28,7 +28,7 @@ fn state((key, status): &(ForkKey, ForkStatus)) -> ForkState {
 fn key(file: u64, place: &ForkPlace) -> Result<ForkKey, Failure> {
     let fork = ForkName::new(&place.fork).map_err(|e| failure::invalid(e.to_string()))?;
     Ok(ForkKey {
-        file: FileId(file),
+        file: super::file_id(file)?,
         cell: CellIndex(place.cell),
         fork,
     })
@@ -37,7 +37,7 @@ fn key(file: u64, place: &ForkPlace) -> Result<ForkKey, Failure> {
 impl IoService {
     pub(super) async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Failure> {
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
-        let file = FileId(request.file);
+        let file = super::file_id(request.file)?;
         let page = self.status_page((file, 0), "data", None).await?;
         // A file of more cells than fit one page is asked for its status separately.
         let cells = if page.more { Vec::new() } else { page.forks };
@@ -48,7 +48,7 @@ impl IoService {
         &self,
         request: CellStatusRequest,
     ) -> Result<CellStatusReply, Failure> {
-        let which = (FileId(request.file), request.checkpoint);
+        let which = (super::file_id(request.file)?, request.checkpoint);
         self.status_page(which, &request.fork, request.after.as_ref())
             .await
     }
@@ -92,7 +92,7 @@ impl IoService {
         request: TruncateCellsRequest,
     ) -> Result<TruncateCellsReply, Failure> {
         let grid = Grid::try_from(&request.grid).map_err(|e| failure::of_convert(&e))?;
-        let file = FileId(request.file);
+        let file = super::file_id(request.file)?;
         let mut lengths = Vec::new();
         for cell in grid.cells_on(ServerSlot(request.slot)) {
             let key = ForkKey {
@@ -123,7 +123,7 @@ impl IoService {
     ) -> Result<DeleteCellsReply, Failure> {
         for file in request.files {
             self.store
-                .delete_file(FileId(file))
+                .delete_file(super::file_id(file)?)
                 .await
                 .map_err(|e| failure::of_store(&e))?;
         }

@@ -71,7 +71,10 @@ fn files(first: u64, others: impl ExactSizeIterator<Item = u64>) -> Result<Vec<F
         let what = format!("a call is about at most {TREE_BATCH_MAX} files of a tree");
         return Err(failure::invalid(what));
     }
-    Ok(std::iter::once(first).chain(others).map(FileId).collect())
+    std::iter::once(first)
+        .chain(others)
+        .map(super::file_id)
+        .collect()
 }
 
 impl IoService {

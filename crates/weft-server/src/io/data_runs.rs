@@ -4,7 +4,7 @@
 //! small for a thousand cells as for one and the server remembers nothing. The price: what one cell has beyond the
 //! place that all of them reached is looked up again by the next call.
 
-use weft_layout::{CellIndex, CellOffset, FileId, FileOffset, Grid, ServerSlot};
+use weft_layout::{CellIndex, CellOffset, FileOffset, Grid, ServerSlot};
 use weft_proto::Failure;
 use weft_proto::io::{DataRun, DataRunsReply, DataRunsRequest};
 use weft_store::ForkKey;
@@ -68,7 +68,7 @@ impl IoService {
         request: &DataRunsRequest,
         grid: &Grid,
     ) -> Result<Vec<(FileOffset, CellOffset, ForkKey)>, Failure> {
-        let forks = self.forks_of(FileId(request.file), request.checkpoint);
+        let forks = self.forks_of(super::file_id(request.file)?, request.checkpoint);
         let forks = forks.await?;
         let wanted = forks.into_iter().filter_map(|(key, status)| {
             let here = key.cell.0 < grid.cells()

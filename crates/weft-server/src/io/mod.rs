@@ -262,11 +262,22 @@ impl IoService {
             map,
             request,
             slot: ServerSlot(access.slot),
-            file: FileId(access.file),
+            file: file_id(access.file)?,
             fork,
             checkpoint: access.checkpoint,
         })
     }
+}
+
+/// The file that a call names.
+fn file_id(id: u64) -> Result<FileId, Failure> {
+    let file = FileId(id);
+    if file == weft_store::ADDRESSED {
+        let what =
+            "this id is no file's: chunks that are named by what they hold are kept under it";
+        return Err(failure::invalid(what.to_owned()));
+    }
+    Ok(file)
 }
 
 impl Job {
