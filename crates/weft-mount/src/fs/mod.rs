@@ -233,13 +233,12 @@ impl FileSystem {
             let what = "attributes of an open file";
             // Whoever is told a size may read as far.
             let open = self.files.any(attributes.id);
-            let asking = open.map(|handle| (handle.data.begin_asking(), handle));
+            let asking = open.as_ref().map(|handle| handle.data.begin_asking());
             let exact = self
                 .call(|| self.volume.exact(what, attributes.clone()))
                 .await;
-            if let Some((asking, handle)) = asking {
-                let size = exact.as_ref().ok().map(|attributes| attributes.size);
-                handle.data.end_asking(&asking, size);
+            if let Some(asking) = asking {
+                asking.answered(exact.as_ref().ok().map(|attributes| attributes.size));
             }
             exact?
         };
