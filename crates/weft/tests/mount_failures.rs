@@ -130,6 +130,38 @@ fn a_volume_does_not_stop_under_a_mount_but_takes_its_own_along() {
 }
 
 #[test]
+fn a_volume_does_not_stop_under_a_mount_by_whatever_name_or_address() {
+    let Some(m) = Mounted::new() else { return };
+    let (volume, path) = (m.volume.to_str().unwrap(), m.path.to_str().unwrap());
+    m.unmount();
+    let address = fs::read_to_string(m.volume.join("volume.address")).unwrap();
+    let port = address.trim().rsplit_once(':').unwrap().1;
+    let (address, other) = (address.trim(), format!("localhost:{port}"));
+    let key = m.volume.join("volume.key");
+    let by = |address| ["--address", address, "--key-file", key.to_str().unwrap()];
+    let folder = ["--volume", volume];
+    for (volume_is, options) in [
+        (&folder[..], "fsname=grid"),
+        (&by(address), ""),
+        (&by(&other), ""),
+        (&by(&other), "fsname=/nowhere"),
+    ] {
+        let mount = ["mount", path, "-o", options];
+        weft_ok(&[volume_is, &mount].concat());
+        let output = weft(&["down", volume]);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{volume_is:?} {options}");
+        assert!(words.contains(&format!("weft unmount {path}")), "{words}");
+        fs::write(m.file("f"), options).unwrap();
+        m.unmount();
+    }
+    // Whatever another volume calls itself, it is another one.
+    let another = Mounted::with_options(&format!("fsname={volume}")).unwrap();
+    weft_ok(&["down", volume]);
+    fs::write(another.file("f"), b"goes on").unwrap();
+}
+
+#[test]
 fn what_cannot_be_mounted_says_why() {
     let Some(m) = Mounted::new() else { return };
     let volume = m.volume.to_str().unwrap();

@@ -17,9 +17,10 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_client::Volume;
 use weft_mount::data::{DataCache, DataConfig};
-use weft_mount::fs::FileSystem;
+use weft_mount::fs::{FileSystem, Options};
 use weft_mount::fuse;
 
+use crate::volume_config::{hex, volume_id};
 use crate::{Global, connect, output};
 
 pub(crate) use background::start as in_background;
@@ -96,8 +97,13 @@ impl Mount {
             .enable_all()
             .thread_name("weft-mount")
             .build()?;
+        let connect = self.options.connect(connect::options(global)?);
+        let options = Options {
+            volume: hex(&volume_id(&connect.key)),
+            ..self.options.file_system()
+        };
         let volume = runtime.block_on(async {
-            let volume = Volume::connect(self.options.connect(connect::options(global)?)).await?;
+            let volume = Volume::connect(connect).await?;
             volume.known_attributes("/").await?;
             anyhow::Ok(volume)
         })?;
@@ -106,7 +112,7 @@ impl Mount {
             ..DataConfig::default()
         };
         let cache = DataCache::new(data, runtime.handle().clone());
-        let fs = Arc::new(FileSystem::new(volume, cache, self.options.file_system()));
+        let fs = Arc::new(FileSystem::new(volume, cache, options));
         let mount = fuse::Mount {
             path: path.clone(),
             flags: self.options.flags(source(global)?),
@@ -138,7 +144,7 @@ fn threads() -> usize {
         .clamp(2, 4)
 }
 
-/// What the kernel's table shows: the volume's folder, as `weft down` looks for it, or its address.
+/// What the kernel's table shows: the volume's folder, or its address.
 pub(crate) fn source(global: &Global) -> Result<OsString> {
     if let Some(address) = &global.address {
         return Ok(address.into());
