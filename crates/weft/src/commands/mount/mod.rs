@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weft_client::Volume;
 use weft_mount::data::{DataCache, DataConfig};
 use weft_mount::fs::{FileSystem, Options};
@@ -119,10 +119,12 @@ impl Mount {
             threads: threads(),
             read_ahead_kib: READ_AHEAD_KIB,
         };
+        // From before it is mounted on: a process that ended by one then would leave a dead mount.
+        let ends = hear_signals(&runtime)?;
         let running = mount.start(fs.clone(), runtime.handle())?;
         std::fs::metadata(&path)
             .with_context(|| format!("{} is mounted but does not answer", path.display()))?;
-        unmount_on_signals(&runtime, path)?;
+        unmount_on(ends, &runtime, path);
         let watching = runtime.spawn(fs.clone().follow_changes());
         ready()?;
         let ended = running.wait();
@@ -162,11 +164,20 @@ pub(crate) fn folder(global: &Global) -> Result<PathBuf> {
         .with_context(|| format!("cannot use the volume's folder {}", folder.display()))
 }
 
-/// Whoever ends the process wants it unmounted; those who still use it lose it.
-fn unmount_on_signals(runtime: &tokio::runtime::Runtime, path: PathBuf) -> Result<()> {
+/// The signals that end the process; one that comes before it is waited for is not lost.
+fn hear_signals(runtime: &tokio::runtime::Runtime) -> Result<[Signal; 2]> {
     let _entered = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+    let [terminate, interrupt] = kinds.map(signal);
+    Ok([terminate?, interrupt?])
+}
+
+/// Whoever ends the process wants it unmounted; those who still use it lose it.
+fn unmount_on(
+    [mut terminate, mut interrupt]: [Signal; 2],
+    runtime: &tokio::runtime::Runtime,
+    path: PathBuf,
+) {
     runtime.spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -179,7 +190,6 @@ fn unmount_on_signals(runtime: &tokio::runtime::Runtime, path: PathBuf) -> Resul
             tracing::error!(%error, "cannot unmount");
         }
     });
-    Ok(())
 }
 
 fn start_log() {
