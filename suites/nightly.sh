@@ -27,7 +27,6 @@ night WEFT_CASES=1000000 cargo test -p weft-layout --test requests
 night WEFT_CASES=50000 cargo test -p weft-client --test requests
 night WEFT_CASES=500 cargo test -p weft --test mount_property
 night WEFT_CASES=20000 cargo test -p weft --test mount_strict
-night cargo test -p weft --test mount_sharing -- --ignored --nocapture
 night WEFT_CASES=1000 cargo test -p weft --test mount_directories -- --nocapture
 [ -z "${PJDFSTEST_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" suites/pjdfstest.sh
 [ -z "${FSX_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" SEEDS="1 2" OPERATIONS=100000 LIMIT=7200 suites/fsx.sh

@@ -426,3 +426,36 @@ async fn dirty_bytes_age_and_go_by_themselves() {
     open.close().await.unwrap();
     test.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_here_hides_no_cut_by_another_after_a_question_that_was_given_up() {
+    let mut test = TestVolume::start(2).await;
+    let (one, two) = (test.client().await, test.client().await);
+    let config = DataConfig {
+        write_behind: false,
+        ..DataConfig::default()
+    };
+    let length = 300_000;
+    let file = attach(&one, "/file", 2, 65_536).await;
+    let open = cache(config).open(file).unwrap();
+    open.write(0, noise(1, length).into()).await.unwrap();
+    for cut in [10, 20] {
+        // Nobody answers, so whoever asks is interrupted.
+        test.stop_server(1).await;
+        let patience = Duration::from_millis(200);
+        if cut == 10 {
+            let given_up = tokio::time::timeout(patience, open.size()).await;
+            assert!(given_up.is_err(), "{given_up:?}");
+        } else {
+            let given_up = tokio::time::timeout(patience, open.read(0, length)).await;
+            assert!(given_up.is_err());
+        }
+        test.start_server(1).await;
+        open.write(0, noise(cut, length).into()).await.unwrap();
+        two.truncate("/file", cut).await.unwrap();
+        assert_eq!(open.size().await.unwrap(), cut);
+        assert_eq!(open.read(0, length).await.unwrap().len() as u64, cut);
+    }
+    open.close().await.unwrap();
+    test.stop().await;
+}

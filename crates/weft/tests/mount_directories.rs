@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mount_support::Mounted;
+use rustix::fs::{RawDir, SeekFrom, seek};
 
 /// One name in so many is a directory.
 const DIRECTORIES: u32 = 40;
@@ -92,6 +93,76 @@ fn list(directory: &Path, count: u32) {
     );
 }
 
+/// So many names back a reader meets each exactly once, as `docs/semantics.md` has it.
+const BACK_MAX: usize = 16_000;
+
+/// Names from where the directory stands on, each with the place behind it.
+fn rest(directory: &File) -> Vec<(String, u64)> {
+    let mut buffer = Vec::with_capacity(8 << 10);
+    let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_str().unwrap().to_owned();
+        names.push((name, entry.next_entry_cookie()));
+    }
+    names
+}
+
+/// Seeks back in a listing, while names that it has seen go and others come.
+fn seek_back(directory: &Path, count: u32) {
+    // Each lies behind the name that it begins with.
+    let passing = |n: u32, end: &str| directory.join(format!("stays-{n}{end}"));
+    let all = || (0..count).step_by(7);
+    all().for_each(|n| drop(File::create(passing(n, "x")).unwrap()));
+    let open = File::open(directory).unwrap();
+    let listed = rest(&open);
+    let stays = |names: &[(String, u64)]| -> Vec<String> {
+        let mut stays: Vec<String> = names.iter().map(|(name, _)| name.clone()).collect();
+        stays.retain(|name| {
+            name.strip_prefix("stays-")
+                .is_some_and(|n| n.parse::<u32>().is_ok())
+        });
+        stays.sort_unstable();
+        stays
+    };
+    assert_eq!(stays(&listed).len(), count as usize);
+    for n in all() {
+        fs::remove_file(passing(n, "x")).unwrap();
+        if n % 2 == 0 {
+            File::create(passing(n, "y")).unwrap();
+        }
+    }
+    // `back` names before the end, or at the start: the name there, and what the first listing had behind it.
+    for back in [10, 5_000, BACK_MAX - 1_000, listed.len() - 10] {
+        let at = listed.len().saturating_sub(back);
+        let (before, behind) = listed.split_at(at);
+        seek(&open, SeekFrom::Start(before.last().unwrap().1)).unwrap();
+        let mut seen = stays(&rest(&open));
+        if back > BACK_MAX {
+            seen.dedup();
+            let missed = stays(behind)
+                .into_iter()
+                .find(|name| seen.binary_search(name).is_err());
+            assert_eq!(missed, None, "{back} names back");
+        } else {
+            assert!(
+                seen == stays(behind),
+                "{back} names back: {} and {}",
+                seen.len(),
+                stays(behind).len()
+            );
+        }
+    }
+    // From its start it is what is there now.
+    seek(&open, SeekFrom::Start(0)).unwrap();
+    let names = rest(&open);
+    assert_eq!(stays(&names).len(), count as usize);
+    assert!(!names.iter().any(|(name, _)| name.ends_with('x')));
+    let came = names.iter().filter(|(name, _)| name.ends_with('y')).count();
+    assert_eq!(came, all().filter(|n| n % 2 == 0).count());
+}
+
 /// Bytes that a process has in memory.
 fn memory(pid: i32) -> u64 {
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
@@ -134,4 +205,5 @@ fn who_stays_is_listed_exactly_once_while_others_come_and_go() {
         fs::metadata(&directory).unwrap().nlink(),
         u64::from(count / DIRECTORIES + 2)
     );
+    seek_back(&directory, count);
 }

@@ -162,6 +162,25 @@ fn a_large_directory_is_listed_once_and_whole_also_while_it_is_emptied() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, (1..=2500).collect::<Vec<_>>());
+    // Every name that is met either goes, and another one comes, or stays.
+    let mut stayed = Vec::new();
+    for entry in fs::read_dir(m.file("d")).unwrap() {
+        let (path, name) = entry.map(|e| (e.path(), e.file_name())).unwrap();
+        match name.to_str().unwrap().parse::<u32>() {
+            Ok(number) if number % 3 == 0 => stayed.push(number),
+            Ok(number) => {
+                fs::remove_file(path).unwrap();
+                fs::write(m.file(&format!("d/{number}-came")), b"").unwrap();
+            }
+            Err(_) => {}
+        }
+    }
+    stayed.sort_unstable();
+    assert_eq!(
+        stayed,
+        (1..=2500).filter(|n| n % 3 == 0).collect::<Vec<_>>()
+    );
+    assert_eq!(fs::read_dir(m.file("d")).unwrap().count(), 2500);
     for entry in fs::read_dir(m.file("d")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }

@@ -9,12 +9,12 @@ mod killed;
 mod mount_support;
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mount_support::{Mounted, sh};
+use mount_support::{Mounted, sh, wait_until};
 use rustix::fs::{
     FallocateFlags, FlockOperation, SeekFrom, copy_file_range, fallocate, flock, seek,
 };
@@ -137,6 +137,20 @@ fn a_file_locked_in_one_mount_is_locked_in_the_other() {
     }
     flock(&two, FlockOperation::Unlock).unwrap();
     sh(&m.path, "flock -n f true");
+    // Nor does who is killed keep it.
+    let script = "import fcntl,sys\nf=open('f')\nfcntl.flock(f,fcntl.LOCK_EX)\nprint('held',flush=True)\nsys.stdin.readline()";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).current_dir(&m.path);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut killed = command.spawn().unwrap();
+    hear(&mut killed, "held");
+    let refused = flock(&two, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(refused, Err(Errno::AGAIN));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    wait_until("the lock has ended with its holder", || {
+        flock(&two, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
 }
 
 #[test]
@@ -256,25 +270,43 @@ fn what_another_mount_changes_is_seen_though_names_and_attributes_are_believed_f
     fs::write(here("moved"), "2").unwrap();
     fs::create_dir(here("d")).unwrap();
     let everything = |path: &Path| {
-        let kept = fs::metadata(path.join("kept"));
-        let size = kept.map_or(0, |kept| kept.len());
+        let kept = fs::metadata(path.join("kept")).unwrap();
+        let attributes = (kept.len(), kept.mode() & 0o7777, kept.uid(), kept.nlink());
         let names = ["moved", "new", "d/new"].map(|name| path.join(name).exists());
-        (size, names)
+        (
+            attributes,
+            names,
+            fs::metadata(path.join("d")).unwrap().len(),
+        )
     };
-    assert_eq!(everything(&m.path), (1, [true, false, false]));
+    fs::set_permissions(here("kept"), fs::Permissions::from_mode(0o644)).unwrap();
+    let before = ((1, 0o644, 0, 1), [true, false, false], 0);
+    assert_eq!(everything(&m.path), before);
     fs::write(there("kept"), "longer").unwrap();
+    fs::set_permissions(there("kept"), fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(there("kept"), Some(7), None).unwrap();
+    fs::hard_link(there("kept"), there("again")).unwrap();
     fs::rename(there("moved"), there("new")).unwrap();
     fs::write(there("d/new"), "").unwrap();
-    // Far less than the minute for which the kernel may believe what it was told.
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while everything(&m.path) != (6, [false, true, true]) {
-        assert!(Instant::now() < deadline, "{:?}", everything(&m.path));
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // Half the minute for which the kernel may believe what it was told.
+    let after = ((6, 0o600, 7, 2), [false, true, true], 1);
+    wait_until("all changes are seen", || everything(&m.path) == after);
     fs::remove_file(there("d/new")).unwrap();
-    while here("d/new").exists() {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(1));
+    wait_until("the name is gone", || !here("d/new").exists());
+    // Of a file that stays open elsewhere size and time are seen, too, when they have reached the servers.
+    for name in ["kept", "large"] {
+        let file = open(&there(name));
+        let (mut size, mut time) = (0, std::time::UNIX_EPOCH);
+        for length in [10, 100, 200_000] {
+            file.write_all_at(&vec![1; length], size).unwrap();
+            file.sync_all().unwrap();
+            size += length as u64;
+            wait_until("the new size and time are seen", || {
+                fs::metadata(here(name))
+                    .is_ok_and(|now| now.len() == size && now.modified().unwrap() > time)
+            });
+            time = fs::metadata(here(name)).unwrap().modified().unwrap();
+        }
     }
 }
 
@@ -333,5 +365,5 @@ fn a_mount_believes_nothing_of_before_when_the_service_was_away() {
     for name in &names {
         fs::write(other.join(name), "").unwrap();
     }
-    mount_support::wait_until("the names are seen", || all(true));
+    wait_until("the names are seen", || all(true));
 }

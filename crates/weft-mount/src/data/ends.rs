@@ -13,10 +13,42 @@ use super::state::{Home, State};
 /// How long a size that was asked is taken for true.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A question to the servers whose answer tells the size.
-pub struct Asking {
+/// A question to the servers whose answer tells the size; under way until it is answered or dropped.
+#[must_use = "dropped, the question counts as given up"]
+pub struct Asking<'a> {
+    data: &'a FileData,
     generation: u64,
     number: u64,
+}
+
+/// Nobody waits for the answer any more: whoever asked was interrupted.
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.data.state.lock().ends.asking -= 1;
+    }
+}
+
+impl Asking<'_> {
+    /// What the servers said, `None` if nothing. Returns the end as known now. Of two answers that arrive in the other order the
+    /// later question's stays: what a program has seen of a growing file never goes back.
+    pub fn answered(self, size: Option<u64>) -> u64 {
+        let mut state = self.data.state.lock();
+        let ends = &mut state.ends;
+        if let Some(size) = size
+            && ends.generation == self.generation
+            && ends.answered <= self.number
+        {
+            ends.answered = self.number;
+            ends.end = size.max(ends.grown);
+            ends.known = Some(Instant::now());
+        }
+        ends.asking -= 1;
+        let end = ends.end;
+        drop(state);
+        // It is counted down already, under the same lock.
+        std::mem::forget(self);
+        end
+    }
 }
 
 impl FileData {
@@ -44,14 +76,14 @@ impl FileData {
         let asking = self.begin_asking();
         let patience = self.cache.config.patience;
         let answer = patiently_beside(&self.cache.outages, patience, || file.size()).await;
-        let end = self.end_asking(&asking, answer.as_ref().ok().copied());
+        let end = asking.answered(answer.as_ref().ok().copied());
         answer?;
         Ok(end)
     }
 
     /// Must come before the question is sent: what is on its way now, or is written until the answer is here, the answer
     /// may or may not tell of.
-    pub(super) fn begin_asking(&self) -> Asking {
+    pub(super) fn begin_asking(&self) -> Asking<'_> {
         let mut state = self.state.lock();
         let unsent = state.extents.end();
         let ends = &mut state.ends;
@@ -62,25 +94,9 @@ impl FileData {
         ends.asking += 1;
         ends.asked += 1;
         Asking {
+            data: self,
             generation: ends.generation,
             number: ends.asked,
         }
-    }
-
-    /// Returns the end as known now. Of two answers that arrive in the other order the later question's stays: what a program
-    /// has seen of a growing file never goes back.
-    pub(super) fn end_asking(&self, asking: &Asking, size: Option<u64>) -> u64 {
-        let mut state = self.state.lock();
-        let ends = &mut state.ends;
-        ends.asking -= 1;
-        if let Some(size) = size
-            && ends.generation == asking.generation
-            && ends.answered <= asking.number
-        {
-            ends.answered = asking.number;
-            ends.end = size.max(ends.grown);
-            ends.known = Some(Instant::now());
-        }
-        ends.end
     }
 }

@@ -224,7 +224,7 @@ impl FileData {
         })
         .await;
         let size = read.as_ref().ok().and_then(|read| read.size);
-        let end = self.end_asking(&asking, size);
+        let end = asking.answered(size);
         let parts = read?.parts.into_iter();
         let parts = parts.map(|(at, bytes)| (range.start + at, bytes)).collect();
         Ok(Fetched {

@@ -346,14 +346,10 @@ impl OpenData {
         self.data.size(&self.file).await
     }
 
-    /// Must come before somebody asks the servers for the size past this cache; see [`OpenData::end_asking`].
-    pub fn begin_asking(&self) -> Asking {
+    /// Must come before somebody asks the servers for the size past this cache. What they say is told to what is returned: reads
+    /// go as far from then on.
+    pub fn begin_asking(&self) -> Asking<'_> {
         self.data.begin_asking()
-    }
-
-    /// What the servers said: reads go as far from now on. `None`: they said nothing.
-    pub fn end_asking(&self, asking: &Asking, size: Option<u64>) {
-        self.data.end_asking(asking, size);
     }
 
     /// Forgets what was read ahead and what is known of the size: others may have changed the file.

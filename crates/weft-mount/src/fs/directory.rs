@@ -1,12 +1,14 @@
 //! Open directories: a listing that goes on where it was, however often it is asked, in bounded memory.
 //!
-//! Each entry has a number, its *cookie*: `.` is 1, `..` is 2, the others follow in the order of the service's pages.
+//! Each entry has a number, its *cookie*: `.` is 1, `..` is 2, that of any other is its place in its page of the service's.
 //! An open directory remembers for every page the name before it (some bytes for a thousand entries), and keeps the
 //! last few pages whole. Who reads on, or seeks back within those, meets each entry exactly once. A page that was
-//! dropped is listed again; if names in it came or went meanwhile, it is given from its start: an entry may then be
-//! seen twice, none is missed.
+//! dropped is listed again; if names in it came or went meanwhile, who goes on within what it was is given it from its start: an
+//! entry may then be seen twice, none is missed. Cookies of what it is now differ from those of what it was, so nobody is sent
+//! back twice.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +25,35 @@ use super::{Attr, Caller, Entry, FileSystem, FsError};
 const PAGES_KEPT: usize = 16;
 /// The cookie of the first entry behind `.` and `..`.
 const FIRST: u64 = 3;
+/// A cookie behind `..` counts from here on: the page, how often the page has changed, and the place behind the entry in it.
+const PAGE_SHIFT: u32 = 32;
+const CHANGES_SHIFT: u32 = 24;
+
+/// Where a listing goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spot {
+    page: usize,
+    changes: u8,
+    index: usize,
+}
+
+impl Spot {
+    /// From a cookie of `..` or of what follows it.
+    fn behind(cookie: u64) -> Spot {
+        let spot = cookie.saturating_sub(FIRST - 1);
+        Spot {
+            page: (spot >> PAGE_SHIFT) as usize,
+            changes: (spot >> CHANGES_SHIFT) as u8,
+            index: (spot & ((1 << CHANGES_SHIFT) - 1)) as usize,
+        }
+    }
+
+    fn cookie(self) -> u64 {
+        let page = (self.page as u64) << PAGE_SHIFT;
+        let changes = u64::from(self.changes) << CHANGES_SHIFT;
+        FIRST - 1 + (page | changes | self.index as u64)
+    }
+}
 
 /// One name of a listing.
 #[derive(Clone, Debug)]
@@ -79,41 +110,47 @@ struct Listing {
     parent: Option<u64>,
     starts: Vec<Start>,
     kept: VecDeque<(usize, Arc<Leaf>)>,
-    /// The last page was seen.
-    ended: bool,
 }
 
 /// Where a page begins.
 #[derive(Clone)]
 struct Start {
-    /// The cookie of its first entry.
-    cookie: u64,
     /// The last name before it.
     after: Bytes,
-    /// How many entries it had; not known before it was read.
-    count: Option<usize>,
+    /// Which names it had, as a hash; not known before it was read.
+    names: Option<u64>,
+    /// How often it had others when it was listed again.
+    changes: u8,
+}
+
+impl Start {
+    fn after(name: Bytes) -> Start {
+        Start {
+            after: name,
+            names: None,
+            changes: 0,
+        }
+    }
+
+    /// It was listed, and has these names.
+    fn listed<'a>(&mut self, names: impl Iterator<Item = &'a Bytes>) {
+        let mut hasher = DefaultHasher::new();
+        names.for_each(|name| name.hash(&mut hasher));
+        let names = hasher.finish();
+        if self.names.is_some_and(|before| before != names) {
+            self.changes = self.changes.wrapping_add(1);
+        }
+        self.names = Some(names);
+    }
 }
 
 impl Listing {
     fn rewind(&mut self) {
         *self = Listing {
             parent: None,
-            starts: vec![Start {
-                cookie: FIRST,
-                after: Bytes::new(),
-                count: None,
-            }],
+            starts: vec![Start::after(Bytes::new())],
             kept: VecDeque::new(),
-            ended: false,
         };
-    }
-
-    /// The page that holds what follows a cookie: the last that begins at or before the entry after it.
-    fn page_behind(&self, cookie: u64) -> usize {
-        let next = cookie + 1;
-        self.starts
-            .partition_point(|s| s.cookie <= next)
-            .saturating_sub(1)
     }
 }
 
@@ -146,18 +183,20 @@ impl FileSystem {
         if is_view(directory.id) {
             return self.view_page(&directory, cookie).await;
         }
-        let mut page = listing.page_behind(cookie);
+        let spot = Spot::behind(cookie);
+        // Beyond the last are only those of an earlier listing.
+        let mut page = spot.page.min(listing.starts.len() - 1);
+        let mut from = if page == spot.page { spot.index } else { 0 };
         loop {
-            let start = listing.starts[page].clone();
             let leaf = self.page(&directory, &mut listing, page).await?;
-            let from = match start.count {
+            if page == spot.page && listing.starts[page].changes != spot.changes {
                 // Names came or went: from the start rather than miss one.
-                Some(count) if count != leaf.entries.len() => 0,
-                _ => (cookie + 1).saturating_sub(start.cookie) as usize,
-            };
+                from = 0;
+            }
             if from < leaf.entries.len() {
                 return Ok(Page { leaf, from });
             }
+            from = 0;
             page += 1;
             if page == listing.starts.len() {
                 return Ok(Page::default());
@@ -236,13 +275,13 @@ impl FileSystem {
             return Ok(leaf.clone());
         }
         let asked = self.news.now();
-        let start = listing.starts[page].clone();
+        let after = listing.starts[page].after.clone();
         // A page that was listed before ends where the next one begins, whatever came in between since.
         let until = listing.starts.get(page + 1).map(|next| next.after.clone());
         let place = Place::of(directory.id);
         let (found, more) = self
             .call(|| async {
-                let mut pages = directory.volume.list_after(&place, start.after.clone());
+                let mut pages = directory.volume.list_after(&place, after.clone());
                 let mut found = pages.page().await?;
                 // Of a page that grew, all.
                 while let (Some(until), Some(last)) = (&until, found.last())
@@ -257,30 +296,33 @@ impl FileSystem {
         let found = found
             .into_iter()
             .take_while(|e| until.as_ref().is_none_or(|last| e.name <= *last));
+        let found: Vec<_> = found.collect();
+        let start = &mut listing.starts[page];
+        start.listed(found.iter().map(|e| &e.name));
+        let changes = start.changes;
+        let behind = |index| Spot {
+            page,
+            changes,
+            index,
+        };
         let entries: Vec<Listed> = found
-            .zip(start.cookie..)
-            .map(|(e, cookie)| Listed {
+            .into_iter()
+            .zip(1..)
+            .map(|(e, place)| Listed {
                 id: e.attributes.id,
                 kind: FileKind::try_from(e.attributes.kind).unwrap_or(FileKind::Regular),
                 exact: e.attributes.size_exact,
                 bare: !e.attributes.xattrs,
                 attr: Some(Attr::from(&e.attributes)),
                 name: e.name,
-                cookie,
+                cookie: behind(place).cookie(),
             })
             .collect();
-        if until.is_none() {
-            listing.starts[page].count = Some(entries.len());
-            if more && let Some(last) = entries.last() {
-                let (cookie, after) = (last.cookie + 1, last.name.clone());
-                listing.starts.push(Start {
-                    cookie,
-                    after,
-                    count: None,
-                });
-            } else {
-                listing.ended = true;
-            }
+        if until.is_none()
+            && more
+            && let Some(last) = entries.last()
+        {
+            listing.starts.push(Start::after(last.name.clone()));
         }
         let leaf = Arc::new(Leaf {
             directory: directory.id,
@@ -333,5 +375,53 @@ impl FileSystem {
         self.call(|| self.volume.sync_namespace()).await?;
         self.synced.fetch_max(changes, Ordering::AcqRel);
         self.tell_refusals()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_where_its_listing_goes_on() {
+        assert_eq!(Spot::behind(2), Spot::behind(0), "behind `..`");
+        let first = Spot {
+            page: 0,
+            changes: 0,
+            index: 1,
+        };
+        assert_eq!(first.cookie(), FIRST);
+        for spot in [
+            first,
+            Spot {
+                page: 0,
+                changes: 255,
+                index: 1000,
+            },
+            Spot {
+                page: (1 << 31) - 1,
+                changes: 7,
+                index: (1 << CHANGES_SHIFT) - 1,
+            },
+        ] {
+            assert_eq!(Spot::behind(spot.cookie()), spot);
+            assert!(spot.cookie().cast_signed() > 0, "it is an offset of a file");
+        }
+    }
+
+    #[test]
+    fn a_page_has_changed_when_other_names_are_in_it_though_they_are_as_many() {
+        let mut page = Start::after(Bytes::new());
+        let names = |names: [&'static str; 2]| names.map(|n| Bytes::from_static(n.as_bytes()));
+        for (listed, changes) in [
+            (["a", "b"], 0),
+            (["a", "b"], 0),
+            (["b", "c"], 1),
+            (["b", "c"], 1),
+            (["a", "b"], 2),
+        ] {
+            page.listed(names(listed).iter());
+            assert_eq!(page.changes, changes);
+        }
     }
 }

@@ -54,7 +54,7 @@ pub use directory::{Listed, Page};
 pub use error::FsError;
 pub use names::Found;
 pub use open::{Opened, WriteHow};
-pub use xattr::{PROCESS_XATTR, SetMode};
+pub use xattr::{PROCESS_XATTR, SetMode, VOLUME_XATTR};
 
 use absent::Absent;
 use belief::Answer;
@@ -71,6 +71,8 @@ use views::{ViewHandle, ViewNodes};
 /// How a volume is to behave under a path.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What [`VOLUME_XATTR`] says: which volume it is, whatever it is called.
+    pub volume: String,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Nothing is cached, here or in the kernel, and a write has reached the servers when it returns.
@@ -88,6 +90,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            volume: String::new(),
             read_only: false,
             strict: false,
             attributes_valid: None,
@@ -233,13 +236,12 @@ impl FileSystem {
             let what = "attributes of an open file";
             // Whoever is told a size may read as far.
             let open = self.files.any(attributes.id);
-            let asking = open.map(|handle| (handle.data.begin_asking(), handle));
+            let asking = open.as_ref().map(|handle| handle.data.begin_asking());
             let exact = self
                 .call(|| self.volume.exact(what, attributes.clone()))
                 .await;
-            if let Some((asking, handle)) = asking {
-                let size = exact.as_ref().ok().map(|attributes| attributes.size);
-                handle.data.end_asking(&asking, size);
+            if let Some(asking) = asking {
+                asking.answered(exact.as_ref().ok().map(|attributes| attributes.size));
             }
             exact?
         };

@@ -19,6 +19,9 @@ use crate::layout_text;
 const LAYOUT: &[u8] = b"user.weft.layout";
 /// On the root directory: the number of the process behind the mount, so that who unmounts can wait for it.
 pub const PROCESS_XATTR: &str = "user.weft.process";
+/// On the root directory: [`Options::volume`](super::Options::volume). Not under `user.`, where the kernel asks for permissions
+/// first, and those may have to come from a service that is away.
+pub const VOLUME_XATTR: &str = "system.weft.volume";
 /// What Weft keeps under `user.`: programs set no other name of it.
 const OURS: &[u8] = b"user.weft.";
 /// Those that copies of a file may carry along: what an array is, and where an import came from.
@@ -58,6 +61,9 @@ impl FileSystem {
         }
         if name == PROCESS_XATTR.as_bytes() && id == ROOT {
             return Ok(std::process::id().to_string().into());
+        }
+        if name == VOLUME_XATTR.as_bytes() && id == ROOT {
+            return Ok(self.options.volume.clone().into());
         }
         if name == COUNTS_XATTR.as_bytes() && id == ROOT {
             return Ok(self.counts().into());

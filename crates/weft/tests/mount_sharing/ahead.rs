@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::mount_support::{Mounted, kill, wait_until, weft_ok};
 
@@ -36,7 +39,7 @@ fn names_made_and_removed_ahead_are_seen_by_other_mounts_at_once() {
     let other = m.further("other", "");
     fs::create_dir(m.file("names")).unwrap();
     let long = fs::metadata(m.file("names").join("n".repeat(256)));
-    let too_long = rustix::io::Errno::NAMETOOLONG.raw_os_error();
+    let too_long = Errno::NAMETOOLONG.raw_os_error();
     assert_eq!(long.unwrap_err().raw_os_error(), Some(too_long));
     for round in 0..12 {
         let (here, there) = (
@@ -143,4 +146,65 @@ fn names_made_ahead_outlive_a_service_that_starts_again() {
     let kept = (0..number).filter(|n| n % 3 != 1 || n + 1 == number);
     let expected: Vec<String> = kept.map(|n| format!("f{n:05}")).collect();
     assert_eq!(names(&other), expected);
+}
+
+/// Makes files without a pause, so that the directory stays lent, until some time after a bound on them was set; how many.
+fn make_beyond_a_bound(m: &Mounted, directory: &Path) -> usize {
+    let (stop, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let lent = calls(&m.path, "Delegate");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut more = 100;
+            while more > 0 {
+                let number = made.load(Ordering::Relaxed);
+                if fs::File::create_new(directory.join(format!("f{number:06}"))).is_err() {
+                    break;
+                }
+                made.store(number + 1, Ordering::Relaxed);
+                more -= u32::from(stop.load(Ordering::Relaxed));
+            }
+        });
+        wait_until("the directory is lent", || {
+            made.load(Ordering::Relaxed) >= 100 && calls(&m.path, "Delegate") > lent
+        });
+        quota(m, &["set", "--user", "0", "--files", "1"]);
+        stop.store(true, Ordering::Relaxed);
+    });
+    made.into_inner()
+}
+
+fn quota(m: &Mounted, words: &[&str]) {
+    let volume = ["--volume", m.volume.to_str().unwrap(), "quota"];
+    weft_ok(&[&volume, words].concat());
+}
+
+#[test]
+fn a_name_that_is_refused_after_it_was_made_is_told_by_the_next_sync_and_gone() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let other = m.further("other", "");
+    for round in 0..10 {
+        let name = format!("d{round}");
+        let directory = m.file(&name);
+        fs::create_dir(&directory).unwrap();
+        let made = make_beyond_a_bound(&m, &directory);
+        let opened = fs::File::open(&directory).unwrap();
+        let told = opened.sync_all();
+        // Those before the bound are there, as for everybody else; those behind it nowhere.
+        let here = names(&directory);
+        let expected: Vec<String> = (0..here.len()).map(|n| format!("f{n:06}")).collect();
+        assert_eq!(here, expected);
+        assert_eq!(names(&other.join(&name)), here);
+        if here.len() < made {
+            assert!(!directory.join(format!("f{:06}", made - 1)).exists());
+            let error = told.unwrap_err().raw_os_error();
+            assert_eq!(error, Some(Errno::DQUOT.raw_os_error()));
+            opened.sync_all().unwrap();
+            return;
+        }
+        // The directory was not lent just then, so each was refused at once.
+        told.unwrap();
+        quota(&m, &["clear", "--user", "0"]);
+    }
+    panic!("nothing was ever refused after it was made");
 }

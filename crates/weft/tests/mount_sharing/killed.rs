@@ -11,9 +11,10 @@ use crate::mount_support::{Mounted, kill};
 
 /// The service waits 20 seconds for a client to come back.
 const GRACE: Duration = Duration::from_secs(20);
+/// It counts from when it last heard of the client, which may be before the client's end.
+const SILENT: Duration = Duration::from_secs(5);
 
 #[test]
-#[ignore = "takes as long as the service waits for a client"]
 fn locks_of_a_mount_that_was_killed_end() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
@@ -35,12 +36,15 @@ fn locks_of_a_mount_that_was_killed_end() {
             start.elapsed()
         });
         while !try_bytes(&other, 100, 50) {
-            assert!(start.elapsed() < 2 * GRACE, "bytes stay locked");
+            assert!(start.elapsed() < 3 * GRACE, "bytes stay locked");
             std::thread::sleep(Duration::from_millis(200));
         }
         let (bytes, whole) = (start.elapsed(), waits.join().unwrap());
         println!("bytes are free after {bytes:?}, the file after {whole:?}");
-        assert!(whole < 2 * GRACE, "{whole:?}");
+        // Not before: it might come back, and think that it has them.
+        let early = bytes.min(whole);
+        assert!(early + SILENT > GRACE, "{early:?}");
+        assert!(whole < 3 * GRACE, "{whole:?}");
     });
     try_whole().unwrap();
     bytes.kill().unwrap();

@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weft_client::Volume;
 use weft_mount::data::{DataCache, DataConfig};
-use weft_mount::fs::FileSystem;
+use weft_mount::fs::{FileSystem, Options};
 use weft_mount::fuse;
 
+use crate::volume_config::{hex, volume_id};
 use crate::{Global, connect, output};
 
 pub(crate) use background::start as in_background;
@@ -96,8 +97,13 @@ impl Mount {
             .enable_all()
             .thread_name("weft-mount")
             .build()?;
+        let connect = self.options.connect(connect::options(global)?);
+        let options = Options {
+            volume: hex(&volume_id(&connect.key)),
+            ..self.options.file_system()
+        };
         let volume = runtime.block_on(async {
-            let volume = Volume::connect(self.options.connect(connect::options(global)?)).await?;
+            let volume = Volume::connect(connect).await?;
             volume.known_attributes("/").await?;
             anyhow::Ok(volume)
         })?;
@@ -106,17 +112,19 @@ impl Mount {
             ..DataConfig::default()
         };
         let cache = DataCache::new(data, runtime.handle().clone());
-        let fs = Arc::new(FileSystem::new(volume, cache, self.options.file_system()));
+        let fs = Arc::new(FileSystem::new(volume, cache, options));
         let mount = fuse::Mount {
             path: path.clone(),
             flags: self.options.flags(source(global)?),
             threads: threads(),
             read_ahead_kib: READ_AHEAD_KIB,
         };
+        // From before it is mounted on: a process that ended by one then would leave a dead mount.
+        let ends = hear_signals(&runtime)?;
         let running = mount.start(fs.clone(), runtime.handle())?;
         std::fs::metadata(&path)
             .with_context(|| format!("{} is mounted but does not answer", path.display()))?;
-        unmount_on_signals(&runtime, path)?;
+        unmount_on(ends, &runtime, path);
         let watching = runtime.spawn(fs.clone().follow_changes());
         ready()?;
         let ended = running.wait();
@@ -138,7 +146,7 @@ fn threads() -> usize {
         .clamp(2, 4)
 }
 
-/// What the kernel's table shows: the volume's folder, as `weft down` looks for it, or its address.
+/// What the kernel's table shows: the volume's folder, or its address.
 pub(crate) fn source(global: &Global) -> Result<OsString> {
     if let Some(address) = &global.address {
         return Ok(address.into());
@@ -156,11 +164,20 @@ pub(crate) fn folder(global: &Global) -> Result<PathBuf> {
         .with_context(|| format!("cannot use the volume's folder {}", folder.display()))
 }
 
-/// Whoever ends the process wants it unmounted; those who still use it lose it.
-fn unmount_on_signals(runtime: &tokio::runtime::Runtime, path: PathBuf) -> Result<()> {
+/// The signals that end the process; one that comes before it is waited for is not lost.
+fn hear_signals(runtime: &tokio::runtime::Runtime) -> Result<[Signal; 2]> {
     let _entered = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+    let [terminate, interrupt] = kinds.map(signal);
+    Ok([terminate?, interrupt?])
+}
+
+/// Whoever ends the process wants it unmounted; those who still use it lose it.
+fn unmount_on(
+    [mut terminate, mut interrupt]: [Signal; 2],
+    runtime: &tokio::runtime::Runtime,
+    path: PathBuf,
+) {
     runtime.spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -173,7 +190,6 @@ fn unmount_on_signals(runtime: &tokio::runtime::Runtime, path: PathBuf) -> Resul
             tracing::error!(%error, "cannot unmount");
         }
     });
-    Ok(())
 }
 
 fn start_log() {

@@ -1,0 +1,14 @@
+//! What programs expect of a Unix file system beside names and bytes: who may, sockets, private maps, what is read-only; and
+//! how a mount comes and goes, by mount(8) and in the foreground.
+
+#[path = "mount_unix/maps.rs"]
+mod maps;
+mod mount_support;
+#[path = "mount_unix/permissions.rs"]
+mod permissions;
+#[path = "mount_unix/read_only.rs"]
+mod read_only;
+#[path = "mount_unix/sockets.rs"]
+mod sockets;
+#[path = "mount_unix/starts.rs"]
+mod starts;
