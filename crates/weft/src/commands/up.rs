@@ -10,8 +10,8 @@ use clap::Args;
 use crate::commands::{format, mount, status};
 use crate::output;
 use crate::volume_config::{
-    Config, FILE, MetaSection, NodeName, ServerSection, Size, VolumeSection, free_addresses,
-    lock_of,
+    Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, VolumeSection,
+    free_addresses, lock_of,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none
@@ -58,10 +58,12 @@ const SERVERS_DEFAULT: u32 = 4;
 impl Up {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let fresh = !self.dir.join(FILE).exists();
-        let config = if fresh {
-            self.make()?
+        // Held until the servers listen.
+        let (config, _addresses) = if fresh {
+            let addresses = self.addresses()?;
+            (self.make(&addresses)?, Some(addresses))
         } else {
-            self.existing()?
+            (self.existing()?, None)
         };
         let nodes = config.nodes();
         let mut running = Vec::new();
@@ -139,12 +141,22 @@ impl Up {
         Ok(config)
     }
 
-    /// Writes the configuration of a new volume and formats it.
-    fn make(&self) -> Result<Config> {
-        let count = self.servers.unwrap_or(SERVERS_DEFAULT);
+    fn count(&self) -> u32 {
+        self.servers.unwrap_or(SERVERS_DEFAULT)
+    }
+
+    /// Where the servers of a new volume will listen, and be asked for their metrics.
+    fn addresses(&self) -> Result<FreeAddresses> {
+        let count = self.count();
         if count == 0 || count > 256 {
             bail!("--servers {count} is outside 1 to 256 (more: `weft format` and `weft serve`)");
         }
+        free_addresses(2 * (count as usize + 1))
+    }
+
+    /// Writes the configuration of a new volume and formats it.
+    fn make(&self, addresses: &FreeAddresses) -> Result<Config> {
+        let count = self.count();
         if !self.disks.is_empty() && self.disks.len() < count as usize {
             bail!("{} disks are too few for {count} servers", self.disks.len());
         }
@@ -159,8 +171,7 @@ impl Up {
         fs::create_dir_all(&self.dir)
             .with_context(|| format!("cannot create {}", self.dir.display()))?;
         let base = fs::canonicalize(&self.dir)?;
-        let addresses = free_addresses(2 * (count as usize + 1))?;
-        let (addresses, metrics) = addresses.split_at(count as usize + 1);
+        let (addresses, metrics) = addresses.addresses.split_at(count as usize + 1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cache = self.cache.unwrap_or_else(|| Size(memory_share(count)));
         let name = base

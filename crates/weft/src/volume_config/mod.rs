@@ -15,7 +15,7 @@ use weft_net::VolumeKey;
 pub(crate) use disks::{label_disks, store_config};
 pub(crate) use ending::wait_for_end;
 pub(crate) use folder::{Lock, Marker, NodeName, lock_of, write_durably};
-pub(crate) use ports::free_addresses;
+pub(crate) use ports::{FreeAddresses, free_addresses};
 pub(crate) use size::Size;
 
 /// The name of the configuration in a volume's folder.

@@ -1,6 +1,8 @@
 //! Free addresses on this machine.
 
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 use anyhow::{Result, bail};
 use weft_net::Env;
@@ -8,19 +10,34 @@ use weft_net::Env;
 /// Below the range from which the system takes ports of outgoing connections, so that none of those is in the way.
 const PORTS: std::ops::Range<u16> = 17_000..32_000;
 
+/// Addresses on which nobody listens, and which no other volume that is being made takes as long as this lives: servers
+/// listen some moments after their addresses were chosen.
+pub(crate) struct FreeAddresses {
+    pub(crate) addresses: Vec<String>,
+    /// Sockets in the abstract namespace, one named after each port: they leave nothing behind.
+    _taken: Vec<UnixListener>,
+}
+
+fn take(port: u64) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("weft-port-{port}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
+}
+
 /// `count` loopback addresses on which nobody listens now.
-pub(crate) fn free_addresses(count: usize) -> Result<Vec<String>> {
+pub(crate) fn free_addresses(count: usize) -> Result<FreeAddresses> {
     let env = Env::system();
     let span = u64::from(PORTS.end - PORTS.start);
-    let mut found: Vec<(TcpListener, String)> = Vec::new();
+    let mut found: Vec<(UnixListener, String)> = Vec::new();
     for _ in 0..10_000 {
         if found.len() == count {
             break;
         }
         let port = u64::from(PORTS.start) + env.random_u64() % span;
         let address = format!("127.0.0.1:{port}");
-        if let Ok(listener) = TcpListener::bind(&address) {
-            found.push((listener, address));
+        if let Some(taken) = take(port)
+            && TcpListener::bind(&address).is_ok()
+        {
+            found.push((taken, address));
         }
     }
     if found.len() < count {
@@ -30,5 +47,23 @@ pub(crate) fn free_addresses(count: usize) -> Result<Vec<String>> {
             PORTS.end
         );
     }
-    Ok(found.into_iter().map(|(_, address)| address).collect())
+    let (taken, addresses) = found.into_iter().unzip();
+    Ok(FreeAddresses {
+        addresses,
+        _taken: taken,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn volumes_that_are_made_at_once_get_different_addresses() {
+        let all: Vec<_> = (0..10).map(|_| free_addresses(40).unwrap()).collect();
+        let addresses = all.iter().flat_map(|free| &free.addresses);
+        assert_eq!(addresses.collect::<BTreeSet<_>>().len(), 400);
+    }
 }
