@@ -163,8 +163,8 @@ async fn a_client_that_takes_nothing_of_its_large_reads_holds_up_nobody() {
         let at = ViewOffset(job * (8 << 20));
         stopping.post_read_at(at, vec![0; 8 << 20])
     });
-    let stands: Vec<_> = stands.collect();
-    let stand = join_all(stands.into_iter().map(weft_client::Operation::wait));
+    let posted: Vec<_> = stands.collect();
+    let all_stand = join_all(posted.into_iter().map(weft_client::Operation::wait));
     let passes = async {
         let mut small = vec![0; SMALL];
         for at in (0..BYTES).step_by(1 << 20) {
@@ -178,8 +178,8 @@ async fn a_client_that_takes_nothing_of_its_large_reads_holds_up_nobody() {
         assert!(large.iter().all(|byte| *byte == 5));
     };
     tokio::select! {
-        passed = tokio::time::timeout(Duration::from_mins(2), passes) => passed.unwrap(),
-        ended = stand => panic!("a stopped client came through: {} calls", ended.len()),
+        in_time = tokio::time::timeout(Duration::from_mins(2), passes) => in_time.unwrap(),
+        ended = all_stand => panic!("a stopped client came through: {} calls", ended.len()),
     }
     test.stop().await;
 }
