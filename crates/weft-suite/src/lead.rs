@@ -8,7 +8,7 @@ use weft_crew::{Crew, CrewError, Interrupts};
 use crate::cases::{Case, Point};
 use crate::exchange::Partners;
 use crate::part::Part;
-use crate::sweep::{Place, Sweep};
+use crate::sweep::Sweep;
 use crate::target::{BenchFile, Stage, Target};
 use crate::worker::{Job, Membership, Order, Report, Task};
 use crate::{Interface, Op, Row, SuiteError, sort};
@@ -265,18 +265,16 @@ fn measured(sweep: &Sweep, point: &Point, op: Op, mut rounds: Vec<Round>) -> Opt
     rounds.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let (fastest, slowest) = (rounds.first()?.mib_per_s(), rounds.last()?.mib_per_s());
     let median = &rounds[rounds.len() / 2];
-    // What a path's servers are nobody knows but who says so.
-    let unknown = sweep.place == Place::Path && sweep.servers.is_empty();
     let row = Row {
         case: point.case.name().to_owned(),
         pattern: point.pattern.clone(),
         op,
         interface: point.interface,
         record: point.record,
-        servers: if unknown || point.local {
+        servers: if point.local {
             0
         } else {
-            point.servers
+            sweep.known(point.servers)
         },
         clients: point.parts.len() as u32,
         bytes: median.bytes,

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. Every byte read is compared with what was written last; a wrong one ends the run with an error.
-//! 2. What a client moves through POSIX calls on a path is, byte for byte and call for call, what it moves through Weft.
+//! 2. What a client moves through POSIX calls on a path is, byte for byte and call for call, what it moves through Weft; only
+//!    the sort stores its cells one after the other there.
 //! 3. Nothing stays: files, folders, volumes and namespaces that a run made are removed, also after an error or a signal.
 //!
 //! Deliberately absent: what the local machine allows (`bench/`), which is about shares of limits, not about systems.

@@ -1,10 +1,17 @@
-//! Vesta §5.6 (V15): FastMeshSort, as the binary's own `weft sort` does it, on growing numbers of servers.
+//! Vesta §5.6 (V15): FastMeshSort, as the binary's own `weft sort` does it, on growing numbers of servers; on a path the
+//! same sort by POSIX calls.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Child;
 use weft_layout::ViewOffset;
 
 use crate::cases::{Case, Point};
@@ -12,8 +19,9 @@ use crate::cpu::CpuTime;
 use crate::lead::Measured;
 use crate::part::{FileShape, Part, ViewSpec};
 use crate::sweep::{Place, Sweep};
-use crate::target::{Stage, VolumePlace};
-use crate::volume::run;
+use crate::target::{BenchFile, Stage, VolumePlace};
+use crate::volume::failed;
+use crate::worker::Handle;
 use crate::{Interface, Op, Row, SuiteError};
 
 pub(crate) const PATTERNS: &[&str] = &["fast-mesh-sort"];
@@ -34,9 +42,6 @@ struct Sorted {
 /// The points: a part says how much, not how.
 pub(crate) fn points(sweep: &Sweep) -> Vec<Point> {
     let mut points = Vec::new();
-    if sweep.place == Place::Path {
-        return points;
-    }
     for servers in sweep.servers(&[1, 2, 4]) {
         for clients in sweep.clients(&[4]) {
             for record in sweep.records(&[64]) {
@@ -77,25 +82,22 @@ pub(crate) async fn point(
     for round in 0..sweep.runs {
         let file = stage.create(point).await?;
         let bytes: u64 = point.parts.iter().map(Part::bytes).sum();
-        if let Some(attached) = &file.file {
-            let view = attached.canonical()?;
-            for at in (0..bytes).step_by(PIECE as usize) {
-                let length = PIECE.min(bytes - at);
-                let data = random(round as u64, at, length);
-                view.write_at(ViewOffset(at), data).await?;
-            }
-            attached.sync().await?;
-        }
+        fill(&file, round as u64, bytes).await?;
         let mut command = Command::new(program);
-        on_volume(&mut command, stage.place().as_ref());
+        match &file.handle {
+            Handle::Weft(_) => {
+                on_volume(&mut command, stage.place().as_ref());
+                command.args(["sort", &file.name]);
+            }
+            Handle::Posix(path) => {
+                command.arg("sort-path").arg(path);
+            }
+        }
         command
-            .args(["sort", &file.name, "--json"])
-            .args(["--record", &point.record.to_string()])
+            .args(["--record", &point.record.to_string(), "--json"])
             .args(["--procs", &point.parts.len().to_string()]);
         let before = CpuTime::now();
-        // Not on this thread's runtime: it blocks until the sort has ended.
-        let out = tokio::task::spawn_blocking(move || run(&mut command)).await;
-        let out = out.map_err(|e| SuiteError::Part(e.to_string()))??;
+        let out = run(command).await?;
         let cpu = CpuTime::now().share_since(before);
         let sorted: Sorted = serde_json::from_slice(&out).map_err(|e| {
             SuiteError::Part(format!("`weft sort --json` says something else: {e}"))
@@ -115,18 +117,94 @@ pub(crate) async fn point(
         op: Op::Write,
         interface: point.interface,
         record: point.record,
-        servers: point.servers,
+        servers: sweep.known(point.servers),
         clients: point.parts.len() as u32,
         bytes: sorted.bytes,
         seconds: sorted.seconds,
         mib_per_s: rate(sorted),
-        messages: Some(sorted.requests),
+        messages: (sweep.place != Place::Path).then_some(sorted.requests),
     };
     Ok(vec![Measured {
         row,
         range,
         cpu: *cpu,
     }])
+}
+
+/// Fills the file with random bytes, and syncs it.
+async fn fill(file: &BenchFile, round: u64, bytes: u64) -> Result<(), SuiteError> {
+    let pieces = (0..bytes)
+        .step_by(PIECE as usize)
+        .map(|at| (at, random(round, at, PIECE.min(bytes - at))));
+    match (&file.handle, &file.file) {
+        (Handle::Posix(path), _) => {
+            let filled = File::create(path).and_then(|mut file| {
+                for (_, data) in pieces {
+                    file.write_all(&data)?;
+                }
+                file.sync_all()
+            });
+            filled.map_err(SuiteError::local("cannot fill", path))?;
+        }
+        (Handle::Weft(_), Some(attached)) => {
+            let view = attached.canonical()?;
+            for (at, data) in pieces {
+                view.write_at(ViewOffset(at), data).await?;
+            }
+            attached.sync().await?;
+        }
+        (Handle::Weft(_), None) => {}
+    }
+    Ok(())
+}
+
+/// A sort that runs. Dropped before its end it is interrupted, and has removed its files when the drop is done.
+struct Sort(Child);
+
+impl Drop for Sort {
+    fn drop(&mut self) {
+        let process = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        // Nothing to do where it has ended already.
+        let Some(process) = process else { return };
+        kill_process(process, Signal::TERM).ok();
+        for _ in 0..2000 {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.0.start_kill().ok();
+    }
+}
+
+/// Runs a sort to its end; what it printed.
+async fn run(command: Command) -> Result<Vec<u8>, SuiteError> {
+    let mut command = tokio::process::Command::from(command);
+    command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let program = command.as_std().get_program().to_owned();
+    let sort = command.spawn();
+    let mut sort = Sort(sort.map_err(SuiteError::local("cannot run", &program))?);
+    let (stdout, stderr) = (sort.0.stdout.take(), sort.0.stderr.take());
+    let ended = tokio::try_join!(all(stdout), all(stderr), sort.0.wait());
+    let (out, said, status) = ended.map_err(SuiteError::local("cannot run", program))?;
+    if status.success() {
+        Ok(out)
+    } else {
+        Err(failed(command.as_std(), &said))
+    }
+}
+
+/// Everything that a program prints.
+async fn all(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut printed = Vec::new();
+    if let Some(mut from) = from {
+        from.read_to_end(&mut printed).await?;
+    }
+    Ok(printed)
 }
 
 /// Global options that name the volume.

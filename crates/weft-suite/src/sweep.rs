@@ -101,6 +101,15 @@ impl Sweep {
         }
     }
 
+    /// A number of servers as rows say it: what a path's servers are nobody knows but who says so.
+    pub(crate) fn known(&self, servers: u32) -> u32 {
+        if self.place == Place::Path && self.servers.is_empty() {
+            0
+        } else {
+            servers
+        }
+    }
+
     /// The interfaces of those that make sense for a pattern; on a path POSIX calls take the place of each.
     pub(crate) fn interfaces(&self, sensible: &[Interface]) -> Vec<Interface> {
         if self.place == Place::Path {

@@ -213,6 +213,9 @@ impl Stage {
 
     /// Removes the file of a point that a program has replaced by another of the same name.
     pub(crate) async fn remove_replaced(&self, file: BenchFile) -> Result<(), SuiteError> {
+        if let Handle::Posix(path) = &file.handle {
+            std::fs::remove_file(path).map_err(SuiteError::local("cannot remove", path))?;
+        }
         // What was replaced went with its last attachment.
         drop(file.file);
         if let Some(mounted) = &self.mounted {

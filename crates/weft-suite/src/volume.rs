@@ -94,13 +94,18 @@ pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>, SuiteError> {
     if out.status.success() {
         return Ok(out.stdout);
     }
+    Err(failed(command, &out.stderr))
+}
+
+/// That a program failed, with its last words.
+pub(crate) fn failed(command: &Command, stderr: &[u8]) -> SuiteError {
     let words: Vec<_> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(OsStr::to_string_lossy)
         .collect();
-    let said = String::from_utf8_lossy(&out.stderr);
-    Err(SuiteError::Program {
+    let said = String::from_utf8_lossy(stderr);
+    SuiteError::Program {
         command: words.join(" "),
         said: said.lines().last().unwrap_or("it said nothing").to_owned(),
-    })
+    }
 }

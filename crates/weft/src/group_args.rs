@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use weft_client::{GROUP_WAIT, Group, Missing, Overlaps};
+
+use weft_proto::limits;
 
 use crate::output;
 
@@ -28,12 +31,23 @@ pub(crate) struct GroupArgs {
     /// Which of the group's collectives, if it has several at a time
     #[arg(long, value_name = "S", requires = "group", default_value_t = 0)]
     sequence: u64,
-    /// How long servers wait for the other members after the first came, in seconds
+    /// How long the other members are waited for after the first came, in seconds
     #[arg(long, value_name = "SECONDS", requires = "group", default_value_t = GROUP_WAIT.as_secs_f64(), value_parser = seconds)]
     timeout: f64,
     /// What happens when members do not come
     #[arg(long, requires = "group", default_value = "fail")]
     missing: WhenMissing,
+}
+
+/// A member's place in a group, as the command line says it.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    pub(crate) id: String,
+    pub(crate) sequence: u64,
+    pub(crate) members: u32,
+    pub(crate) member: u32,
+    pub(crate) wait: Duration,
+    pub(crate) missing: Missing,
 }
 
 /// What happens when members do not come.
@@ -66,37 +80,68 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl GroupArgs {
     /// The member's place, if the command belongs to a group.
-    pub(crate) fn group(&self, shared: WhenShared) -> Option<Group> {
+    pub(crate) fn membership(&self) -> Option<Membership> {
         let (id, members, member) = (self.group.as_ref()?, self.members?, self.member?);
-        let missing = match self.missing {
-            WhenMissing::Fail => Missing::Fail,
-            WhenMissing::GoOn => Missing::GoOn,
-        };
+        Some(Membership {
+            id: id.clone(),
+            sequence: self.sequence,
+            members,
+            member,
+            wait: Duration::from_secs_f64(self.timeout),
+            missing: match self.missing {
+                WhenMissing::Fail => Missing::Fail,
+                WhenMissing::GoOn => Missing::GoOn,
+            },
+        })
+    }
+
+    /// The group, if the command belongs to one.
+    pub(crate) fn group(&self, shared: WhenShared) -> Option<Group> {
         let overlaps = match shared {
             WhenShared::Refuse => Overlaps::Refuse,
             WhenShared::MemberOrder => Overlaps::MemberOrder,
         };
-        let group = Group::new(id, members, member)
-            .sequence(self.sequence)
-            .wait(Duration::from_secs_f64(self.timeout))
-            .missing(missing)
-            .overlaps(overlaps);
-        Some(group)
+        Some(self.membership()?.group().overlaps(overlaps))
     }
+}
+
+impl Membership {
+    /// As the library knows it.
+    pub(crate) fn group(&self) -> Group {
+        Group::new(&self.id, self.members, self.member)
+            .sequence(self.sequence)
+            .wait(self.wait)
+            .missing(self.missing)
+    }
+
+    /// Refuses what is no place in a group; servers refuse the same.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.member >= self.members {
+            let (member, members) = (self.member, self.members);
+            bail!("member {member} of {members}: members are numbered from 0");
+        }
+        if self.id.is_empty() || self.id.len() > limits::GROUP_NAME_MAX {
+            let most = limits::GROUP_NAME_MAX;
+            bail!("the name of a group has 1 to {most} bytes");
+        }
+        Ok(())
+    }
+}
+
+/// Members by number.
+pub(crate) fn members(numbers: &[u32]) -> String {
+    let names: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    let plural = if names.len() == 1 {
+        "member"
+    } else {
+        "members"
+    };
+    format!("{plural} {}", names.join(", "))
 }
 
 /// Says on the error output who was missing.
 pub(crate) fn warn_of(missing: &[u32]) {
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().map(u32::to_string).collect();
-        let plural = if names.len() == 1 {
-            "member"
-        } else {
-            "members"
-        };
-        output::say(format_args!(
-            "weft: went on without {plural} {}",
-            names.join(", ")
-        ));
+        output::say(format_args!("weft: went on without {}", members(missing)));
     }
 }

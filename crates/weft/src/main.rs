@@ -13,6 +13,7 @@ mod explanation;
 mod fresh;
 mod group_args;
 mod layout_args;
+mod meeting;
 mod mode;
 mod name;
 mod output;

@@ -73,6 +73,11 @@ impl ViewArgs {
         self.is_canonical() && self.offset.is_none()
     }
 
+    /// Nothing was asked for but the whole plain file.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_plain() && self.length.is_none()
+    }
+
     /// The view is the whole file in canonical order.
     pub(crate) fn is_canonical(&self) -> bool {
         self.subfile.is_none()

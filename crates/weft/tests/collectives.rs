@@ -2,6 +2,8 @@
 
 mod files_support;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -82,10 +84,135 @@ fn what_is_no_group_says_why() {
             "read /file 4 --group a --members 2 --member 1 --timeout 0.1",
             "member 0 of group",
         ),
+        ("create /new --group a", "--members"),
+        (
+            "create /new --group a --members 3 --member 3",
+            "numbered from 0",
+        ),
+        (
+            "create /new --group a --members 2 --member 1 --timeout 0.1",
+            "member 0 of group",
+        ),
+        (
+            "create --directory / --group a --members 2 --member 1",
+            "--directory",
+        ),
     ] {
         let output = volume.command(line.split_whitespace()).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{line}");
         assert!(error.contains(word), "{line}: {error}");
+    }
+}
+
+/// Attaches that the metadata service has done, as its metrics say.
+fn attaches(volume: &Volume) -> u64 {
+    let config = std::fs::read_to_string(volume.path("volume/weft.toml")).unwrap();
+    let meta = &config[config.find("[meta]").unwrap()..];
+    let line = meta.lines().find(|l| l.starts_with("metrics")).unwrap();
+    let mut stream = TcpStream::connect(line.split('"').nth(1).unwrap()).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: weft\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let count = page
+        .lines()
+        .find(|l| l.starts_with("weft_calls_Attach_total "));
+    // A kind that nobody has called is not on the page.
+    count.map_or(0, |l| l.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+fn create(volume: &Volume, what: &str, group: &str, member: u32) -> Child {
+    let line = format!("create {what} --group {group} --members 4 --member {member} --timeout 30");
+    volume.start(&line, b"")
+}
+
+fn printed(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_group_makes_or_finds_a_file_with_one_request() {
+    let volume = Volume::up();
+    let before = attaches(&volume);
+    for (round, done) in [(0, "made"), (1, "found")] {
+        // Whoever comes first.
+        let order = if round == 0 {
+            [2, 0, 3, 1]
+        } else {
+            [0, 1, 2, 3]
+        };
+        let members = order.map(|member| {
+            let child = create(
+                &volume,
+                "/grid /other --cells 5 --bsu 100",
+                "makers",
+                member,
+            );
+            std::thread::sleep(Duration::from_millis(30));
+            child
+        });
+        for child in members {
+            assert_eq!(printed(child), format!("{done} /grid\n{done} /other\n"));
+        }
+        assert_eq!(attaches(&volume), before + 2 * (round + 1));
+    }
+    let stat = volume.json("stat --json /grid");
+    assert_eq!(stat[0]["layout"]["cells"], 5, "{stat}");
+}
+
+#[test]
+fn a_group_that_wants_another_layout_fails_as_one() {
+    let volume = Volume::up();
+    volume.text("create /grid --cells 2");
+    let members = [0, 1, 2, 3].map(|member| create(&volume, "/grid --cells 3", "late", member));
+    for child in members {
+        let (success, error) = ended(child);
+        assert!(!success && error.contains("another layout"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_made_fails_for_all() {
+    let volume = Volume::up();
+    let members = [0, 1, 2, 3].map(|member| create(&volume, "/none/grid", "nowhere", member));
+    let errors = members.map(ended);
+    assert!(errors.iter().all(|(success, _)| !success), "{errors:?}");
+    assert!(errors[0].1.contains("/none/grid"), "{}", errors[0].1);
+    assert!(errors[1].1.contains("member 0"), "{}", errors[1].1);
+}
+
+#[test]
+fn a_file_is_made_only_when_all_have_come_or_the_group_goes_on() {
+    let volume = Volume::up();
+    let killed = create(&volume, "/grid", "some", 1);
+    std::thread::sleep(Duration::from_millis(300));
+    let end = |mut child: Child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+    let short = |member: u32, more: &str| {
+        let line = format!("create /grid --group some --members 3 --member {member} --timeout 5");
+        volume.start(&format!("{line} {more}"), b"")
+    };
+    end(killed);
+    let died = short(2, "");
+    let waiting = [short(0, ""), short(1, "")];
+    end(died);
+    for child in waiting {
+        let (success, error) = ended(child);
+        let missing = "member 2 of group `some` did not come";
+        assert!(!success && error.contains(missing), "{error}");
+    }
+    volume.fails("stat /grid", 1);
+    for child in [0, 1].map(|member| short(member, "--missing go-on")) {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.stdout, b"made /grid\n");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("went on without member 2"), "{said}");
     }
 }

@@ -223,9 +223,19 @@ fn what_cannot_be_transferred_says_why() {
         (format!("export /no {file}"), 1, "/no"),
         (format!("export /text {file} --cell 7"), 1, "cell"),
         (
-            format!("export -r /text {file} --cell 1"),
+            format!("export -r /text {file} --limit 1M"),
             2,
             "cannot be used",
+        ),
+        (
+            format!("export -r /text {file} --cell 0"),
+            1,
+            "no directory",
+        ),
+        (
+            format!("export -r / {file}-s --cell 0 --resume"),
+            1,
+            "--force",
         ),
     ] {
         let error = volume.fails(&line, code);

@@ -1,4 +1,4 @@
-//! Trees by import and export: in parts, refused, resumed, verified.
+//! Trees by import and export: in parts, refused, resumed, verified, compared, through views.
 
 mod files_support;
 
@@ -107,4 +107,115 @@ fn a_tree_is_replaced_only_when_asked_for_and_what_is_the_same_is_left_alone() {
     assert!(found.contains("file-9 differ at byte 4321"), "{found}");
     volume.text(&format!("export -r /tree {} --force", copy.display()));
     assert!(scan(&source) == scan(&copy));
+}
+
+/// Bytes of a cell of a file of three cells with a BSU of 100.
+fn cell(content: &[u8], cell: usize) -> Vec<u8> {
+    let units = content.chunks(100).skip(cell).step_by(3);
+    units.flatten().copied().collect()
+}
+
+#[test]
+fn a_view_is_one_of_every_file_of_a_tree() {
+    let volume = Volume::up();
+    let source = volume.path("source");
+    tree(&source);
+    for directory in ["/tree", "/again"] {
+        volume.text(&format!("mkdir {directory}"));
+        volume.text(&format!(
+            "create --directory {directory} --cells 3 --bsu 100"
+        ));
+    }
+    volume.text(&format!("import -r {} /tree", source.display()));
+    for k in 0..3 {
+        let copy = volume.path(format!("cell-{k}"));
+        let line = format!("export -r /tree {} --cell {k} --verify", copy.display());
+        let mut files = 0;
+        for part in ["--part 1/2", "--part 2/2"] {
+            let line = format!("{line} {part} --json");
+            let out = volume.command(line.split_whitespace()).output().unwrap();
+            let error = String::from_utf8(out.stderr).unwrap();
+            assert!(
+                out.status.success() && error.contains("left out"),
+                "{error}"
+            );
+            let summary: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+            files += summary["files"].as_u64().unwrap();
+        }
+        assert_eq!(files, 5 * 13 + 1);
+        for (place, (content, mode, _)) in scan(&source) {
+            match mode & 0o170_000 {
+                0o100_000 => {
+                    let brought = fs::read(copy.join(&place)).unwrap();
+                    assert!(brought == cell(&content, k), "{} {k}", place.display());
+                }
+                0o040_000 => assert!(copy.join(&place).is_dir()),
+                _ => assert!(fs::symlink_metadata(copy.join(&place)).is_err()),
+            }
+        }
+        let line = format!("import -r {} /again --cell {k}", copy.display());
+        volume.text(&line);
+        let refused = volume.fails(&line, 1);
+        assert!(refused.contains("--force"), "{refused}");
+        volume.text(&format!("{line} --force"));
+        volume.text(&format!("{line} --compare"));
+    }
+    let again = volume.path("again");
+    volume.text(&format!("export -r /again {}", again.display()));
+    let (all, again) = (scan(&source), scan(&again));
+    for (place, (content, ..)) in &again {
+        assert!(all[place].0 == *content, "{}", place.display());
+    }
+    assert_eq!(all.len(), again.len() + 5, "all but the links");
+}
+
+#[test]
+fn comparing_trees_finds_every_difference_and_copies_nothing() {
+    let volume = Volume::up();
+    let source = volume.path("source");
+    tree(&source);
+    let from = source.display().to_string();
+    volume.text(&format!("import -r {from} /tree"));
+    let compare = [
+        format!("import -r {from} /tree --compare"),
+        format!("export -r /tree {from} --compare"),
+    ];
+    for line in &compare {
+        let same = volume.json(&format!("{line} --json"));
+        assert_eq!(same["failures"], 0, "{same}");
+        assert_eq!((&same["files"], &same["others"]), (&66.into(), &5.into()));
+    }
+    // One byte, a size, a link, a kind, and a name on either side.
+    volume.feed("write /tree/folder-1/deeper/file-9 1 --offset 4321", b"!");
+    volume.text("truncate --size 11 /tree/folder-2/deeper/file-4");
+    volume.text("rm /tree/folder-0/deeper/link");
+    volume.text("ln -s elsewhere /tree/folder-0/deeper/link");
+    volume.text("rm /tree/folder-3/deeper/file-5");
+    volume.text("mkdir /tree/folder-3/deeper/file-5");
+    volume.text("rm /tree/folder-4/deeper/file-6");
+    volume.text("create /tree/folder-4/more");
+    let marks = [
+        "file-9 differ at byte 4321",
+        "folder-2/deeper/file-4",
+        "different places",
+        "of another kind",
+        "folder-4/deeper/file-6 is",
+        "folder-4/more is",
+    ];
+    for line in &compare {
+        let found = volume.fails(line, 1);
+        for mark in marks {
+            assert!(found.contains(mark), "{line}: {mark}: {found}");
+        }
+        assert_eq!(found.lines().count(), marks.len(), "{found}");
+        // Parts find them between them, each once.
+        let parts = [1, 2, 3].map(|i| {
+            let line = format!("{line} --part {i}/3");
+            let out = volume.command(line.split_whitespace()).output().unwrap();
+            String::from_utf8(out.stderr).unwrap().lines().count()
+        });
+        assert_eq!(parts.iter().sum::<usize>(), marks.len());
+    }
+    volume.fails("stat /tree/folder-4/deeper/file-6", 1);
+    assert!(!source.join("folder-4/more").exists());
 }

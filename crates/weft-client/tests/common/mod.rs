@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod stopping;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Long reads and writes through a view, as requests of a bounded size with several in flight.
+//! Long reads and writes of a space of bytes, mostly a view, as requests of a bounded size with several in flight.
 
 use std::sync::Arc;
 
@@ -9,10 +9,29 @@ use tokio::sync::mpsc;
 use weft_client::OpenView;
 use weft_layout::ViewOffset;
 
-/// Fills `buffer` from view byte `from` on, `piece` bytes a request. Returns the bytes that were there: what was not
+/// A linear space of bytes: a view, or what stands for one where there are no views.
+pub(crate) trait Space: Send + Sync + 'static {
+    /// Reads from byte `at` on. Returns the bytes that were there: what was not is left as it was.
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Writes all of `data`; bytes that have no place are an error.
+    fn write_all(&self, at: u64, data: Bytes) -> impl Future<Output = Result<()>> + Send;
+}
+
+impl Space for OpenView {
+    async fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<u64> {
+        Ok(OpenView::read_at(self, ViewOffset(at), buffer).await?)
+    }
+
+    async fn write_all(&self, at: u64, data: Bytes) -> Result<()> {
+        write_all(self, at, data).await
+    }
+}
+
+/// Fills `buffer` from byte `from` on, `piece` bytes a request. Returns the bytes that were there: what was not
 /// is left as it was.
 pub(crate) async fn read_into(
-    view: &OpenView,
+    space: &impl Space,
     from: u64,
     buffer: &mut [u8],
     (piece, in_flight): (usize, usize),
@@ -21,8 +40,7 @@ pub(crate) async fn read_into(
     let progress = &progress;
     stream::iter(buffer.chunks_mut(piece.max(1)).enumerate())
         .map(|(i, part)| async move {
-            let at = ViewOffset(from + (i * piece) as u64);
-            let moved = view.read_at(at, part).await?;
+            let moved = space.read_at(from + (i * piece) as u64, part).await?;
             progress(part.len() as u64);
             Ok(moved)
         })
@@ -31,12 +49,12 @@ pub(crate) async fn read_into(
         .await
 }
 
-/// Writes what a producer makes, from view byte `from` on; the producer runs on a thread of its own.
+/// Writes what a producer makes, from byte `from` on; the producer runs on a thread of its own.
 ///
 /// The producer gives its pieces to a function that answers whether there is any use in going on. Returns the bytes
 /// written and what the producer returned.
 pub(crate) async fn write_from<T: Send + 'static>(
-    view: Arc<OpenView>,
+    space: Arc<impl Space>,
     from: u64,
     in_flight: usize,
     progress: impl Fn(u64),
@@ -56,11 +74,11 @@ pub(crate) async fn write_from<T: Send + 'static>(
             })
         })
     });
-    let (view, progress) = (&view, &progress);
+    let (space, progress) = (&space, &progress);
     let written = placed
         .map(|(at, piece)| async move {
             let length = piece.len() as u64;
-            write_all(view, at, piece.into()).await?;
+            space.write_all(at, piece.into()).await?;
             progress(length);
             Ok::<u64, anyhow::Error>(length)
         })

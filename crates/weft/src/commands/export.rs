@@ -20,6 +20,7 @@ Examples:
   weft export /matrix part.dat --partition 0,8,8192 eight bytes of every 8 KiB
   weft export /big big.dat --resume --verify       go on after an interruption, then compare
   weft export -r /results results                  what a directory holds, several files at a time
+  weft export -r /grids columns --cell 2           cell 2 of each file
 
 Byte --offset + i of the view becomes byte i of the local file, up to the view's end. What holds no data is zeros, and a \
 hole where it is long enough. Without a view, mode and time of modification are kept. A local file that holds data is \

@@ -21,6 +21,8 @@ Examples:
   weft import big.dat /big --resume --verify     go on after an interruption, then compare
   weft import big.dat /big --compare             copy nothing, only compare
   weft import -r results /results                what a directory holds, several files at a time
+  weft import -r columns /grids --cell 2         each file into cell 2 of its file
+  weft import -r results /results --compare      copy nothing, only compare
 
 Byte i of the local file becomes byte --offset + i of the view. Without a view the file becomes a copy: size, mode and \
 time of modification, too. With one it is written in place and the rest stays. Holes stay holes. What holds data is \
@@ -48,8 +50,8 @@ impl Import {
                 let layout = self.layout.layout();
                 if layout.cells.is_some() || layout.bsu.is_some() || layout.chunk.is_some() {
                     bail!(
-                        "the files of a tree get the layout of their directory: make {} with `weft mkdir` and that \
-                         layout first",
+                        "the files of a tree get the layout of their directory: make {0} first, and give it that layout with \
+                         `weft create --directory {0}`",
                         self.file
                     );
                 }

@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     Sort(sort::Sort),
     #[command(hide = true)]
+    SortPath(sort::SortPath),
+    #[command(hide = true)]
     SortWorker(sort::SortWorker),
     Stat(stat::Stat),
     Status(status::Status),
@@ -127,6 +129,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Scrub(command) => command.run(cli.global),
         Command::Serve(command) => command.run(),
         Command::Sort(command) => command.run(&cli.global),
+        Command::SortPath(command) => command.run(&cli.global),
         Command::SortWorker(_) => Ok(sort::run_worker(&cli.global)),
         Command::Stat(command) => command.run(&cli.global),
         Command::Status(command) => command.run(cli.global),

@@ -1,10 +1,11 @@
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::apps::record::RecordOrder;
-use crate::apps::sort::{Sorting, Summary};
+use crate::apps::sort::{PathSorting, Sorting, Summary};
 use crate::apps::{crew, memory};
 use crate::remote::RemotePath;
 use crate::{Global, connect, output, remote};
@@ -116,4 +117,40 @@ pub(crate) struct SortWorker {}
 /// Runs such a process.
 pub(crate) fn run_worker(global: &Global) -> ExitCode {
     crew::run_worker(crate::apps::sort::run_worker(global))
+}
+
+/// The sort of `weft bench sort --path`: of a file of any file system
+#[derive(Args)]
+pub(crate) struct SortPath {
+    /// The file: records of one size, one after the other
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Bytes of a record
+    #[arg(long, value_name = "N", value_parser = size::parse)]
+    record: u64,
+    /// Worker processes
+    #[arg(long, value_name = "P", default_value_t = 4)]
+    procs: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl SortPath {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        let sorting = PathSorting {
+            global,
+            file: &self.file,
+            order: RecordOrder::parse(self.record, None)?,
+            workers: self.procs,
+            memory: memory::default_for(self.procs),
+        };
+        let summary = connect::block_on(sorting.run())?;
+        if self.json {
+            output::json(&summary)?;
+        } else {
+            show(&summary)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
 }

@@ -48,7 +48,7 @@ use crate::{name, progress};
 use entry::{Done, Expansion};
 pub(crate) use report::Summary;
 use report::Tally;
-use tree::{Node, Tree};
+pub(crate) use tree::{Node, Tree};
 
 /// Small files under way for each stream: they wait for answers, not for bytes.
 const FILES_PER_STREAM: usize = 8;
@@ -335,16 +335,13 @@ impl Copy {
 
     /// Whether a file is of this part. All names of one file are of the same.
     fn is_mine(&self, job: &Job) -> bool {
-        let part = self.options.part;
-        let hash = if job.node.links > 1 {
-            blake3::hash(&job.node.identity.1.to_le_bytes())
-        } else {
-            // The path in the volume is the same for every part; the local one need not be.
-            let in_volume = matches!(self.to, Tree::Weft(_));
-            blake3::hash(if in_volume { &job.to } else { &job.from })
-        };
-        let first: [u8; 4] = *hash.as_bytes().first_chunk().expect("a hash is longer");
-        u32::from_le_bytes(first) % part.of == part.number - 1
+        if job.node.links > 1 {
+            return self.options.part.takes(&job.node.identity.1.to_le_bytes());
+        }
+        // The path in the volume is the same for every part; the local one need not be.
+        let in_volume = matches!(self.to, Tree::Weft(_));
+        let path = if in_volume { &job.to } else { &job.from };
+        self.options.part.takes(path)
     }
 
     fn gave_up(&self) -> bool {

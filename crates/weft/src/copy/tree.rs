@@ -13,15 +13,15 @@ use crate::{name, remote};
 
 /// The local file system, or a volume. Paths are bytes in both.
 #[derive(Clone)]
-pub(super) enum Tree {
+pub(crate) enum Tree {
     Local,
     Weft(Volume),
 }
 
 /// What a copy needs to know of a file. Times are nanoseconds since the epoch.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) kind: FileKind,
+pub(crate) struct Node {
+    pub(crate) kind: FileKind,
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
@@ -36,9 +36,9 @@ pub(super) struct Node {
 }
 
 /// An entry of a directory.
-pub(super) struct Found {
-    pub(super) name: Vec<u8>,
-    pub(super) node: Node,
+pub(crate) struct Found {
+    pub(crate) name: Vec<u8>,
+    pub(crate) node: Node,
 }
 
 /// An extended attribute.
@@ -48,7 +48,7 @@ pub(super) struct Xattr {
 }
 
 /// A directory being listed, a page at a time.
-pub(super) enum Pages {
+pub(crate) enum Pages {
     Local(Option<ReadDir>),
     Weft(weft_client::Listing),
 }
@@ -72,14 +72,14 @@ impl From<Attributes> for Node {
 }
 
 impl Node {
-    pub(super) fn is_directory(&self) -> bool {
+    pub(crate) fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
 }
 
 impl Tree {
     /// A path as messages show it.
-    pub(super) fn show(&self, path: &[u8]) -> String {
+    pub(crate) fn show(&self, path: &[u8]) -> String {
         match self {
             Tree::Local => name::escape(path),
             Tree::Weft(_) => format!("weft:{}", name::escape(path)),
@@ -87,7 +87,7 @@ impl Tree {
     }
 
     /// What a path names; `None` if there is nothing.
-    pub(super) async fn stat(&self, path: &[u8], follow: bool) -> Result<Option<Node>> {
+    pub(crate) async fn stat(&self, path: &[u8], follow: bool) -> Result<Option<Node>> {
         match self {
             Tree::Local => {
                 let place = local::path(path);
@@ -110,7 +110,7 @@ impl Tree {
     }
 
     /// Begins to list a directory.
-    pub(super) async fn list(&self, path: &[u8]) -> Result<Pages> {
+    pub(crate) async fn list(&self, path: &[u8]) -> Result<Pages> {
         match self {
             Tree::Local => {
                 let place = local::path(path);
@@ -122,7 +122,7 @@ impl Tree {
         }
     }
 
-    pub(super) async fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) async fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
         match self {
             Tree::Local => {
                 let place = local::path(path);
@@ -162,7 +162,7 @@ impl Tree {
     }
 
     /// Makes a directory that its owner can fill; a directory that is there will do. Returns its identity.
-    pub(super) async fn make_directory(&self, path: &[u8], mode: u32) -> Result<(u64, u64)> {
+    pub(crate) async fn make_directory(&self, path: &[u8], mode: u32) -> Result<(u64, u64)> {
         let created = match self {
             Tree::Local => {
                 let place = local::path(path);
@@ -287,7 +287,7 @@ impl Tree {
 
 impl Pages {
     /// The next entries; empty at the end.
-    pub(super) async fn next(&mut self) -> Result<Vec<io::Result<Found>>> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<io::Result<Found>>> {
         match self {
             Pages::Local(directory) => {
                 let mut reading = directory

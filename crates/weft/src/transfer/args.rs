@@ -37,9 +37,13 @@ pub(crate) struct TransferArgs {
     /// Bytes per second at most
     #[arg(long, value_name = "BYTES", value_parser = size::parse_positive)]
     pub(crate) limit: Option<u64>,
-    /// Everything that a directory holds; a part takes whole files, --resume skips those of equal size and time
-    #[arg(short, long, conflicts_with_all = ["fork", "offset", "length", "subfile", "partition", "cell", "compare", "limit"])]
+    /// Everything that a directory holds, a view for each of its files; a part takes whole files, --resume (without a view)
+    /// skips those of equal size and time
+    #[arg(short, long, conflicts_with = "limit")]
     pub(crate) recursive: bool,
+    /// One of several at a time: it shows no progress of its own
+    #[arg(skip)]
+    pub(crate) among_others: bool,
     /// Print a summary, also without a terminal
     #[arg(short, long)]
     pub(crate) verbose: bool,

@@ -13,13 +13,15 @@
 //! 4. Nothing that holds data is written over unasked.
 //! 5. Progress is not taken for bytes that are not at the target any more ([`target`]).
 //!
-//! Trees go through [`crate::copy`], which has several files under way at a time.
+//! Trees go through [`crate::copy`], which has several files under way at a time; file by file ([`each`]) where there is a view,
+//! or nothing is copied.
 //!
 //! # Source
 //! Vesta §4.6.
 
 mod args;
 mod begin;
+mod each;
 mod export;
 mod hole;
 mod import;
@@ -136,6 +138,9 @@ impl Transfer<'_> {
     }
 
     fn bar(&self, what: &str) -> ProgressBar {
+        if self.task.args.among_others {
+            return ProgressBar::hidden();
+        }
         progress::of_bytes(what, self.task.share.end - self.task.share.start)
     }
 

@@ -31,6 +31,13 @@ impl Part {
         };
         place(self.number - 1)..place(self.number)
     }
+
+    /// Of whole files: whether the one with this key is this part's.
+    pub(crate) fn takes(self, key: &[u8]) -> bool {
+        let hash = blake3::hash(key);
+        let first: [u8; 4] = *hash.as_bytes().first_chunk().expect("a hash is longer");
+        u32::from_le_bytes(first) % self.of == self.number - 1
+    }
 }
 
 impl fmt::Display for Part {

@@ -1,12 +1,14 @@
-//! Trees: the copies of `weft cp`, several files at a time; a part takes whole files.
+//! Trees: the copies of `weft cp`, several files at a time; a part takes whole files. Through a view, or only compared, they
+//! go file by file ([`super::each`]).
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use weft_client::Volume;
 
 use super::TransferArgs;
+use super::each::each;
 use crate::copy::{self, Options, Side};
 use crate::remote::RemotePath;
 use crate::{name, output};
@@ -46,6 +48,15 @@ fn there(path: &RemotePath) -> Side {
 }
 
 async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) -> Result<ExitCode> {
+    if args.compare || !args.view.is_whole() {
+        if args.resume {
+            // Of a file that was complete nothing tells, once its notes are gone.
+            bail!(
+                "--resume of a tree knows whole files only: give --force to copy it anew through the view"
+            );
+        }
+        return each(volume, &from, &to, args).await;
+    }
     let options = Options {
         recursive: true,
         preserve: false,

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 #[path = "../apps_common/mod.rs"]
 mod apps_common;
 mod places;
+mod sorts;
 
 use apps_common::text;
 

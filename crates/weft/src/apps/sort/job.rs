@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use weft_client::{File, OpenView, Volume};
-use weft_layout::{CellIndex, View};
+use weft_client::Volume;
 
 use super::mesh::Mesh;
+use super::opened::{Handed, Opened, Seen};
 use crate::apps::record::{RecordOrder, Tally};
 
 /// Everything a worker needs.
@@ -16,13 +16,13 @@ pub(crate) struct Job {
     pub(crate) worker: u32,
     pub(crate) mesh: Mesh,
     pub(crate) order: RecordOrder,
-    /// Attachment of the file to sort.
-    pub(crate) source: Vec<u8>,
+    /// The file to sort.
+    pub(crate) source: Handed,
     pub(crate) source_order: ByteOrder,
-    /// Attachment of the mesh; none where the mesh has one cell, as then nothing is kept between phases.
-    pub(crate) scratch: Option<Vec<u8>>,
-    /// Attachment of the result.
-    pub(crate) output: Vec<u8>,
+    /// The mesh; none where the mesh has one cell, as then nothing is kept between phases.
+    pub(crate) scratch: Option<Handed>,
+    /// The result.
+    pub(crate) output: Handed,
     pub(crate) output_order: ByteOrder,
 }
 
@@ -51,37 +51,42 @@ pub(crate) struct Report {
 
 /// A run of a file's sequence that lies in one view.
 pub(crate) struct Run {
-    pub(crate) view: Arc<OpenView>,
+    pub(crate) view: Arc<Seen>,
     pub(crate) at: u64,
     pub(crate) length: u64,
 }
 
 /// A file as one sequence of bytes.
 pub(crate) struct Sequence {
-    file: File,
+    pub(crate) file: Opened,
     order: ByteOrder,
 }
 
 impl Sequence {
-    /// Takes over a file that the leader attached.
-    pub(crate) fn adopt(volume: &Volume, handed: &[u8], order: ByteOrder) -> Result<Sequence> {
+    /// Takes over a file that the leader hands over.
+    pub(crate) fn open(
+        volume: Option<&Volume>,
+        handed: &Handed,
+        order: ByteOrder,
+    ) -> Result<Sequence> {
         Ok(Sequence {
-            file: volume.adopt(handed)?,
+            file: Opened::new(volume, handed)?,
             order,
         })
     }
 
     /// The runs that hold bytes `from..to` of the sequence, in order.
     pub(crate) fn runs(&self, from: u64, to: u64) -> Result<Vec<Run>> {
-        let run = |view, at, length| -> Result<Run> {
-            let view = Arc::new(self.file.view(view)?);
-            Ok(Run { view, at, length })
+        let run = |view, at, length| Run {
+            view: Arc::new(view),
+            at,
+            length,
         };
         if from >= to {
             return Ok(Vec::new());
         }
         match &self.order {
-            ByteOrder::Canonical => Ok(vec![run(View::canonical(), from, to - from)?]),
+            ByteOrder::Canonical => Ok(vec![run(self.file.whole()?, from, to - from)]),
             ByteOrder::Cells(lengths) => lengths
                 .iter()
                 .zip(0..)
@@ -93,7 +98,8 @@ impl Sequence {
                 .filter(|(begins, ends, _)| *begins < to && from < *ends)
                 .map(|(begins, ends, cell)| {
                     let (first, last) = (from.max(begins), to.min(ends));
-                    run(View::Cell(CellIndex(cell)), first - begins, last - first)
+                    let view = self.file.cell(begins, cell)?;
+                    Ok(run(view, first - begins, last - first))
                 })
                 .collect(),
         }

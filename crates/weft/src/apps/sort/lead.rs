@@ -10,19 +10,19 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use indicatif::ProgressBar;
+use anyhow::{Result, bail};
 use serde::Serialize;
 use weft_client::{Access, Attributes, Changes, File, Volume};
-use weft_crew::Crew;
 
 use super::copy;
-use super::job::{ByteOrder, Job, Report};
-use super::mesh::{Mesh, Phase};
+use super::job::{ByteOrder, Job};
+use super::mesh::Mesh;
+use super::opened::Handed;
+use super::phases::{self, PhaseSummary, Phases, mib_per_second};
 use super::scratch::Scratch;
 use super::target::Place;
-use crate::apps::crew::{unless_interrupted, worker_command};
-use crate::apps::record::{RecordOrder, Tally};
+use crate::apps::crew::unless_interrupted;
+use crate::apps::record::RecordOrder;
 use crate::{Global, output};
 
 /// A sort as it was asked for.
@@ -62,17 +62,32 @@ pub(crate) struct Summary {
     pub(crate) phases: Vec<PhaseSummary>,
 }
 
-/// What all workers did between two barriers.
-#[derive(Debug, Serialize)]
-pub(crate) struct PhaseSummary {
-    pub(crate) phase: String,
-    pub(crate) seconds: f64,
-    pub(crate) bytes_read: u64,
-    pub(crate) bytes_written: u64,
-    pub(crate) mib_per_second: f64,
-    pub(crate) requests: u64,
-    /// How long each worker took; the rest of `seconds` it waited for others.
-    pub(crate) worker_seconds: Vec<f64>,
+impl Summary {
+    /// What these phases did; how long all took is not known yet.
+    pub(super) fn of(mesh: &Mesh, phases: Phases, file: String, output: String) -> Summary {
+        Summary {
+            file,
+            output,
+            records: mesh.records,
+            record_bytes: mesh.record,
+            bytes: mesh.records * mesh.record,
+            processes: mesh.workers,
+            mesh_cells: mesh.cells,
+            mesh_depth: mesh.depth,
+            kept_cells: false,
+            seconds: 0.0,
+            mib_per_second: 0.0,
+            requests: phases.done.iter().map(|p| p.requests).sum(),
+            checksum: format!("{:016x}", phases.tally.sum),
+            phases: phases.done,
+        }
+    }
+
+    /// Notes the time since it began.
+    pub(super) fn took(&mut self, began: Instant) {
+        self.seconds = began.elapsed().as_secs_f64();
+        self.mib_per_second = mib_per_second(self.bytes, self.seconds);
+    }
 }
 
 /// The file to sort, as it was when the sort began.
@@ -103,8 +118,7 @@ impl Sorting<'_> {
         let discarded = scratch.discard().await;
         match (done, discarded) {
             (Ok(mut summary), Ok(())) => {
-                summary.seconds = began.elapsed().as_secs_f64();
-                summary.mib_per_second = mib_per_second(summary.bytes, summary.seconds);
+                summary.took(began);
                 Ok(summary)
             }
             (Ok(_), Err(left)) => Err(left.context(format!("{} is sorted, but", target.show()))),
@@ -143,14 +157,15 @@ impl Sorting<'_> {
                     worker,
                     mesh: mesh.clone(),
                     order: self.order,
-                    source: source.file.hand_over(),
+                    source: Handed::Weft(source.file.hand_over()),
                     source_order: source.order.clone(),
-                    scratch: mesh_file.as_ref().map(File::hand_over),
-                    output: output.hand_over(),
+                    scratch: mesh_file.as_ref().map(|f| Handed::Weft(f.hand_over())),
+                    output: Handed::Weft(output.hand_over()),
                     output_order: output_order.clone(),
                 })
                 .collect();
-            self.work(&mesh, &jobs, &output).await?
+            let synced = Box::pin(async { Ok(output.sync().await?) });
+            phases::work(self.global, &mesh, &jobs, synced).await?
         } else {
             output.sync().await?;
             Phases::default()
@@ -166,21 +181,10 @@ impl Sorting<'_> {
             file.close().await?;
         }
         source.file.close().await?;
+        let summary = Summary::of(&mesh, phases, source.place.show(), target.show());
         Ok(Summary {
-            file: source.place.show(),
-            output: target.show(),
-            records: source.records,
-            record_bytes: record,
-            bytes: source.records * record,
-            processes: self.workers,
-            mesh_cells: mesh.cells,
-            mesh_depth: mesh.depth,
             kept_cells: self.keep_cells,
-            seconds: 0.0,
-            mib_per_second: 0.0,
-            requests: phases.done.iter().map(|p| p.requests).sum(),
-            checksum: format!("{:016x}", phases.tally.sum),
-            phases: phases.done,
+            ..summary
         })
     }
 
@@ -239,70 +243,6 @@ impl Sorting<'_> {
         (shape, ByteOrder::Cells(lengths))
     }
 
-    /// All phases, and the check of what they made.
-    async fn work(&self, mesh: &Mesh, jobs: &[Job], output: &File) -> Result<Phases> {
-        let mut crew = Crew::start(worker_command(self.global, "sort-worker")?, jobs).await?;
-        let result = self.phases(&mut crew, mesh, output).await;
-        match result {
-            Ok(phases) => {
-                crew.finish().await?;
-                Ok(phases)
-            }
-            Err(error) => {
-                crew.stop().await;
-                Err(error)
-            }
-        }
-    }
-
-    async fn phases(&self, crew: &mut Crew, mesh: &Mesh, output: &File) -> Result<Phases> {
-        let mut phases = Phases::default();
-        let mut result = Tally::default();
-        for (i, phase) in mesh.phases().into_iter().enumerate() {
-            if i > 0 {
-                crew.release().await?;
-            }
-            let began = Instant::now();
-            let bar = progress(mesh, phase);
-            let barrier = crew.barrier::<Report>(|bytes| bar.inc(bytes));
-            let reports = if phase == Phase::Verify {
-                let synced = async {
-                    output
-                        .sync()
-                        .await
-                        .context("the result is not safe on disk")
-                };
-                tokio::try_join!(async { Ok(barrier.await?) }, synced)?.0
-            } else {
-                barrier.await?
-            };
-            bar.finish_and_clear();
-            for report in &reports {
-                match phase {
-                    Phase::Load => phases.tally.add(report.tally),
-                    Phase::Verify => result.add(report.tally),
-                    Phase::Rows(_) | Phase::Cells(_) => {}
-                }
-            }
-            if let Some(record) = reports.iter().filter_map(|r| r.disorder).min() {
-                bail!(
-                    "record {record} of the result is out of order: nothing was replaced; please report this"
-                );
-            }
-            phases.done.push(PhaseSummary::new(phase, began, &reports));
-        }
-        if phases.tally != result || result.records != mesh.records {
-            bail!(
-                "the result has {} records of the file's {} (checksums {:016x} and {:016x}): nothing was replaced",
-                result.records,
-                mesh.records,
-                result.sum,
-                phases.tally.sum
-            );
-        }
-        Ok(phases)
-    }
-
     /// Fails if the file changed since the sort began: the result would not hold the change.
     async fn unchanged(&self, source: &Source) -> Result<()> {
         let now = self.volume.stat(source.place.path()).await?;
@@ -317,29 +257,6 @@ impl Sorting<'_> {
     }
 }
 
-#[derive(Default)]
-struct Phases {
-    done: Vec<PhaseSummary>,
-    tally: Tally,
-}
-
-impl PhaseSummary {
-    fn new(phase: Phase, began: Instant, reports: &[Report]) -> PhaseSummary {
-        let seconds = began.elapsed().as_secs_f64();
-        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum();
-        let (bytes_read, bytes_written) = (sum(|r| r.read), sum(|r| r.written));
-        PhaseSummary {
-            phase: phase.name(),
-            seconds,
-            bytes_read,
-            bytes_written,
-            mib_per_second: mib_per_second(bytes_read + bytes_written, seconds),
-            requests: sum(|r| r.requests),
-            worker_seconds: reports.iter().map(|r| r.seconds).collect(),
-        }
-    }
-}
-
 /// What the result takes over from the file.
 fn changes(from: &Attributes, made: &Attributes) -> Changes {
     Changes {
@@ -347,27 +264,5 @@ fn changes(from: &Attributes, made: &Attributes) -> Changes {
         uid: (from.uid != made.uid).then_some(from.uid),
         gid: (from.gid != made.gid).then_some(from.gid),
         ..Changes::default()
-    }
-}
-
-fn progress(mesh: &Mesh, phase: Phase) -> ProgressBar {
-    let all = mesh.cell_bytes() * u64::from(mesh.cells);
-    let real = mesh.records * mesh.record;
-    let written = if mesh.is_final(phase) { real } else { all };
-    let total = match phase {
-        Phase::Load => real + written,
-        Phase::Rows(_) => 2 * all,
-        Phase::Cells(_) => all + written,
-        Phase::Verify => real,
-    };
-    crate::progress::of_bytes(&phase.name(), total)
-}
-
-/// MiB per second; 0 where there was no time to measure.
-pub(crate) fn mib_per_second(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        bytes as f64 / f64::from(1 << 20) / seconds
-    } else {
-        0.0
     }
 }

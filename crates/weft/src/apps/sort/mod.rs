@@ -4,7 +4,9 @@
 //! - `window`: sorting in memory
 //! - `job`: what leader and workers tell each other
 //! - `work`: a worker's phases
-//! - `lead`: the leader: set up, barriers, checks
+//! - `opened`, `posix`: the files, through views of a volume or by POSIX calls
+//! - `phases`: workers, barriers, checks
+//! - `lead`: the leader on a volume; `path`: the leader on a path, for `weft bench`
 //! - `copy`: forks, attributes and layout that the result takes over
 //! - `scratch`, `target`: files that go whatever happens, and the one that is replaced
 //!
@@ -17,12 +19,18 @@ mod lead;
 mod mesh;
 #[cfg(test)]
 mod mesh_tests;
+mod opened;
+mod path;
+mod phases;
+mod posix;
 mod scratch;
 mod target;
 mod window;
 mod work;
 
-pub(crate) use lead::{Sorting, Summary, mib_per_second};
+pub(crate) use lead::{Sorting, Summary};
+pub(crate) use path::PathSorting;
+pub(crate) use phases::mib_per_second;
 pub(crate) use scratch::Scratch;
 pub(crate) use target::Place;
 pub(crate) use work::run as run_worker;

@@ -6,29 +6,32 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use weft_client::{File, Volume};
+use weft_client::Volume;
 use weft_crew::Leader;
-use weft_layout::{CellIndex, View, ViewOffset};
 
 use super::job::{Job, Report, Run, Sequence};
 use super::mesh::{IN_FLIGHT, Mesh, Phase, descending};
+use super::opened::{Handed, Opened, Seen};
 use super::window;
 use crate::Global;
 use crate::apps::record::{RecordOrder, Tally};
-use crate::apps::stream::{read_into, write_all, write_from};
+use crate::apps::stream::{Space, read_into, write_from};
 
 /// Runs the phases of the job that the leader sends.
 pub(crate) async fn run(global: &Global) -> Result<()> {
     let (leader, job) = Leader::job::<Job>().await?;
-    let volume = crate::connect::volume(global).await?;
-    let worker = Worker::new(leader, &volume, job)?;
+    let volume = match job.source {
+        Handed::Weft(_) => Some(crate::connect::volume(global).await?),
+        Handed::Posix(_) => None,
+    };
+    let worker = Worker::new(leader, volume.as_ref(), job)?;
     for phase in worker.mesh.phases() {
         let began = Instant::now();
-        let before = requests(&volume);
+        let before = requests(volume.as_ref());
         let mut report = worker.phase(phase).await?;
         report.read = worker.read.swap(0, Ordering::Relaxed);
         report.written = worker.written.swap(0, Ordering::Relaxed);
-        report.requests = requests(&volume) - before;
+        report.requests = requests(volume.as_ref()) - before;
         report.seconds = began.elapsed().as_secs_f64();
         worker.leader.barrier(&report).await?;
     }
@@ -41,7 +44,7 @@ struct Worker {
     mesh: Mesh,
     order: RecordOrder,
     source: Sequence,
-    scratch: Option<File>,
+    scratch: Option<Opened>,
     output: Sequence,
     read: AtomicU64,
     written: AtomicU64,
@@ -55,14 +58,14 @@ enum Method {
 }
 
 impl Worker {
-    fn new(leader: Leader, volume: &Volume, job: Job) -> Result<Worker> {
+    fn new(leader: Leader, volume: Option<&Volume>, job: Job) -> Result<Worker> {
         Ok(Worker {
             leader,
             number: job.worker,
             order: job.order,
-            source: Sequence::adopt(volume, &job.source, job.source_order)?,
-            scratch: job.scratch.map(|s| volume.adopt(&s)).transpose()?,
-            output: Sequence::adopt(volume, &job.output, job.output_order)?,
+            source: Sequence::open(volume, &job.source, job.source_order)?,
+            scratch: job.scratch.map(|s| Opened::new(volume, &s)).transpose()?,
+            output: Sequence::open(volume, &job.output, job.output_order)?,
             mesh: job.mesh,
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -71,6 +74,13 @@ impl Worker {
 
     async fn phase(&self, phase: Phase) -> Result<Report> {
         let mut report = Report::default();
+        match (phase, &self.scratch) {
+            (Phase::Load, _) => self.source.file.forget()?,
+            (Phase::Verify, _) => self.output.file.forget()?,
+            (Phase::Rows(_) | Phase::Cells(_), scratch) => {
+                scratch.as_ref().map_or(Ok(()), Opened::forget)?;
+            }
+        }
         match phase {
             Phase::Load => report.tally = self.load().await?,
             Phase::Rows(round) => self.rows(round).await?,
@@ -97,7 +107,7 @@ impl Worker {
                 .runs(own.start * self.mesh.record, own.end * self.mesh.record)?
             {
                 let (now, later) = rest.split_at_mut(run.length as usize);
-                read_into(&run.view, run.at, now, self.pieces(), |n| self.has_read(n)).await?;
+                read_into(&*run.view, run.at, now, self.pieces(), |n| self.has_read(n)).await?;
                 rest = later;
             }
             if !rest.is_empty() {
@@ -121,14 +131,14 @@ impl Worker {
         let scratch = self.scratch()?;
         let block = self.mesh.block_bytes(round) as usize;
         let views = (0..self.mesh.groups(round))
-            .map(|group| scratch.view(self.mesh.rows_view(round, group, self.number)))
+            .map(|group| scratch.rows(&self.mesh, round, group, self.number))
             .collect::<Result<Vec<_>, _>>()?;
         let views = &views;
         stream::iter(self.mesh.row_requests(round, self.number))
             .map(|(group, at, length)| async move {
                 let view = &views[group as usize];
                 let mut rows = vec![0; length as usize];
-                all_there(view.read_at(ViewOffset(at), &mut rows).await?, length)?;
+                all_there(view.read_at(at, &mut rows).await?, length)?;
                 self.has_read(length);
                 let (order, down) = (self.order, descending(0, group));
                 let rows = tokio::task::spawn_blocking(move || {
@@ -138,7 +148,7 @@ impl Worker {
                     rows
                 })
                 .await?;
-                write_all(view, at, rows.into()).await?;
+                view.write_all(at, rows.into()).await?;
                 self.has_written(length);
                 Ok::<(), anyhow::Error>(())
             })
@@ -149,11 +159,10 @@ impl Worker {
 
     /// Sorts each of the worker's cells, which hold bitonic sequences by now.
     async fn cells(&self, round: u32) -> Result<()> {
-        let scratch = self.scratch()?;
         let mut buffer = Vec::new();
         for cell in self.mesh.cells_of(self.number) {
             buffer.resize(self.mesh.cell_bytes() as usize, 0);
-            let view = scratch.view(View::Cell(CellIndex(cell)))?;
+            let view = self.cell(cell)?;
             let moved =
                 read_into(&view, 0, &mut buffer, self.pieces(), |n| self.has_read(n)).await?;
             all_there(moved, self.mesh.cell_bytes())?;
@@ -184,7 +193,7 @@ impl Worker {
             let record = self.mesh.record;
             self.output.runs(own.start * record, own.end * record)?
         } else {
-            let view = Arc::new(self.scratch()?.view(View::Cell(CellIndex(cell)))?);
+            let view = Arc::new(self.cell(cell)?);
             let length = self.mesh.cell_bytes();
             vec![Run {
                 view,
@@ -267,14 +276,20 @@ impl Worker {
         let mut rest = &mut records[..];
         for run in self.output.runs(first * record, last * record)? {
             let (now, later) = rest.split_at_mut(run.length as usize);
-            all_there(run.view.read_at(ViewOffset(run.at), now).await?, run.length)?;
+            all_there(run.view.read_at(run.at, now).await?, run.length)?;
             self.has_read(run.length);
             rest = later;
         }
         Ok(records)
     }
 
-    fn scratch(&self) -> Result<&File> {
+    /// A cell of the mesh.
+    fn cell(&self, cell: u32) -> Result<Seen> {
+        let start = u64::from(cell) * self.mesh.cell_bytes();
+        self.scratch()?.cell(start, cell)
+    }
+
+    fn scratch(&self) -> Result<&Opened> {
         match &self.scratch {
             Some(file) => Ok(file),
             None => bail!("a mesh of {} cells without a file", self.mesh.cells),
@@ -296,8 +311,9 @@ impl Worker {
     }
 }
 
-/// Requests sent so far.
-fn requests(volume: &Volume) -> u64 {
+/// Requests sent so far; none on a path.
+fn requests(volume: Option<&Volume>) -> u64 {
+    let Some(volume) = volume else { return 0 };
     volume.counters().calls.iter().map(|(_, n)| n).sum()
 }
 

@@ -1,0 +1,144 @@
+//! The phases of a sort as its leader sees them: workers, barriers, and the check of what came of it.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use weft_crew::Crew;
+
+use super::job::{Job, Report};
+use super::mesh::{Mesh, Phase};
+use crate::Global;
+use crate::apps::crew::worker_command;
+use crate::apps::record::Tally;
+
+/// What all workers did between two barriers.
+#[derive(Debug, Serialize)]
+pub(crate) struct PhaseSummary {
+    pub(crate) phase: String,
+    pub(crate) seconds: f64,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+    pub(crate) mib_per_second: f64,
+    pub(crate) requests: u64,
+    /// How long each worker took; the rest of `seconds` it waited for others.
+    pub(crate) worker_seconds: Vec<f64>,
+}
+
+/// What all phases did.
+#[derive(Default)]
+pub(super) struct Phases {
+    pub(super) done: Vec<PhaseSummary>,
+    /// Of the records that were loaded.
+    pub(super) tally: Tally,
+}
+
+impl PhaseSummary {
+    fn new(phase: Phase, began: Instant, reports: &[Report]) -> PhaseSummary {
+        let seconds = began.elapsed().as_secs_f64();
+        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum();
+        let (bytes_read, bytes_written) = (sum(|r| r.read), sum(|r| r.written));
+        PhaseSummary {
+            phase: phase.name(),
+            seconds,
+            bytes_read,
+            bytes_written,
+            mib_per_second: mib_per_second(bytes_read + bytes_written, seconds),
+            requests: sum(|r| r.requests),
+            worker_seconds: reports.iter().map(|r| r.seconds).collect(),
+        }
+    }
+}
+
+/// Runs all phases with a worker for each job, and checks what they made. `synced` syncs the result; it runs while the
+/// workers read the result back.
+pub(super) async fn work(
+    global: &Global,
+    mesh: &Mesh,
+    jobs: &[Job],
+    synced: impl Future<Output = Result<()>>,
+) -> Result<Phases> {
+    let mut crew = Crew::start(worker_command(global, "sort-worker")?, jobs).await?;
+    match all(&mut crew, mesh, synced).await {
+        Ok(phases) => {
+            crew.finish().await?;
+            Ok(phases)
+        }
+        Err(error) => {
+            crew.stop().await;
+            Err(error)
+        }
+    }
+}
+
+async fn all(
+    crew: &mut Crew,
+    mesh: &Mesh,
+    synced: impl Future<Output = Result<()>>,
+) -> Result<Phases> {
+    let mut synced = Some(synced);
+    let mut phases = Phases::default();
+    let mut result = Tally::default();
+    for (i, phase) in mesh.phases().into_iter().enumerate() {
+        if i > 0 {
+            crew.release().await?;
+        }
+        let began = Instant::now();
+        let bar = progress(mesh, phase);
+        let barrier = crew.barrier::<Report>(|bytes| bar.inc(bytes));
+        let reports = match synced.take_if(|_| phase == Phase::Verify) {
+            Some(synced) => {
+                let synced = async { synced.await.context("the result is not safe on disk") };
+                tokio::try_join!(async { Ok(barrier.await?) }, synced)?.0
+            }
+            None => barrier.await?,
+        };
+        bar.finish_and_clear();
+        for report in &reports {
+            match phase {
+                Phase::Load => phases.tally.add(report.tally),
+                Phase::Verify => result.add(report.tally),
+                Phase::Rows(_) | Phase::Cells(_) => {}
+            }
+        }
+        if let Some(record) = reports.iter().filter_map(|r| r.disorder).min() {
+            bail!(
+                "record {record} of the result is out of order: nothing was replaced; please report this"
+            );
+        }
+        phases.done.push(PhaseSummary::new(phase, began, &reports));
+    }
+    if phases.tally != result || result.records != mesh.records {
+        bail!(
+            "the result has {} records of the file's {} (checksums {:016x} and {:016x}): nothing was replaced",
+            result.records,
+            mesh.records,
+            result.sum,
+            phases.tally.sum
+        );
+    }
+    Ok(phases)
+}
+
+fn progress(mesh: &Mesh, phase: Phase) -> ProgressBar {
+    let all = mesh.cell_bytes() * u64::from(mesh.cells);
+    let real = mesh.records * mesh.record;
+    let written = if mesh.is_final(phase) { real } else { all };
+    let total = match phase {
+        Phase::Load => real + written,
+        Phase::Rows(_) => 2 * all,
+        Phase::Cells(_) => all + written,
+        Phase::Verify => real,
+    };
+    crate::progress::of_bytes(&phase.name(), total)
+}
+
+/// MiB per second; 0 where there was no time to measure.
+pub(crate) fn mib_per_second(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 / f64::from(1 << 20) / seconds
+    } else {
+        0.0
+    }
+}

@@ -1,0 +1,294 @@
+//! Trees file by file, where each file is more than copied: through a view, or only compared. Each regular file is a
+//! transfer of its own, with all that [`super`] promises of one; several are under way at a time.
+//!
+//! Without a view everything is compared: kinds, texts of links, and whether either side has names that the other lacks.
+//! A view is one of bytes, so with one only directories and regular files count; what else there is, is left out and said.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use weft_client::{FileKind, Volume};
+
+use super::{Part, TransferArgs, export, import};
+use crate::copy::{Node, Side, Summary, Tree};
+use crate::layout_args::LayoutArgs;
+use crate::problems::Problems;
+use crate::remote::RemotePath;
+use crate::{mode, name, output};
+
+/// Pieces of one file under way at a time: several files are.
+const PIECES: u16 = 2;
+
+/// A directory or a file, and where it goes.
+struct Job {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    node: Node,
+}
+
+struct Each<'a> {
+    volume: &'a Volume,
+    from: Tree,
+    to: Tree,
+    /// As for one file.
+    args: TransferArgs,
+    /// Of the tree.
+    part: Part,
+    /// The tree's own path at the target.
+    root: Vec<u8>,
+    problems: Problems,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    files: AtomicU64,
+    directories: AtomicU64,
+    others: AtomicU64,
+    bytes: AtomicU64,
+    left_out: AtomicU64,
+}
+
+/// Transfers every file of the tree, or compares it.
+pub(super) async fn each(
+    volume: &Volume,
+    from: &Side,
+    to: &Side,
+    args: &TransferArgs,
+) -> Result<ExitCode> {
+    let began = Instant::now();
+    let tree = |side: &Side| {
+        if side.weft {
+            Tree::Weft(volume.clone())
+        } else {
+            Tree::Local
+        }
+    };
+    let each = Each {
+        volume,
+        from: tree(from),
+        to: tree(to),
+        args: TransferArgs {
+            part: Part::WHOLE,
+            streams: PIECES,
+            recursive: false,
+            among_others: true,
+            ..args.clone()
+        },
+        part: args.part,
+        root: to.path.clone(),
+        problems: Problems::default(),
+        counts: Counts::default(),
+    };
+    let root = match each.from.stat(&from.path, true).await? {
+        Some(node) if node.is_directory() => node,
+        Some(_) => bail!("{} is no directory", each.from.show(&from.path)),
+        None => bail!("{} is not there", each.from.show(&from.path)),
+    };
+    let root = Job {
+        from: from.path.clone(),
+        to: to.path.clone(),
+        node: root,
+    };
+    each.walk(root, args.streams.into()).await;
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+    let left_out = count(&each.counts.left_out);
+    if left_out > 0 {
+        output::say(format_args!(
+            "weft: left out {left_out} links and special files: a view is one of bytes"
+        ));
+    }
+    let (bytes, seconds) = (count(&each.counts.bytes), began.elapsed().as_secs_f64());
+    let summary = Summary {
+        files: count(&each.counts.files),
+        directories: count(&each.counts.directories),
+        others: count(&each.counts.others),
+        bytes,
+        seconds,
+        mib_per_second: bytes as f64 / f64::from(1 << 20) / seconds.max(1e-9),
+        failures: each.problems.count(),
+    };
+    if args.json {
+        output::json(&summary)?;
+    } else if args.verbose || output::interactive() {
+        output::say(summary.line());
+    }
+    Ok(each.problems.exit_code())
+}
+
+impl Each<'_> {
+    /// Files go before directories, so that what waits stays little. Whatever is under way is polled all the time: one that
+    /// is not could hold what the others wait for.
+    async fn walk(&self, root: Job, at_a_time: usize) {
+        let (mut files, mut directories) = (Vec::new(), vec![root]);
+        let mut running: FuturesUnordered<BoxFuture<'_, Result<Vec<Job>>>> =
+            FuturesUnordered::new();
+        loop {
+            while running.len() < at_a_time {
+                if let Some(job) = files.pop() {
+                    running.push(Box::pin(self.file(job)));
+                } else if let Some(directory) = directories.pop() {
+                    running.push(Box::pin(self.expand(directory)));
+                } else {
+                    break;
+                }
+            }
+            let Some(done) = running.next().await else {
+                return;
+            };
+            for job in self.problems.note(done).unwrap_or_default() {
+                if job.node.is_directory() {
+                    directories.push(job);
+                } else {
+                    files.push(job);
+                }
+            }
+        }
+    }
+
+    /// Makes a directory, or looks whether it is there; what it holds for this part.
+    async fn expand(&self, directory: Job) -> Result<Vec<Job>> {
+        let mut found = Vec::new();
+        if self.args.compare {
+            if let Some(how) = self.difference(&directory).await? {
+                // Every part looks at it; one says it.
+                if self.is_mine(&directory.from, &directory.to) {
+                    self.problems.say(how);
+                }
+                return Ok(found);
+            }
+        } else {
+            let mode = 0o777 & !mode::umask();
+            self.to.make_directory(&directory.to, mode).await?;
+        }
+        self.counts.directories.fetch_add(1, Ordering::Relaxed);
+        let mut names = BTreeSet::new();
+        let mut pages = self.from.list(&directory.from).await?;
+        loop {
+            let page = pages.next().await?;
+            if page.is_empty() {
+                break;
+            }
+            for entry in page {
+                let Some(entry) = self.problems.note(entry) else {
+                    continue;
+                };
+                let job = Job {
+                    from: name::join(&directory.from, &entry.name),
+                    to: name::join(&directory.to, &entry.name),
+                    node: entry.node,
+                };
+                names.insert(entry.name);
+                if job.node.is_directory() || self.is_mine(&job.from, &job.to) {
+                    found.push(job);
+                }
+            }
+        }
+        if self.args.compare && !self.through_view() {
+            self.nothing_else(&directory, &names).await?;
+        }
+        Ok(found)
+    }
+
+    /// Whether the target has names that the source lacks.
+    async fn nothing_else(&self, directory: &Job, names: &BTreeSet<Vec<u8>>) -> Result<()> {
+        let mut pages = self.to.list(&directory.to).await?;
+        loop {
+            let page = pages.next().await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for entry in page {
+                let Some(entry) = self.problems.note(entry) else {
+                    continue;
+                };
+                let from = name::join(&directory.from, &entry.name);
+                let to = name::join(&directory.to, &entry.name);
+                if !names.contains(&entry.name) && self.is_mine(&from, &to) {
+                    let (from, to) = (self.from.show(&from), self.to.show(&to));
+                    self.problems
+                        .say(format_args!("{to} is there, and {from} is not"));
+                }
+            }
+        }
+    }
+
+    /// Anything but a directory; nothing is found in it.
+    async fn file(&self, job: Job) -> Result<Vec<Job>> {
+        if job.node.kind != FileKind::Regular {
+            self.other(&job).await?;
+            return Ok(Vec::new());
+        }
+        if self.args.compare || self.to.stat(&job.to, false).await?.is_some() {
+            self.same_kind(&job).await?;
+        }
+        let done = if matches!(self.to, Tree::Weft(_)) {
+            let (local, layout) = (name::os(&job.from), LayoutArgs::default());
+            let to = RemotePath::new(job.to);
+            import(self.volume, local.as_ref(), &to, &layout, &self.args).await?
+        } else {
+            let local = name::os(&job.to);
+            let from = RemotePath::new(job.from);
+            export(self.volume, &from, local.as_ref(), &self.args).await?
+        };
+        self.counts.files.fetch_add(1, Ordering::Relaxed);
+        self.counts.bytes.fetch_add(done.length, Ordering::Relaxed);
+        Ok(Vec::new())
+    }
+
+    /// What has no bytes to move.
+    async fn other(&self, job: &Job) -> Result<()> {
+        if self.through_view() {
+            self.counts.left_out.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.same_kind(job).await?;
+        if job.node.kind == FileKind::Symlink {
+            let here = self.from.read_link(&job.from).await?;
+            let there = self.to.read_link(&job.to).await?;
+            if here != there {
+                bail!(
+                    "{} and {} lead to different places: {} and {}",
+                    self.from.show(&job.from),
+                    self.to.show(&job.to),
+                    name::escape(&here),
+                    name::escape(&there)
+                );
+            }
+        }
+        self.counts.others.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Refuses a target that is not there, or is something else.
+    async fn same_kind(&self, job: &Job) -> Result<()> {
+        self.difference(job).await?.map_or(Ok(()), |how| bail!(how))
+    }
+
+    /// That a target is not there, or is something else.
+    async fn difference(&self, job: &Job) -> Result<Option<String>> {
+        let (from, to) = (self.from.show(&job.from), self.to.show(&job.to));
+        // Only the tree itself may be named by a link.
+        let there = self.to.stat(&job.to, job.to == self.root).await?;
+        Ok(match there {
+            Some(there) if there.kind == job.node.kind => None,
+            Some(_) => Some(format!("{to} is of another kind than {from}")),
+            None => Some(format!("{to} is not there, and {from} is")),
+        })
+    }
+
+    fn through_view(&self) -> bool {
+        !self.args.view.is_whole()
+    }
+
+    /// Whether a path is of this part: its path in the volume is the same for every part.
+    fn is_mine(&self, from: &[u8], to: &[u8]) -> bool {
+        let in_volume = matches!(self.to, Tree::Weft(_));
+        self.part.takes(if in_volume { to } else { from })
+    }
+}
