@@ -136,13 +136,11 @@ async fn work(store: &Store, rng: &mut SmallRng, sync: bool) -> BTreeMap<ChunkNa
             done => done,
         };
         // Whoever was told nothing finds either.
-        match done {
-            Ok(there) => drop(known.insert(name, there)),
-            Err(_) => {
-                known.remove(&name);
-                return known;
-            }
-        }
+        let Ok(there) = done else {
+            known.remove(&name);
+            return known;
+        };
+        known.insert(name, there);
         if rng.random_bool(0.2) && store.apply().await.is_err() {
             return known;
         }
