@@ -28,7 +28,10 @@ async fn write(store: &Store, offset: u64, mark: u8) {
     store.write(vec![write], Timestamp(1)).await.unwrap();
 }
 
-async fn checked(store: &Store, repair: bool) -> Vec<(Fault, bool)> {
+/// What a check told, and whether it was repaired.
+type Told = Vec<(Fault, bool)>;
+
+async fn checked(store: &Store, repair: bool) -> Told {
     let (mut pass, mut found) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
         let part = store.check(&mut pass, false, repair).await.unwrap();
@@ -45,10 +48,7 @@ async fn checked(store: &Store, repair: bool) -> Vec<(Fault, bool)> {
 
 /// A store with a fork of two blocks, of which the first is shared with a checkpoint, spoiled by `spoil`, which is told
 /// the living fork and the kept one; what a check finds then.
-fn found_after(
-    repair: bool,
-    spoil: impl FnOnce(&mut State, ForkId, ForkId),
-) -> (Vec<(Fault, bool)>, Vec<(Fault, bool)>) {
+fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> (Told, Told) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(async {
         let disk: Arc<dyn crate::Storage> = Arc::new(SimStorage::new(1));
