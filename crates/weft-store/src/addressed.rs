@@ -114,12 +114,16 @@ impl Store {
     /// Those of [`Store::read`]: bytes that are not what was kept are never returned.
     pub async fn get_chunk(&self, name: &ChunkName) -> Result<Option<Vec<Bytes>>, StoreError> {
         let key = name.key();
-        let Some(status) = self.status(&key).await? else {
-            return Ok(None);
-        };
-        let bytes = self.read(&key, CellOffset(0), status.length).await?;
-        // It may have been removed between the two.
-        Ok(self.has_chunk(name).then_some(bytes))
+        loop {
+            let Some(status) = self.status(&key).await? else {
+                return Ok(None);
+            };
+            let bytes = self.read(&key, CellOffset(0), status.length).await?;
+            // Less: it was removed between the two, and may be there again.
+            if bytes.iter().map(|part| part.len() as u64).sum::<u64>() == status.length {
+                return Ok(Some(bytes));
+            }
+        }
     }
 
     /// Whether there is a chunk of this name. Cost: a look-up in memory.

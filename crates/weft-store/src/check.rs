@@ -153,6 +153,7 @@ impl Store {
                     done.findings.push((finding, mended));
                 }
                 if done.findings.iter().any(|(_, mended)| mended.is_some()) {
+                    inner.flush(0).await?;
                     self.sync().await?;
                 }
                 part.next.map_or(Step::Done, Step::Data)

@@ -8,12 +8,11 @@
 //!
 //! A batch of pieces that together are all of a bad block needs nothing of it: it is emptied in the frame that fills it.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chunk::push_block;
 use crate::error::StoreError;
-use crate::key::{ForkKey, Run, Scattered};
+use crate::key::{ForkKey, Scattered};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
 use crate::put::Fragments;
@@ -58,8 +57,7 @@ impl State {
     /// Gives up those of some blocks that still lie there and are not in memory; returns the frame's sequence.
     fn give_up(&mut self, wanted: &[Wanted]) -> u64 {
         let (as_of, sequence) = (self.sequence, self.next_sequence());
-        let mut body = new_body(0);
-        let empty = body.len();
+        let mut lost: BTreeMap<(ForkId, u64), RunsRecord> = BTreeMap::new();
         for w in wanted {
             let chunk = self.forks.get(&w.id).and_then(|f| f.chunks.get(&w.chunk));
             let still = chunk.is_some_and(|c| {
@@ -70,19 +68,22 @@ impl State {
                 continue;
             }
             self.lose_block(w.id, w.chunk, w.block, Some(sequence));
-            let mut runs = RunsRecord::default();
-            push_block(&mut runs, w.block, Place::LOST.plus(w.block), 0, true);
+            let runs = lost.entry((w.id, w.chunk)).or_default();
+            push_block(runs, w.block, Place::LOST.plus(w.block), 0, true);
+        }
+        if lost.is_empty() {
+            return self.sequence;
+        }
+        let mut body = new_body(0);
+        for ((id, chunk), runs) in lost {
             ItemRecord::Map {
-                id: w.id,
-                chunk: w.chunk,
+                id,
+                chunk,
                 as_of,
                 end: 0,
                 runs,
             }
             .encode(&mut body);
-        }
-        if body.len() == empty {
-            return self.sequence;
         }
         self.log(&body)
     }
@@ -107,10 +108,15 @@ impl Inner {
             done => return done,
         }
         for block in &blocks {
-            match self.load_blocks(std::slice::from_ref(block), true).await {
+            let block = std::slice::from_ref(block);
+            // One bad reading may be the way's fault, not the disk's.
+            if self.load_blocks(block, true).await.is_ok() {
+                continue;
+            }
+            match self.load_blocks(block, true).await {
                 Err(error @ StoreError::BadChecksum { .. }) => {
                     tracing::error!(%error, "a cut ends in the block: the rest of it is given up");
-                    let sequence = self.lock().give_up(std::slice::from_ref(block));
+                    let sequence = self.lock().give_up(block);
                     self.append(sequence)?;
                 }
                 done => done?,
@@ -125,49 +131,68 @@ impl Inner {
         if finding.fault != Fault::Checksum {
             return Ok(None);
         }
+        // Nobody takes chunks from a fork that is about to be dirty.
+        let _alone = self.merge_lock.lock().await;
         let (blocks, chunk) = (finding.blocks.clone(), finding.chunk);
         let first = Place(u64::from(finding.disk) << 48 | finding.place);
         let at = |block: u32| first.plus(block - blocks.start);
-        let (mut again, mut lost) = (0, Vec::new());
+        let mut bad = Vec::new();
         {
             let mut state = self.with_entries(&finding.key, chunk)?;
             for block in blocks.clone() {
-                if self.write_from_cache(&mut state, &finding.key, chunk, block, at(block)) {
-                    again += 1;
-                } else {
-                    lost.push(block);
+                if !self.write_from_cache(&mut state, &finding.key, chunk, block, at(block)) {
+                    bad.push(block);
                 }
             }
         }
-        if lost.is_empty() {
+        if bad.is_empty() {
             return Ok(Some("written anew from the server's cache".to_owned()));
         }
-        let kept = self.put_aside(finding, blocks.clone(), first).await?;
-        let sequence = {
+        let aside = self.put_aside(finding, first).await;
+        let (kept, bytes) = match aside {
+            Ok(aside) => aside,
+            Err(error) => {
+                tracing::warn!(%error, "a bad block is left: its bytes cannot be put aside");
+                return Ok(None);
+            }
+        };
+        let (sequence, lost) = {
             let mut state = self.with_entries(&finding.key, chunk)?;
             let forks = state.forks_of(&finding.key);
+            // Who has it in memory by now has it as it was written.
+            let still = bad.into_iter().filter(|block| {
+                let from = (block - blocks.start) as usize * BLOCK;
+                let found = checksum(&bytes[from..from + BLOCK]);
+                let there = forks.iter().filter_map(|id| {
+                    let chunk = state.forks.get(id)?.chunks.get(&chunk)?;
+                    let (_, crc) = chunk.place(*block).filter(|(p, _)| *p == at(*block))?;
+                    Some(crc != found && chunk.valid_page(*block).is_none())
+                });
+                let there: Vec<bool> = there.collect();
+                !there.is_empty() && there.iter().all(|bad| *bad)
+            });
+            let lost: Vec<u32> = still.collect();
             let wanted: Vec<Wanted> = forks
-                .into_iter()
+                .iter()
                 .flat_map(|id| {
-                    lost.iter().map(move |block| Wanted {
-                        id,
+                    lost.iter().map(|block| Wanted {
+                        id: *id,
                         chunk,
                         block: *block,
                         place: at(*block),
                     })
                 })
                 .collect();
-            state.give_up(&wanted)
+            (state.give_up(&wanted), lost.len())
         };
         self.append(sequence)?;
-        let some = if again > 0 {
-            format!("{again} written anew from the server's cache, the others ")
-        } else {
-            String::new()
-        };
-        Ok(Some(format!(
-            "{some}given up: reading them fails until they are written anew; what the disk has instead is kept as {kept} in the server's folder"
-        )))
+        Ok(Some(match lost {
+            0 => "read as it was written the second time".to_owned(),
+            lost => format!(
+                "{lost} of {} given up: reading fails until it is written anew; what the disk has instead is kept as {kept} in the server's folder",
+                blocks.len()
+            ),
+        }))
     }
 
     /// The state, with the entries of one chunk of all forks of a name in memory.
@@ -239,13 +264,13 @@ impl Inner {
         true
     }
 
-    /// Keeps what the disk has of blocks in a file beside the store, on stable storage; its name.
+    /// Keeps what the disk has of blocks in a file beside the store, on stable storage; its name, and the bytes.
     async fn put_aside(
         &self,
         finding: &Finding,
-        blocks: Range<u32>,
         first: Place,
-    ) -> Result<String, StoreError> {
+    ) -> Result<(String, Vec<u8>), StoreError> {
+        let blocks = &finding.blocks;
         let file = self.disks.file(first);
         let file = file.map_err(|e| StoreError::io("read", &self.disks.shown(first), &e))?;
         let mut bytes = Vec::with_capacity(blocks.len() * BLOCK);
@@ -276,7 +301,7 @@ impl Inner {
         aside.write_plain(0, &bytes).map_err(fail)?;
         aside.sync().await.map_err(fail)?;
         self.storage.sync_folder().map_err(fail)?;
-        Ok(name)
+        Ok((name, bytes))
     }
 }
 
@@ -296,7 +321,9 @@ pub(crate) fn all_of(
         error,
         StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. }
     );
-    let bytes: u64 = plans.iter().flat_map(|p| &p.small).map(Run::bytes).sum();
+    // A run takes some bytes of the frame besides its own.
+    let runs = plans.iter().flat_map(|p| &p.small);
+    let bytes: u64 = runs.map(|run| run.bytes() + 32).sum();
     if !bad || bytes > BODY_SOFT as u64 / 2 {
         return Covered::new();
     }

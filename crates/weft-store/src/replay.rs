@@ -344,15 +344,13 @@ impl Replay<'_> {
             .chunks
             .get(&n)
             .and_then(|c| c.place(block));
-        if placed.is_some_and(|(place, _)| place.is_lost()) {
-            // Nothing can be laid over it; none of it is read.
-            return;
-        }
         let pieces = self
             .overlay
             .get(&(id, n))
             .is_some_and(|b| b.contains_key(&block));
-        if placed.is_some() || pieces {
+        // What is lost has nothing that zeros could be laid over, unless it was written anew meanwhile.
+        let lies = placed.is_some_and(|(place, _)| !place.is_lost());
+        if lies || pieces {
             let (at, data) = (bytes.start, Bytes::from_static(&ZEROS[..bytes.len()]));
             let blocks = self.overlay.entry((id, n)).or_default();
             blocks

@@ -361,10 +361,13 @@ impl Inner {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let (mut missing, needed) = survey(&state, writes, &plans)?;
-                missing.blocks.retain(|block| !covered.contains(block));
+                let wanted = std::mem::take(&mut missing.blocks).into_iter();
+                let (emptied, wanted): (Vec<_>, Vec<_>) =
+                    wanted.partition(|block| covered.contains(block));
+                missing.blocks = wanted;
                 if missing.is_empty() && needed <= state.disk.available() {
                     let small = plans.iter().any(|plan| !plan.small.is_empty());
-                    let sequence = self.take_effect(&mut state, writes, plans, &covered, modified);
+                    let sequence = self.take_effect(&mut state, writes, plans, &emptied, modified);
                     // After the copies were made and summed: so they are copies of what had the sum. The frame is not in
                     // the kernel yet, and does not get there if they are not.
                     if small && let Err(error) = proof.check(writes, true) {
@@ -394,11 +397,11 @@ impl Inner {
         state: &mut State,
         writes: &[Scattered],
         plans: Vec<Plan>,
-        covered: &Covered,
+        emptied: &[Wanted],
         modified: Timestamp,
     ) -> u64 {
         let mut frame = state.open_frame(modified.0);
-        for block in covered {
+        for block in emptied {
             state.make_room(block, &mut frame);
         }
         let (mut bytes, mut pieces) = (0, 0);

@@ -224,3 +224,33 @@ fn a_repair_writes_what_the_cache_still_has() {
         assert_eq!(found.unwrap(), pattern(1, 16 << 10));
     });
 }
+
+#[test]
+fn a_lost_block_that_was_written_anew_and_cut_or_punched_stays_so_after_a_kill() {
+    for punch in [false, true] {
+        run(async {
+            let machine = Machine::new(1);
+            let store = with_a_bad_block(&machine).await;
+            assert_eq!(checked(&store, true).await.len(), 1);
+            let anew = vec![write(&key(1, 0), CHUNK, 4096, pattern(5, 4096))];
+            store.write(anew, now()).await.unwrap();
+            if punch {
+                let range = vec![(key(1, 0), 5000..16 << 10)];
+                store.clear(&range, now()).await.unwrap();
+            } else {
+                let cut = vec![(key(1, 0), 5000)];
+                store.truncate(FileId(1), cut, 1, now()).await.unwrap();
+                let longer = vec![(key(1, 0), 16 << 10)];
+                store.truncate(FileId(1), longer, 2, now()).await.unwrap();
+            }
+            let mut right = pattern(5, 4096);
+            right[904..].fill(0);
+            let found = read(&store, &key(1, 0), 4096, 4096).await;
+            assert_eq!(found.unwrap(), right);
+            machine.kill(3);
+            let store = machine.open().await.unwrap();
+            let found = read(&store, &key(1, 0), 4096, 4096).await;
+            assert_eq!(found.unwrap(), right, "punch {punch}");
+        });
+    }
+}

@@ -23,6 +23,10 @@ use crate::group_args::{Membership, members};
 
 /// Between two looks for somebody who has not come yet.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long one that came may take to say who it is: the others wait meanwhile.
+const HELLO: Duration = Duration::from_secs(1);
+/// How much longer than it says member 0 is waited for.
+const GRACE: Duration = Duration::from_secs(5);
 /// Bytes of one message, at most: an attachment is a few KiB.
 const MESSAGE_MAX: u32 = 64 << 20;
 
@@ -91,7 +95,12 @@ impl Meeting {
             if !same_user(&stream)? {
                 continue;
             }
-            let Ok(Ok(hello)) = timeout_at(until, receive::<Hello>(&mut stream)).await else {
+            let Ok(Ok(hello)) = timeout_at(
+                until.min(Instant::now() + HELLO),
+                receive::<Hello>(&mut stream),
+            )
+            .await
+            else {
                 continue;
             };
             let refused = if (hello.members, &hello.about[..]) != (place.members, about) {
@@ -208,7 +217,7 @@ async fn join(
                 return Err(ErrorKind::ConnectionRefused.into());
             }
             send(&mut stream, &hello).await?;
-            let told = receive::<Told>(&mut stream).await?;
+            let told = timeout_at(until + GRACE, receive::<Told>(&mut stream)).await??;
             io::Result::Ok((stream, told))
         };
         match met.await {

@@ -83,7 +83,7 @@ impl IoService {
         &self,
         request: ListCellsRequest,
     ) -> Result<ListCellsReply, Failure> {
-        let file = FileId(request.file);
+        let file = super::file_id(request.file)?;
         let after = match request.after {
             None => None,
             Some(place) => Some(ForkKey {
@@ -137,7 +137,7 @@ impl IoService {
     }
 
     pub(super) fn list_kept(&self, request: ListKeptRequest) -> Result<ListKeptReply, Failure> {
-        let file = FileId(request.file);
+        let file = super::file_id(request.file)?;
         if request.only {
             let all = self.store.checkpoints_of(file).into_iter();
             let mut all: Vec<_> = all.filter(|(number, _)| *number > request.number).collect();

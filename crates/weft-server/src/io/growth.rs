@@ -88,7 +88,7 @@ impl IoService {
         for file in &request.files {
             let grid = Grid::try_from(&file.grid).map_err(|e| failure::of_convert(&e))?;
             // Also of a file that is lost here: the others' bounds must not wait for it.
-            let forks = self.store.forks(FileId(file.file)).await;
+            let forks = self.store.forks(super::file_id(file.file)?).await;
             let forks = forks.map_err(|e| failure::of_store(&e))?;
             let data = forks
                 .iter()
