@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::TestVolume;
+use common::{TestVolume, one_cell as view};
 use futures_util::future::join_all;
-use weft_client::{Access, NewLayout, OpenView, Transfer, Volume};
+use weft_client::{OpenView, Transfer};
 use weft_layout::{Pattern, ViewOffset};
 
 const BYTES: u64 = 64 << 20;
@@ -18,17 +18,6 @@ const SMALL: usize = 4 << 10;
 /// Small calls that must end while a large one of a second or so is under way. A server that does one job after the other
 /// lets one or two pass.
 const MANY: usize = 10;
-
-/// A file of one cell, so that everything is one server's.
-async fn view(volume: &Volume, path: &str) -> OpenView {
-    let layout = NewLayout {
-        cells: Some(1),
-        ..NewLayout::default()
-    };
-    let access = Access::read_write().create(0o644).layout(&layout);
-    let file = volume.attach(path, access).await.unwrap();
-    file.canonical().unwrap()
-}
 
 async fn fill(view: &OpenView) {
     let piece = Bytes::from(vec![5; 4 << 20]);

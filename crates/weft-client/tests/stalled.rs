@@ -6,23 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::TestVolume;
 use common::stopping::Stop;
-use weft_client::{Access, Group, Missing, NewLayout, OpenView, Volume};
+use common::{TestVolume, one_cell as view};
+use weft_client::{Group, Missing, OpenView};
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
 const PART: usize = 8 << 20;
-
-async fn view(volume: &Volume, path: &str) -> OpenView {
-    let layout = NewLayout {
-        cells: Some(1),
-        ..NewLayout::default()
-    };
-    let access = Access::read_write().create(0o644).layout(&layout);
-    let file = volume.attach(path, access).await.unwrap();
-    file.canonical().unwrap()
-}
 
 struct Rig {
     test: TestVolume,

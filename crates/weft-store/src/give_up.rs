@@ -186,6 +186,11 @@ impl Inner {
             (state.give_up(&wanted), lost.len())
         };
         self.append(sequence)?;
+        if lost == 0 {
+            // What was put aside is nothing that anybody lost.
+            let removed = self.storage.remove(&kept);
+            removed.map_err(|e| StoreError::io("remove", &kept, &e))?;
+        }
         Ok(Some(match lost {
             0 => "read as it was written the second time".to_owned(),
             lost => format!(
@@ -351,16 +356,9 @@ pub(crate) fn all_of(
 }
 
 impl State {
-    /// Makes a hole of a block that a frame is going to fill.
+    /// Makes a hole of a block that a frame is going to fill, and that was wanted under this very lock.
     pub(crate) fn make_room(&mut self, block: &Wanted, frame: &mut OpenFrame) {
-        let sequence = self.next_sequence();
-        let fork = self.forks.get(&block.id);
-        let entry = fork.and_then(|f| Some((f.chunk, f.chunks.get(&block.chunk)?)));
-        let Some((size, chunk)) = entry else { return };
-        let lies = chunk.place(block.block).map(|(at, _)| at) == Some(block.place);
-        if !lies || chunk.valid_page(block.block).is_some() {
-            return;
-        }
+        let (sequence, size) = (self.next_sequence(), self.forks[&block.id].chunk);
         let start = block.block * BLOCK as u32;
         ItemRecord::Clear {
             id: block.id,

@@ -88,6 +88,19 @@ fn own_address() -> String {
     format!("127.{}.{b}.{}:0", a | 1, c.clamp(1, 254))
 }
 
+/// A new file of one cell, so that everything is one server's.
+pub async fn one_cell(volume: &Volume, path: &str) -> weft_client::OpenView {
+    let layout = weft_client::NewLayout {
+        cells: Some(1),
+        ..weft_client::NewLayout::default()
+    };
+    let access = weft_client::Access::read_write()
+        .create(0o644)
+        .layout(&layout);
+    let file = volume.attach(path, access).await.unwrap();
+    file.canonical().unwrap()
+}
+
 impl TestVolume {
     pub async fn start(servers: u32) -> TestVolume {
         TestVolume::start_with(servers, Env::system()).await
