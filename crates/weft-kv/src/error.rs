@@ -52,6 +52,20 @@ pub enum KvError {
         /// What the engine said.
         reason: String,
     },
+    /// The file system that holds the engine's files is nearly full; nothing was written. What makes the engine smaller is not
+    /// refused.
+    #[error(
+        "no space for the key-value engine: {available} bytes are left in the file system of {path}, and {needed} must be. Make \
+         room there; deleting files of the volume works meanwhile"
+    )]
+    NoSpace {
+        /// The folder of the engine's files.
+        path: String,
+        /// What is free.
+        available: u64,
+        /// What must be.
+        needed: u64,
+    },
     /// An earlier sync failed: the engine refuses everything until it is reopened.
     #[error("the key-value engine is closed to writes because an earlier sync failed: {reason}")]
     Poisoned {

@@ -33,6 +33,7 @@ use crate::group::Group;
 use crate::journal::Journals;
 use crate::loss::{self, Found, Loss, Watermark};
 use crate::overlay::{Layered, Overlay, is_empty_range};
+use crate::room::Room;
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
 
@@ -51,6 +52,8 @@ pub struct FjallOptions {
     /// Bytes of writes held in memory before they go to a table; the journal is kept until then.
     /// What counts is the value when the engine was created.
     pub memtable: u64,
+    /// Bytes of the disk kept for what makes the engine smaller when others have filled it; 0: none.
+    pub reserve: u64,
     /// Go on without commits that were on stable storage and cannot be read any more.
     pub accept_loss: bool,
 }
@@ -60,6 +63,7 @@ impl Default for FjallOptions {
         FjallOptions {
             cache: 64 << 20,
             memtable: 64 << 20,
+            reserve: 0,
             accept_loss: false,
         }
     }
@@ -74,6 +78,7 @@ pub struct FjallKv {
     group: Group,
     journals: Journals,
     watermark: Watermark,
+    room: Room,
     /// The number of the last commit.
     committed: AtomicU64,
 }
@@ -127,6 +132,7 @@ impl FjallKv {
             journals: Journals::new(&path),
             watermark,
             committed: AtomicU64::new(number),
+            room: Room::new(&path, options.reserve),
             path,
             database,
             keyspace,
@@ -168,6 +174,8 @@ impl FjallKv {
         if overlay.is_empty() {
             return Ok(());
         }
+        // On a disk that others filled, this gives the reserve back before it is needed.
+        let _ = self.room.look();
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
         for (space, key, value) in overlay.into_changes() {
             let key = full_key(space, &key);
@@ -212,6 +220,10 @@ impl OrderedKv for FjallKv {
         let _writer = self.writer.lock();
         self.group.check()?;
         self.commit(Overlay::from_batch(batch))
+    }
+
+    fn check_room(&self) -> Result<(), KvError> {
+        self.room.check()
     }
 
     fn sync(&self) -> Result<(), KvError> {

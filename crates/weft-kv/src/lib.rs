@@ -18,6 +18,7 @@ mod journal;
 mod loss;
 mod mem;
 mod overlay;
+mod room;
 mod tables;
 mod traits;
 mod transact;

@@ -59,6 +59,15 @@ pub trait OrderedKv: Send + Sync {
     /// Commits a batch of blind writes; durable as [`OrderedKv::transact`].
     fn write(&self, batch: Batch) -> Result<(), KvError>;
 
+    /// Whether the engine has room to grow. Asked before what makes it larger; what makes it smaller is committed as long as the
+    /// disk takes it.
+    ///
+    /// # Errors
+    /// [`KvError::NoSpace`].
+    fn check_room(&self) -> Result<(), KvError> {
+        Ok(())
+    }
+
     /// Blocks until everything committed before the call is on stable storage.
     /// After a failure every later call fails with [`KvError::Poisoned`].
     fn sync(&self) -> Result<(), KvError>;

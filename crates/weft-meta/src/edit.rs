@@ -25,6 +25,9 @@ use crate::record::{
     TruncateRecord,
 };
 
+/// What fills an engine: each name and attribute is a record here. Who adds anything else says so: [`Edit::grow`].
+const GROWING: [weft_kv::Space; 2] = [ENTRIES, XATTRS];
+
 /// An inode that a transaction changes.
 pub(crate) struct Changed {
     /// As it was; `None`: it is new.
@@ -55,6 +58,8 @@ pub(crate) struct Edit<'t, 'n> {
     /// What happens has happened already, whatever quotas say.
     forced: bool,
     counters: Option<CountersRecord>,
+    /// Records that make the namespace larger for good, less those taken away.
+    grown: i64,
     /// What watchers will be told, if it is committed.
     changes: Vec<Change>,
 }
@@ -73,6 +78,7 @@ impl<'t, 'n> Edit<'t, 'n> {
             gone: Vec::new(),
             forced: false,
             counters: None,
+            grown: 0,
             changes: Vec::new(),
         }
     }
@@ -85,6 +91,11 @@ impl<'t, 'n> Edit<'t, 'n> {
     /// What this transaction notes has happened already, and is counted whatever bounds there are.
     pub(crate) fn force(&mut self) {
         self.forced = true;
+    }
+
+    /// The namespace is larger after this transaction, by more than names and attributes.
+    pub(crate) fn grow(&mut self) {
+        self.grown += 1;
     }
 
     /// What it changes.
@@ -109,6 +120,7 @@ impl<'t, 'n> Edit<'t, 'n> {
 
     pub(crate) fn put(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
         self.note(space, key);
+        self.grown += i64::from(GROWING.contains(&space));
         self.txn.put(space, key, &record.encode_to_vec());
     }
 
@@ -124,6 +136,7 @@ impl<'t, 'n> Edit<'t, 'n> {
 
     pub(crate) fn delete(&mut self, space: weft_kv::Space, key: &[u8]) {
         self.note(space, key);
+        self.grown -= i64::from(GROWING.contains(&space));
         self.txn.delete(space, key);
     }
 
@@ -301,7 +314,13 @@ impl<'t, 'n> Edit<'t, 'n> {
     }
 
     /// Writes what was changed in memory, and charges it. Answers what changes with the commit.
+    ///
+    /// # Errors
+    /// [`weft_kv::KvError::NoSpace`] where the namespace would grow and its engine has no room to.
     pub(crate) fn finish(mut self) -> Result<Vec<Change>, MetaError> {
+        if self.grown > 0 && !self.forced {
+            self.namespace.kv.check_room()?;
+        }
         let inodes = std::mem::take(&mut self.inodes);
         self.charge(&inodes)?;
         for (id, changed) in inodes {

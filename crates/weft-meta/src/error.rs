@@ -348,6 +348,7 @@ impl MetaError {
             MetaError::NotFormatted => Code::WrongVolume,
             MetaError::FormatVersion { .. } => Code::Version,
             MetaError::Corrupt { .. } => Code::Corrupt,
+            MetaError::Kv(KvError::NoSpace { .. }) => Code::NoSpace,
             MetaError::Kv(_) => Code::Io,
         }
     }

@@ -291,3 +291,69 @@ fn a_full_volume_says_so_to_programs_of_a_mount() {
     });
     assert!(again.is_some(), "deleting makes room");
 }
+
+#[test]
+fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_full() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: this needs root");
+        return;
+    }
+    let volume = Volume(TempDir::new().unwrap());
+    let namespace = volume.path("volume/meta");
+    fs::create_dir_all(&namespace).unwrap();
+    let _small = SmallDisk::mount(&namespace);
+    volume.start(&["--servers", "1", "--cache", "64M", "--capacity", "64M"]);
+    good(&volume.run("mkdir /d"));
+    for n in 0..8 {
+        good(&volume.put(&format!("/d/f{n}"), &bytes(n, MIB)));
+    }
+
+    // Another program takes all there is.
+    let filler = namespace.join("filler");
+    fill(&filler);
+    let refused = volume.run("mkdir /new");
+    assert!(text(&refused).contains("no space"), "{}", text(&refused));
+    let refused = volume.put("/d/new", b"new");
+    assert!(text(&refused).contains("no space"), "{}", text(&refused));
+    // What is there is read, cut, moved and deleted.
+    assert!(volume.run("cat /d/f1").stdout == bytes(1, MIB));
+    good(&volume.run("mv /d/f2 /d/moved"));
+    good(&volume.run("truncate --size 1000 /d/f3"));
+    good(&volume.run("rm /d/f4 /d/moved"));
+
+    fs::remove_file(filler).unwrap();
+    good(&volume.run("mkdir /new"));
+    good(&volume.put("/new/file", &bytes(9, MIB)));
+    assert!(volume.run("cat /new/file").stdout == bytes(9, MIB));
+}
+
+/// A file system of 96 MiB in memory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> SmallDisk {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=96m", "weft-test"]);
+        good(&mount.arg(at).output().unwrap());
+        SmallDisk(at.to_owned())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // The volume still has files open there.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// Writes until nothing fits any more.
+fn fill(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    let error = loop {
+        if let Err(error) = file.write_all(&[1; 4096]) {
+            break error;
+        }
+    };
+    let no_space = rustix::io::Errno::NOSPC.raw_os_error();
+    assert_eq!(error.raw_os_error(), Some(no_space), "{error}");
+}

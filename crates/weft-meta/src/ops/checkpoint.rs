@@ -157,6 +157,7 @@ impl Namespace {
             };
             let key = keys::with_name(node.id, name.as_bytes());
             edit.put(CHECKPOINTS, &key, &record);
+            edit.grow();
             Ok(intent)
         })
     }

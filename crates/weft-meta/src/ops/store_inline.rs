@@ -47,6 +47,9 @@ impl Namespace {
                     return Err(MetaError::Inline { id });
                 }
                 edit.put_content(id, data);
+                if data.len() as u64 > inode.size {
+                    edit.grow();
+                }
                 let mut after = inode.clone();
                 after.size = data.len() as u64;
                 after.size_exact = true;

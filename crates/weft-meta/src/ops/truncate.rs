@@ -126,6 +126,9 @@ impl Namespace {
         let mut data = record.data;
         data.resize(request.size as usize, 0);
         edit.put_content(id, &data);
+        if request.size > node.inode.size {
+            edit.grow();
+        }
         let inode = edit.change(id, &node.inode);
         inode.size = request.size;
         if !is_root(&request.who) {

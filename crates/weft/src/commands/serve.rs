@@ -12,6 +12,9 @@ use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, store_config};
 
+/// Kept on the metadata service's disk, so that files can be deleted when others have filled it.
+const NAMESPACE_RESERVE: u64 = 64 << 20;
+
 /// Run one node of a volume in the foreground
 #[derive(Args)]
 #[command(after_help = "\
@@ -86,7 +89,11 @@ impl Serve {
             let mut namespace = None;
             let meta_role = if meta {
                 let folder = lock(NodeName::Meta)?.join("namespace");
-                let options = FjallOptions { cache: config.meta.cache.0, ..FjallOptions::default() };
+                let options = FjallOptions {
+                    cache: config.meta.cache.0,
+                    reserve: NAMESPACE_RESERVE,
+                    ..FjallOptions::default()
+                };
                 let kv = Arc::new(FjallKv::open(&folder, options)?);
                 closing_note::check(&folder, kv.as_ref())?;
                 namespace = Some((folder, kv.clone()));

@@ -56,6 +56,7 @@ impl Edit<'_, '_> {
         };
         let key = keys::with_name(root.id, name.as_bytes());
         self.put(CHECKPOINTS, &key, &record);
+        self.grow();
         Ok(number)
     }
 
