@@ -119,9 +119,7 @@ impl Inner {
             };
             self.load(Missing { again, ..missing }).await?;
             again = true;
-            if !self.lock().disk.can_promise(needed) {
-                self.make_space(needed).await?;
-            }
+            self.make_space_for_cut(needed).await?;
         }
     }
 
@@ -234,7 +232,7 @@ fn survey(state: &State, part: &Part) -> (Missing, u64) {
 }
 
 /// Whether zeroing a part of this block dirties it anew.
-fn needs_promise(chunk: &Chunk, block: u32) -> bool {
+pub(crate) fn needs_promise(chunk: &Chunk, block: u32) -> bool {
     match chunk.valid_page(block) {
         Some(page) => page.promised() & bit(block) == 0,
         None => chunk.place(block).is_some(),

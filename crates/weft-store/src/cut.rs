@@ -3,6 +3,7 @@
 use weft_layout::FileId;
 
 use crate::checkpoint::remove;
+use crate::clear::needs_promise;
 use crate::error::StoreError;
 use crate::key::{ForkKey, Timestamp};
 use crate::load::{Missing, Wanted};
@@ -20,6 +21,9 @@ impl Store {
     ///
     /// # Durability
     /// As [`Store::write`]; all lengths change at once.
+    /// # Errors
+    /// [`StoreError::NoSpace`] when a block that a cut divides finds no place even among those that are held back; nothing
+    /// was changed then. A cut at a block's border, to nothing say, needs none.
     pub async fn truncate(
         &self,
         file: FileId,
@@ -40,9 +44,8 @@ impl Store {
         inner.admit_cut().await?;
         let mut again = false;
         let sequence = loop {
-            // Promises for the blocks that are cut in two; a full disk has some held back for them.
             let evictions = inner.load_for_cut(file, &lengths)?;
-            let missing = {
+            let (missing, needed) = {
                 let mut state = inner.lock();
                 state.check_writable()?;
                 state.check_alive(file)?;
@@ -52,12 +55,16 @@ impl Store {
                 if state.evictions != evictions {
                     continue;
                 }
-                let missing = edges(&state, &lengths);
-                if missing.is_empty() {
+                let (missing, needed) = edges(&state, &lengths);
+                if missing.is_empty() && state.disk.can_promise(needed) {
                     break inner.take_cut(&mut state, file, &lengths, op, modified);
                 }
-                missing
+                (missing, needed)
             };
+            if missing.is_empty() {
+                inner.make_space_for_cut(needed).await?;
+                continue;
+            }
             let missing = Missing { again, ..missing };
             inner.load_or_give_up(missing).await?;
             again = true;
@@ -242,9 +249,9 @@ pub(crate) fn edge(size: u32, old: u64, length: u64) -> Option<(u64, u32)> {
     divided.then_some((n, (inside / BLOCK as u64) as u32))
 }
 
-/// The divided blocks that are not in memory.
-fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
-    let mut missing = Missing::default();
+/// The divided blocks that are not in memory, and how many of all those divided need a promise of a place.
+fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
+    let (mut missing, mut needed) = (Missing::default(), 0);
     for (key, length) in lengths {
         let Some(id) = state.find(key) else { continue };
         let fork = &state.forks[&id];
@@ -259,9 +266,11 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
         let Some(chunk) = fork.chunks.get(&n) else {
             continue;
         };
+        let lost = chunk.place(block).is_some_and(|(place, _)| place.is_lost());
+        needed += u64::from(!lost && needs_promise(chunk, block));
         if chunk.valid_page(block).is_none()
             && let Some((place, _)) = chunk.place(block)
-            && !place.is_lost()
+            && !lost
         {
             missing.blocks.push(Wanted {
                 id,
@@ -271,5 +280,5 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
             });
         }
     }
-    missing
+    (missing, needed)
 }
