@@ -88,14 +88,15 @@ impl Store {
         let recovered = !closed.is_empty();
         write_reached(&*storage, reached.synced, sequence)?;
         write_running(&*storage, &config.boot_id).await?;
+        let signals = Arc::new(Signals::default());
         let log = Log::new(
             Arc::clone(&storage),
             closed,
             next,
             sequence,
             config.segment_bytes,
+            Arc::clone(&signals),
         )?;
-        let signals = Arc::new(Signals::default());
         let inner = Arc::new_cyclic(|me: &Weak<Inner>| Inner {
             me: me.clone(),
             storage,

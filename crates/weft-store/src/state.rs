@@ -160,13 +160,18 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Refuses when the store failed.
+    pub(crate) fn check_failed(&self) -> Result<(), StoreError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
     /// Refuses when the store failed or was closed.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None if self.closed => Err(StoreError::Closed),
-            None => Ok(()),
+        self.check_failed()?;
+        if self.closed {
+            return Err(StoreError::Closed);
         }
+        Ok(())
     }
 
     /// Refuses late calls for deleted files.

@@ -149,8 +149,10 @@ impl Inner {
     pub(crate) fn fail(&self, doing: &'static str, reason: String) -> StoreError {
         let failed = StoreError::SyncFailed { doing, reason };
         tracing::error!(%failed, "the store failed");
+        let failed = self.lock().failed.get_or_insert(failed).clone();
+        // Only now: who waits looks whether it failed.
         self.signals.room.notify_waiters();
-        self.lock().failed.get_or_insert(failed).clone()
+        failed
     }
 }
 

@@ -371,6 +371,7 @@ impl Inner {
                     // After the copies were made and summed: so they are copies of what had the sum. The frame is not in
                     // the kernel yet, and does not get there if they are not.
                     if small && let Err(error) = proof.check(writes, true) {
+                        self.signals.room.notify_waiters();
                         return Err(state.fail_memory(self.memory_fault(error)));
                     }
                     return Ok(sequence);
