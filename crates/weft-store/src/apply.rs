@@ -31,7 +31,7 @@ use crate::write::{FULL_SLOTS, whole};
 const REAP_AFTER: Duration = Duration::from_secs(2);
 
 /// The shortest and the longest wait before work that failed is tried again.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// Changes in one batch of the index.
 const BATCH: usize = 1024;
@@ -350,12 +350,28 @@ impl Inner {
             || state.changes.chunks.len() as u64 > self.bounds.changed
     }
 
+    /// Frees what nobody needs any more: a part of a tail, dropped checkpoints, segments of the log.
+    async fn free_space(&self) -> Result<(), StoreError> {
+        let tail = {
+            let state = self.lock();
+            state.tails.first().copied().filter(|_| !state.closed)
+        };
+        let settled = tail.map_or(Ok(false), |id| self.settle_part(id));
+        // One part at a time: pages must be flushed, and others want their turn.
+        if tail.is_some() && settled.is_ok() && !self.lock().tails.is_empty() {
+            self.signals.work.notify_one();
+            tokio::task::yield_now().await;
+        }
+        let merged = self.merge_if_open().await;
+        let removed = self.log.remove_applied();
+        settled.and(merged).and(removed)
+    }
+
     async fn work(&self, retry: &mut Retry) -> Result<(), StoreError> {
         if retry.is_due() {
-            let merged = self.merge_if_open().await;
-            let removed = self.log.remove_applied();
+            let done = self.free_space().await;
             self.lock().check_failed()?;
-            retry.done(merged.and(removed));
+            retry.done(done);
         }
         let wanted = self.signals.apply.swap(false, Relaxed);
         if wanted || self.log_is_long(&self.lock()) {
@@ -412,10 +428,11 @@ impl Store {
         whole(async move { inner.apply().await }).await
     }
 
-    /// Brings all space of dropped checkpoints back now, as the store does by itself in the background.
+    /// Brings all space of cuts and dropped checkpoints back now, as the store does by itself in the background.
     pub async fn reclaim(&self) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.0);
         whole(async move {
+            inner.settle_all().await?;
             inner.merge().await?;
             inner.apply().await
         })

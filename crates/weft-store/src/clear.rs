@@ -15,6 +15,7 @@ use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
 use crate::read::{ChunkRange, by_chunk};
 use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
+use crate::replay::{DATA_COST, MAP_COST};
 use crate::state::State;
 use crate::store::{Inner, Store};
 
@@ -136,6 +137,7 @@ impl Inner {
             .chunks
             .range(numbers(part.size, &part.range));
         let numbers: Vec<u64> = chunks.map(|(n, _)| *n).collect();
+        state.logged += DATA_COST + numbers.len() as u64 * MAP_COST;
         for n in numbers {
             let touched = within(part.size, &part.range, n);
             state.empty(id, n, whole_blocks(&touched, part.size), sequence);

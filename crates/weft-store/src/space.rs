@@ -128,11 +128,15 @@ impl Inner {
             // A dirty block that lies somewhere gives that place back once it has another.
             let rewritten = state.dirty_blocks > 0 && state.disk.keeps_promises();
             rewritten
+                || !state.tails.is_empty()
                 || state.disk.waiting() > 0
                 || !state.changes.dead.is_empty()
                 || state.mergeable().is_some()
         };
         if reclaimable {
+            if let Err(error) = self.settle_all().await {
+                tracing::warn!(%error, "what was cut keeps its space");
+            }
             if let Err(error) = self.merge_if_open().await {
                 tracing::warn!(%error, "dropped checkpoints keep their space");
             }

@@ -312,6 +312,7 @@ impl State {
             self.cached -= chunk.cost + pages.sum::<u64>();
         }
         self.idle.remove(&from);
+        self.tails.remove(&from);
         self.evictions += 1;
         if let Some(file) = self.files.get_mut(&gone.key.file) {
             file.kept.remove(&from);

@@ -491,6 +491,9 @@ fn survey(
         check_fork(state, &w.key, w.chunk)?;
         let id = state.find(&w.key);
         if let Some(id) = id {
+            if state.must_settle(id, plan.end) {
+                missing.tails.insert(id);
+            }
             for direct in &plan.direct {
                 for range in by_chunk(w.chunk, direct.offset, direct.length) {
                     missing.own_entry(state, id, range.chunk);
