@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use weft_kv::{Batch, KvError, OrderedKv};
 
 use crate::alloc::Extent;
@@ -28,6 +29,9 @@ use crate::write::{FULL_SLOTS, whole};
 
 /// How long removed forks may keep blocks that only the index knows.
 const REAP_AFTER: Duration = Duration::from_secs(2);
+
+/// The shortest and the longest wait before work that failed is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// Changes in one batch of the index.
 const BATCH: usize = 1024;
@@ -100,7 +104,12 @@ impl Inner {
             state.look_again();
             state.evict(self.bounds.cache);
         }
-        self.log.remove_through(bound)?;
+        self.log.release_through(bound);
+        if let Err(error) = self.log.remove_applied() {
+            // The index has all of it; the background tries again.
+            tracing::warn!(%error, "a segment of the log that nobody needs stays");
+            self.signals.work.notify_one();
+        }
         Counters::add(&self.counters.applies, 1);
         self.signals.room.notify_waiters();
         Ok(())
@@ -282,15 +291,40 @@ fn remove_chunks(
     Ok(more)
 }
 
-/// Flushes and applies when it is told to, until the store is dropped or closed.
+/// Work that costs nothing but space when it is left undone: after an error it is tried again, ever later.
+#[derive(Default)]
+struct Retry {
+    pause: Duration,
+    at: Option<Instant>,
+}
+
+impl Retry {
+    fn is_due(&self) -> bool {
+        self.at.is_none_or(|at| at <= Instant::now())
+    }
+
+    fn done(&mut self, result: Result<(), StoreError>) {
+        let Err(error) = result else {
+            *self = Self::default();
+            return;
+        };
+        self.pause = (self.pause * 2).clamp(RETRY.0, RETRY.1);
+        self.at = Some(Instant::now() + self.pause);
+        tracing::warn!(%error, again_in = ?self.pause, "space that is not needed any more does not come back yet");
+    }
+}
+
+/// Flushes and applies when it is told to, until the store is dropped or closed, or fails.
+///
+/// An error of what must be done closes the store to writes: whoever waits for room is told.
 pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
-    let mut reap = false;
+    let (mut reap, mut retry) = (false, Retry::default());
     loop {
-        if reap {
+        let reap_at = reap.then(|| Instant::now() + REAP_AFTER);
+        match reap_at.into_iter().chain(retry.at).min() {
             // Woken by the timer or by a call: either way there is something to do.
-            let _ = tokio::time::timeout(REAP_AFTER, signals.work.notified()).await;
-        } else {
-            signals.work.notified().await;
+            Some(at) => drop(tokio::time::timeout_at(at, signals.work.notified()).await),
+            None => signals.work.notified().await,
         }
         if signals.stop.load(Relaxed) {
             return;
@@ -301,10 +335,8 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
             signals.apply.store(true, Relaxed);
         }
         reap = dead && !reap;
-        let result = inner.work().await;
-        if let Err(error) = result {
-            tracing::error!(%error, "the store's background work stopped");
-            signals.room.notify_waiters();
+        if let Err(error) = inner.work(&mut retry).await {
+            inner.fail("work in the background", error.to_string());
             return;
         }
     }
@@ -318,8 +350,29 @@ impl Inner {
             || state.changes.chunks.len() as u64 > self.bounds.changed
     }
 
-    async fn work(&self) -> Result<(), StoreError> {
-        self.merge_if_open().await?;
+    /// Frees what nobody needs any more: a part of a tail, dropped checkpoints, segments of the log.
+    async fn free_space(&self) -> Result<(), StoreError> {
+        let tail = {
+            let state = self.lock();
+            state.tails.first().copied().filter(|_| !state.closed)
+        };
+        let settled = tail.map_or(Ok(false), |id| self.settle_part(id));
+        // One part at a time: pages must be flushed, and others want their turn.
+        if tail.is_some() && settled.is_ok() && !self.lock().tails.is_empty() {
+            self.signals.work.notify_one();
+            tokio::task::yield_now().await;
+        }
+        let merged = self.merge_if_open().await;
+        let removed = self.log.remove_applied();
+        settled.and(merged).and(removed)
+    }
+
+    async fn work(&self, retry: &mut Retry) -> Result<(), StoreError> {
+        if retry.is_due() {
+            let done = self.free_space().await;
+            self.lock().check_failed()?;
+            retry.done(done);
+        }
         let wanted = self.signals.apply.swap(false, Relaxed);
         if wanted || self.log_is_long(&self.lock()) {
             return self.apply().await;
@@ -336,7 +389,11 @@ impl Inner {
             self.flush_full().await?;
         }
         if self.lock().dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2 {
-            return self.flush(self.bounds.dirty / 4).await;
+            self.flush(self.bounds.dirty / 4).await?;
+        }
+        if !self.lock().disk.keeps_promises() {
+            // Whoever waits for room is not to wait for ever: there may be none.
+            self.signals.room.notify_waiters();
         }
         Ok(())
     }
@@ -371,10 +428,11 @@ impl Store {
         whole(async move { inner.apply().await }).await
     }
 
-    /// Brings all space of dropped checkpoints back now, as the store does by itself in the background.
+    /// Brings all space of cuts and dropped checkpoints back now, as the store does by itself in the background.
     pub async fn reclaim(&self) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.0);
         whole(async move {
+            inner.settle_all().await?;
             inner.merge().await?;
             inner.apply().await
         })

@@ -8,9 +8,12 @@ use weft_layout::{CellOffset, FileId};
 
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
-use crate::record::{ForkId, ItemRecord, new_body};
+use crate::record::{BODY_MAX, ForkId, ItemRecord, new_body};
 use crate::state::State;
 use crate::store::Store;
+
+/// A frame's body takes no further file when it has grown to this.
+const FRAME_SOFT: usize = BODY_MAX / 2;
 
 impl Store {
     /// Keeps all forks of a file's cells on this server as they are now, under the number of the operation.
@@ -24,18 +27,29 @@ impl Store {
         op: u64,
         made: Timestamp,
     ) -> Result<(), StoreError> {
-        self.operate(file, op, made, |state, body, _| {
+        self.checkpoint_files(&[file], op, made).await
+    }
+
+    /// As [`Store::checkpoint`], of several files: a crash leaves it made of all of them or of none, as long as their forks are
+    /// fewer than some 400,000.
+    /// # Errors
+    /// Leave all files as they were.
+    pub async fn checkpoint_files(
+        &self,
+        files: &[FileId],
+        op: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        let possible = |_: &State, _| Ok(());
+        self.operate(files, op, made, possible, |state, file, body, _| {
             ItemRecord::Checkpoint { file, number: op }.encode(body);
             state.add_checkpoint(file, op, made.0);
-            let living = state.files.get(&file).map(|f| f.forks.values().copied());
-            let living: Vec<ForkId> = living.into_iter().flatten().collect();
-            for id in living {
+            for id in living(state, file) {
                 ItemRecord::Keep { id, number: op }.encode(body);
                 state.keep(id, op);
                 let modified = state.forks[&id].modified;
                 derive(state, id, modified, body);
             }
-            Ok(())
         })
         .await
     }
@@ -79,18 +93,34 @@ impl Store {
         op: u64,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        self.operate(file, op, modified, |state, body, sequence| {
-            let kept: Vec<ForkId> = checkpoint(state, file, number)?.collect();
-            let living = state.files.get(&file).map(|f| f.forks.values().copied());
-            let living: Vec<ForkId> = living.into_iter().flatten().collect();
-            for id in living {
-                remove(state, id, body, sequence);
-            }
-            for id in kept {
-                derive(state, id, modified.0, body);
-            }
-            Ok(())
-        })
+        self.roll_back_files(&[file], number, op, modified).await
+    }
+
+    /// As [`Store::roll_back`], of several files, all or none as in [`Store::checkpoint_files`].
+    pub async fn roll_back_files(
+        &self,
+        files: &[FileId],
+        number: u64,
+        op: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let possible = |state: &State, file| checkpoint(state, file, number).map(drop);
+        self.operate(
+            files,
+            op,
+            modified,
+            possible,
+            |state, file, body, sequence| {
+                let kept = checkpoint(state, file, number);
+                let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
+                for id in living(state, file) {
+                    remove(state, id, body, sequence);
+                }
+                for id in kept {
+                    derive(state, id, modified.0, body);
+                }
+            },
+        )
         .await
     }
 
@@ -103,18 +133,25 @@ impl Store {
         number: u64,
         op: u64,
     ) -> Result<(), StoreError> {
-        self.operate(file, op, Timestamp(0), |state, body, sequence| {
-            let kept = checkpoint(state, file, number);
-            let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
-            ItemRecord::Forget { file, number }.encode(body);
-            state.forget(file, number);
-            for id in kept {
-                if state.forks.get(&id).is_some_and(|f| f.children == 0) {
-                    remove(state, id, body, sequence);
+        let possible = |_: &State, _| Ok(());
+        let time = Timestamp(0);
+        self.operate(
+            &[file],
+            op,
+            time,
+            possible,
+            |state, file, body, sequence| {
+                let kept = checkpoint(state, file, number);
+                let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
+                ItemRecord::Forget { file, number }.encode(body);
+                state.forget(file, number);
+                for id in kept {
+                    if state.forks.get(&id).is_some_and(|f| f.children == 0) {
+                        remove(state, id, body, sequence);
+                    }
                 }
-            }
-            Ok(())
-        })
+            },
+        )
         .await?;
         self.0.signals.work.notify_one();
         Ok(())
@@ -159,33 +196,57 @@ impl Store {
         self.read_of(key, Some(number), offset, length).await
     }
 
-    /// Runs a numbered operation on a file once, as one frame of the log.
+    /// Runs a numbered operation on files, on each of them once, as one frame of the log; on none of them where it is not
+    /// `possible` on all. Where that frame grew too large there are several, which a crash may part.
     async fn operate(
         &self,
-        file: FileId,
+        files: &[FileId],
         op: u64,
         time: Timestamp,
-        change: impl FnOnce(&mut State, &mut Vec<u8>, u64) -> Result<(), StoreError>,
+        possible: impl Fn(&State, FileId) -> Result<(), StoreError>,
+        change: impl Fn(&mut State, FileId, &mut Vec<u8>, u64),
     ) -> Result<(), StoreError> {
         self.0.admit_cut().await?;
         let sequence = {
             let mut state = self.0.lock();
             state.check_writable()?;
-            state.check_alive(file)?;
-            if state.files.get(&file).is_some_and(|f| f.op >= op) {
-                state.sequence
-            } else {
-                let mut body = new_body(time.0);
-                let sequence = state.next_sequence();
-                change(&mut state, &mut body, sequence)?;
-                ItemRecord::Operation { file, op }.encode(&mut body);
-                state.files.entry(file).or_default().op = op;
-                state.changes.files.insert(file);
-                state.log(&body)
+            let done =
+                |state: &State, file: &FileId| state.files.get(file).is_some_and(|f| f.op >= op);
+            for file in files {
+                state.check_alive(*file)?;
+                if !done(&state, file) {
+                    possible(&state, *file)?;
+                }
             }
+            let empty = new_body(time.0);
+            let mut body = empty.clone();
+            for file in files {
+                if done(&state, file) {
+                    continue;
+                }
+                let sequence = state.next_sequence();
+                change(&mut state, *file, &mut body, sequence);
+                ItemRecord::Operation { file: *file, op }.encode(&mut body);
+                state.files.entry(*file).or_default().op = op;
+                state.changes.files.insert(*file);
+                if body.len() > FRAME_SOFT {
+                    state.log(&body);
+                    body.clone_from(&empty);
+                }
+            }
+            if body.len() > empty.len() {
+                state.log(&body);
+            }
+            state.sequence
         };
         self.0.append(sequence)
     }
+}
+
+/// The forks of a file's names.
+fn living(state: &State, file: FileId) -> Vec<ForkId> {
+    let forks = state.files.get(&file).map(|f| f.forks.values().copied());
+    forks.into_iter().flatten().collect()
 }
 
 /// The forks of a checkpoint.

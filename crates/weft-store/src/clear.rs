@@ -15,6 +15,7 @@ use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
 use crate::read::{ChunkRange, by_chunk};
 use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
+use crate::replay::{DATA_COST, MAP_COST};
 use crate::state::State;
 use crate::store::{Inner, Store};
 
@@ -119,9 +120,7 @@ impl Inner {
             };
             self.load(Missing { again, ..missing }).await?;
             again = true;
-            if !self.lock().disk.can_promise(needed) {
-                self.make_space(needed).await?;
-            }
+            self.make_space_for_cut(needed).await?;
         }
     }
 
@@ -138,6 +137,7 @@ impl Inner {
             .chunks
             .range(numbers(part.size, &part.range));
         let numbers: Vec<u64> = chunks.map(|(n, _)| *n).collect();
+        state.logged += DATA_COST + numbers.len() as u64 * MAP_COST;
         for n in numbers {
             let touched = within(part.size, &part.range, n);
             state.empty(id, n, whole_blocks(&touched, part.size), sequence);
@@ -234,7 +234,7 @@ fn survey(state: &State, part: &Part) -> (Missing, u64) {
 }
 
 /// Whether zeroing a part of this block dirties it anew.
-fn needs_promise(chunk: &Chunk, block: u32) -> bool {
+pub(crate) fn needs_promise(chunk: &Chunk, block: u32) -> bool {
     match chunk.valid_page(block) {
         Some(page) => page.promised() & bit(block) == 0,
         None => chunk.place(block).is_some(),

@@ -54,6 +54,8 @@ pub struct StoreConfig {
     pub capacity: u64,
     /// What growth leaves free in the file system, for the log and the index.
     pub reserve_bytes: u64,
+    /// The most chunks that a cut empties at one moment; the rest follows in the background.
+    pub cut_chunks: u32,
     /// Go on without blocks that cannot be read and of which the log has a part.
     pub accept_loss: bool,
 }
@@ -86,6 +88,7 @@ impl StoreConfig {
             growth_bytes: 1 << 30,
             capacity: u64::MAX,
             reserve_bytes: 1 << 30,
+            cut_chunks: 1024,
             accept_loss: false,
         }
     }

@@ -3,6 +3,7 @@
 //! Most of what an opening reads is chunks' entries, so threads read parts of them side by side. A part is a range of
 //! keys; which parts there are does not change the result.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ struct OfFork {
     blocks: u64,
     goal: Option<u64>,
     indexed_end: u64,
+    /// It has entries beyond its length.
+    tail: bool,
 }
 
 /// Visits pairs of a space; the first error ends it.
@@ -71,7 +74,9 @@ pub(crate) async fn count_blocks(
         fork.blocks = 0;
         fork.unplaced = 0;
         fork.indexed_end = 0;
+        fork.tail = None;
     }
+    state.tails.clear();
     let bounds = bounds(&state);
     let shared = Arc::new(state);
     let results: Vec<_> = bounds.iter().map(|_| Arc::new(Mutex::new(None))).collect();
@@ -88,6 +93,7 @@ pub(crate) async fn count_blocks(
     join_all(jobs).await;
     let mut state = Arc::into_inner(shared).expect("the jobs have ended");
     let (mut taken, mut garbage) = (Vec::new(), Vec::new());
+    let mut tails = BTreeSet::new();
     for result in results {
         let part = result.lock().take().expect("a job leaves its result")?;
         for (id, found) in part.forks {
@@ -95,6 +101,9 @@ pub(crate) async fn count_blocks(
             fork.blocks += found.blocks;
             fork.goal = found.goal.unwrap_or(fork.goal);
             fork.indexed_end = fork.indexed_end.max(found.indexed_end);
+            if found.tail {
+                tails.insert(id);
+            }
         }
         part.taken.into_iter().for_each(|e| push(&mut taken, e));
         garbage.extend(part.garbage);
@@ -103,13 +112,21 @@ pub(crate) async fn count_blocks(
         let (id, _) = ChunkRecord::decode_key(key)?;
         state.next_fork = state.next_fork.max(id.0 + 1);
     }
-    for fork in state.forks.values_mut() {
+    for (id, fork) in &mut state.forks {
+        let mut beyond = fork.chunks.range(fork.end_chunk()..);
+        if beyond.any(|(_, chunk)| chunk.data_blocks().next().is_some()) {
+            tails.insert(*id);
+        }
         for chunk in fork.chunks.values() {
             for place in chunk.places() {
                 fork.blocks += 1;
                 push(&mut taken, extent(place));
             }
         }
+    }
+    for id in tails {
+        let end = state.forks[&id].end_chunk();
+        state.set_tail(id, Some(end));
     }
     state.disk.claim_all(taken).map_err(twice)?;
     Ok((state, garbage))
@@ -190,6 +207,7 @@ fn read_part(
             return Ok(());
         }
         for run in ChunkRecord::decode_runs(key, value)? {
+            found.tail |= n >= fork.end_chunk();
             if run.inherited {
                 continue;
             }

@@ -3,11 +3,13 @@
 use weft_layout::FileId;
 
 use crate::checkpoint::remove;
+use crate::clear::needs_promise;
 use crate::error::StoreError;
 use crate::key::{ForkKey, Timestamp};
 use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
+use crate::replay::{DATA_COST, MAP_COST};
 use crate::state::State;
 use crate::store::{Inner, Store};
 use crate::write::check_fork;
@@ -18,8 +20,12 @@ impl Store {
     /// A fork that does not exist is made where its length is not 0; its chunk size stays open
     /// until its first write. A block that fails its checksum and that a cut divides is given up as a whole.
     ///
+    /// Cost: O(forks), the at most one block of each that is divided is read; the space of many chunks comes back in the background.
     /// # Durability
     /// As [`Store::write`]; all lengths change at once.
+    /// # Errors
+    /// [`StoreError::NoSpace`] when a block that a cut divides finds no place even among those that are held back; nothing
+    /// was changed then. A cut at a block's border, to nothing say, needs none.
     pub async fn truncate(
         &self,
         file: FileId,
@@ -40,29 +46,40 @@ impl Store {
         inner.admit_cut().await?;
         let mut again = false;
         let sequence = loop {
-            // Promises for the blocks that are cut in two; a full disk has some held back for them.
-            let evictions = inner.load_for_cut(file, &lengths)?;
-            let missing = {
+            let (evictions, whole) = inner.load_for_cut(file, &lengths)?;
+            let (missing, needed) = {
                 let mut state = inner.lock();
                 state.check_writable()?;
                 state.check_alive(file)?;
                 if state.files.get(&file).is_some_and(|f| f.op >= op) {
                     break state.sequence;
                 }
-                if state.evictions != evictions {
-                    continue;
+                // What was evicted meanwhile is left for later, as what is too much is.
+                let whole = if state.evictions == evictions {
+                    whole
+                } else {
+                    Vec::new()
+                };
+                let (missing, needed) = edges(&state, &lengths);
+                if missing.is_empty() && state.disk.can_promise(needed) {
+                    let cut = inner.take_cut(&mut state, &lengths, &whole, modified);
+                    break inner.close_cut(&mut state, cut, file, op);
                 }
-                let missing = edges(&state, &lengths);
-                if missing.is_empty() {
-                    break inner.take_cut(&mut state, file, &lengths, op, modified);
-                }
-                missing
+                (missing, needed)
             };
+            if missing.is_empty() {
+                inner.make_space_for_cut(needed).await?;
+                continue;
+            }
             let missing = Missing { again, ..missing };
             inner.load_or_give_up(missing).await?;
             again = true;
         };
-        inner.append(sequence)
+        inner.append(sequence)?;
+        if !inner.lock().tails.is_empty() {
+            inner.signals.work.notify_one();
+        }
+        Ok(())
     }
 
     /// Makes a fork at least this long, with a hole at its end, and makes it if it does not exist. Repeating is safe.
@@ -86,20 +103,19 @@ impl Store {
             return Err(StoreError::BadChunkSize { given: chunk });
         }
         self.0.admit().await?;
-        let sequence = {
-            let mut state = self.0.lock();
-            state.check_writable()?;
-            check_fork(&state, key, chunk)?;
-            let mut body = new_body(modified.0);
-            let id = state.find_or_create(key, chunk, modified.0, &mut body);
-            if state.forks[&id].length < length {
-                ItemRecord::Truncate { id, length }.encode(&mut body);
-                state.touch(id, length, modified.0);
-            }
-            if body.len() > new_body(0).len() {
-                state.log(&body)
-            } else {
-                state.sequence
+        let sequence = loop {
+            let tail = {
+                let mut state = self.0.lock();
+                state.check_writable()?;
+                check_fork(&state, key, chunk)?;
+                let tail = state.find(key).filter(|id| state.must_settle(*id, length));
+                if tail.is_none() {
+                    break take_extend(&mut state, key, chunk, length, modified);
+                }
+                tail
+            };
+            if let Some(id) = tail {
+                self.0.settle(id).await?;
             }
         };
         self.0.append(sequence)
@@ -162,64 +178,90 @@ impl Inner {
         }
     }
 
-    /// Brings the entries of all chunks that a cut touches into memory.
-    fn load_for_cut(&self, file: FileId, lengths: &[(ForkKey, u64)]) -> Result<u64, StoreError> {
-        loop {
-            let wanted: Vec<(ForkId, u64)> = {
-                let state = self.lock();
-                state.check_alive(file)?;
-                let shorter = lengths.iter().filter_map(|(key, length)| {
-                    let id = state.find(key)?;
-                    let fork = &state.forks[&id];
-                    (fork.chunk != 0 && *length < fork.length)
-                        .then(|| (id, length / u64::from(fork.chunk)))
-                });
-                shorter.collect()
-            };
-            let before = self.lock().evictions;
-            for (id, from) in wanted {
-                self.load_entries(id, from, usize::MAX)?;
+    /// Brings the entries of the chunks beyond the new lengths into memory, as far as they are few; returns the count of
+    /// evictions under which that holds, and the forks of which all are.
+    fn load_for_cut(
+        &self,
+        file: FileId,
+        lengths: &[(ForkKey, u64)],
+    ) -> Result<(u64, Vec<ForkId>), StoreError> {
+        let (evictions, wanted) = {
+            let mut state = self.lock();
+            state.check_alive(file)?;
+            state.evict(self.bounds.cache);
+            let shorter = lengths.iter().filter_map(|(key, length)| {
+                let id = state.find(key)?;
+                let fork = &state.forks[&id];
+                (fork.chunk != 0 && *length < fork.length)
+                    .then(|| (id, length / u64::from(fork.chunk), fork.chunk))
+            });
+            (state.evictions, shorter.collect::<Vec<_>>())
+        };
+        let (mut whole, mut left) = (Vec::new(), usize::MAX);
+        for (id, from, size) in wanted {
+            left = left.min(self.part_of(size));
+            if left == 0 {
+                break;
             }
-            let after = self.lock().evictions;
-            if before == after {
-                return Ok(after);
+            let (_, reached) = self.load_entries(id, from, left)?;
+            let state = self.lock();
+            let chunks = state.forks.get(&id).map(|f| f.chunks.range(from..));
+            let count = chunks.into_iter().flatten().take(left + 1).count();
+            if reached == u64::MAX && count <= left {
+                whole.push(id);
             }
+            left = left.saturating_sub(count);
         }
+        Ok((evictions, whole))
     }
 
+    /// Cuts and extends forks: those of which the chunks beyond the new length are all in memory wholly, of others the tail is
+    /// left. Returns a frame's body.
     fn take_cut(
         &self,
         state: &mut State,
-        file: FileId,
         lengths: &[(ForkKey, u64)],
-        op: u64,
+        whole: &[ForkId],
         modified: Timestamp,
-    ) -> u64 {
+    ) -> Vec<u8> {
         let mut body = new_body(modified.0);
         let sequence = state.next_sequence();
         for (key, length) in lengths {
-            let id = match state.find(key) {
+            let (length, id) = (*length, state.find(key));
+            let id = match id {
                 Some(id) => id,
-                None if *length > 0 => state.find_or_create(key, 0, modified.0, &mut body),
+                None if length > 0 => state.find_or_create(key, 0, modified.0, &mut body),
                 None => continue,
             };
-            ItemRecord::Truncate {
-                id,
-                length: *length,
+            let (old, size) = (state.forks[&id].length, state.forks[&id].chunk);
+            if length >= old || size == 0 || whole.contains(&id) {
+                ItemRecord::Truncate { id, length }.encode(&mut body);
+                let emptied = state.cut(id, length, modified.0, sequence);
+                state.logged += DATA_COST + emptied * MAP_COST;
+            } else {
+                ItemRecord::Cut { id, length }.encode(&mut body);
+                state.cut_off(id, length, modified.0, sequence);
+                state.logged += DATA_COST + MAP_COST;
             }
-            .encode(&mut body);
-            self.cut(state, id, *length, modified.0, sequence);
+            self.zero_edge(state, id, old, length);
         }
+        body
+    }
+
+    /// Counts the operation as done and queues its frame.
+    fn close_cut(&self, state: &mut State, mut body: Vec<u8>, file: FileId, op: u64) -> u64 {
         ItemRecord::Operation { file, op }.encode(&mut body);
         state.files.entry(file).or_default().op = op;
         state.changes.files.insert(file);
+        if self.log_is_long(state) {
+            self.signals.work.notify_one();
+        }
         state.log(&body)
     }
 
-    /// Cuts a fork and zeroes the rest of its last block, which is in memory or a hole.
-    fn cut(&self, state: &mut State, id: ForkId, length: u64, modified: i64, sequence: u64) {
-        let (old, size) = (state.forks[&id].length, state.forks[&id].chunk);
-        state.cut(id, length, modified, sequence);
+    /// Zeroes the rest of the last block of a fork that was cut, which is in memory or a hole.
+    fn zero_edge(&self, state: &mut State, id: ForkId, old: u64, length: u64) {
+        let size = state.forks[&id].chunk;
         if let Some((n, block)) = edge(size, old, length)
             && let Some(chunk) = state.forks[&id].chunks.get(&n)
             && chunk.valid_page(block).is_some()
@@ -229,6 +271,28 @@ impl Inner {
             let zeros = [0; BLOCK];
             self.put(state, id, size, length, &zeros[..(end - length) as usize]);
         }
+    }
+}
+
+/// Makes a fork, and makes it longer, as far as need be; returns the sequence of what says so.
+fn take_extend(
+    state: &mut State,
+    key: &ForkKey,
+    chunk: u32,
+    length: u64,
+    modified: Timestamp,
+) -> u64 {
+    let empty = new_body(modified.0);
+    let mut body = empty.clone();
+    let id = state.find_or_create(key, chunk, modified.0, &mut body);
+    if state.forks[&id].length < length {
+        ItemRecord::Truncate { id, length }.encode(&mut body);
+        state.touch(id, length, modified.0);
+    }
+    if body.len() > empty.len() {
+        state.log(&body)
+    } else {
+        state.sequence
     }
 }
 
@@ -242,15 +306,24 @@ pub(crate) fn edge(size: u32, old: u64, length: u64) -> Option<(u64, u32)> {
     divided.then_some((n, (inside / BLOCK as u64) as u32))
 }
 
-/// The divided blocks that are not in memory.
-fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
-    let mut missing = Missing::default();
+/// The divided blocks that are not in memory, and how many of all those divided need a promise of a place.
+fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
+    let (mut missing, mut needed) = (Missing::default(), 0);
     for (key, length) in lengths {
         let Some(id) = state.find(key) else { continue };
         let fork = &state.forks[&id];
+        if state.must_settle(id, *length) {
+            missing.tails.insert(id);
+            continue;
+        }
         let size = u64::from(fork.chunk.max(1));
         let divided = *length < fork.length && !length.is_multiple_of(size);
-        if fork.parent.is_some() && divided && missing.own_entry(state, id, length / size) {
+        let lacking = divided
+            && match fork.parent {
+                Some(_) => missing.own_entry(state, id, length / size),
+                None => missing.entry(state, id, length / size),
+            };
+        if lacking {
             continue;
         }
         let Some((n, block)) = edge(fork.chunk, fork.length, *length) else {
@@ -259,9 +332,11 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
         let Some(chunk) = fork.chunks.get(&n) else {
             continue;
         };
+        let lost = chunk.place(block).is_some_and(|(place, _)| place.is_lost());
+        needed += u64::from(!lost && needs_promise(chunk, block));
         if chunk.valid_page(block).is_none()
             && let Some((place, _)) = chunk.place(block)
-            && !place.is_lost()
+            && !lost
         {
             missing.blocks.push(Wanted {
                 id,
@@ -271,5 +346,5 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> Missing {
             });
         }
     }
-    missing
+    (missing, needed)
 }

@@ -65,6 +65,7 @@ mod state;
 mod storage;
 mod store;
 mod sync;
+mod tail;
 mod trace;
 mod tree;
 mod write;

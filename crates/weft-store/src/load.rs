@@ -325,13 +325,22 @@ pub(crate) struct Missing {
     /// Chunks that are to be the fork's own.
     pub(crate) own: BTreeSet<(ForkId, u64)>,
     pub(crate) blocks: Vec<Wanted>,
+    /// Forks that are about to grow and have tails.
+    pub(crate) tails: BTreeSet<ForkId>,
     /// Not the first attempt: what was loaded was evicted, so load beyond the cache's bound.
     pub(crate) again: bool,
 }
 
 impl Missing {
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.own.is_empty() && self.blocks.is_empty()
+        let Self {
+            entries,
+            own,
+            blocks,
+            tails,
+            again: _,
+        } = self;
+        entries.is_empty() && own.is_empty() && blocks.is_empty() && tails.is_empty()
     }
 
     /// Notes an entry that is not in memory, or not the fork's own; whether that is so.
@@ -363,6 +372,9 @@ impl Missing {
 impl Inner {
     /// Loads what was found missing.
     pub(crate) async fn load(&self, missing: Missing) -> Result<(), StoreError> {
+        for id in missing.tails {
+            self.settle(id).await?;
+        }
         for (id, n) in missing.entries {
             self.load_entry(id, n)?;
         }

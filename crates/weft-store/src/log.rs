@@ -18,6 +18,7 @@ use crate::error::StoreError;
 use crate::record::ReachedRecord;
 use crate::state::State;
 use crate::storage::{FileKind, Storage, StorageFile};
+use crate::store::Signals;
 
 /// The most that is written ahead at a time, and the least.
 const AHEAD: (u64, u64) = (1 << 20, 4 << 10);
@@ -92,6 +93,8 @@ impl Segment {
 
 struct Files {
     closed: Vec<Segment>,
+    /// Segments that were applied and are not removed yet, ascending.
+    applied: Vec<u64>,
     active: Segment,
     /// The next segment, made beforehand, so that a full disk is seen before it hurts.
     spare: Option<Segment>,
@@ -143,6 +146,7 @@ pub(crate) struct Log {
     files: Mutex<Files>,
     bytes: std::sync::atomic::AtomicU64,
     tight: std::sync::atomic::AtomicBool,
+    signals: Arc<Signals>,
 }
 
 impl Log {
@@ -153,6 +157,7 @@ impl Log {
         next: u64,
         sequence: u64,
         segment_bytes: u64,
+        signals: Arc<Signals>,
     ) -> Result<Self, StoreError> {
         let active = Segment::create(&*storage, next, segment_bytes)
             .map_err(|e| StoreError::io("create", &Segment::name(next), &e))?;
@@ -165,9 +170,11 @@ impl Log {
             segment_bytes,
             bytes: std::sync::atomic::AtomicU64::new(bytes),
             tight: false.into(),
+            signals,
             files: Mutex::new(Files {
                 unsynced: closed.iter().map(|s| Arc::clone(&s.file)).collect(),
                 closed,
+                applied: Vec::new(),
                 active,
                 spare: None,
                 gone: sequence,
@@ -247,6 +254,7 @@ impl Log {
                 reason: error.to_string(),
             };
             state.lock().failed.get_or_insert_with(|| failed.clone());
+            self.signals.room.notify_waiters();
             return Err(failed);
         }
         files.fresh += length;
@@ -346,26 +354,47 @@ impl Log {
         }
     }
 
-    /// Removes the segments whose frames are all at or below `sequence`.
-    pub(crate) fn remove_through(&self, sequence: u64) -> Result<(), StoreError> {
-        let old = {
-            let mut files = self.files.lock();
-            let split = files.closed.partition_point(|s| s.last <= sequence);
-            let old = files.closed.drain(..split).collect::<Vec<_>>();
-            files.gone = old.last().map_or(files.gone, |s| s.last);
-            old
-        };
-        for segment in old {
-            let name = Segment::name(segment.number);
-            self.storage
-                .remove(&name)
-                .map_err(|e| StoreError::io("remove", &name, &e))?;
-            self.bytes.fetch_sub(segment.bytes, Relaxed);
-        }
+    /// Lets go of the segments whose frames are all at or below `sequence`; [`Log::remove_applied`] removes them.
+    pub(crate) fn release_through(&self, sequence: u64) {
+        let mut files = self.files.lock();
+        let split = files.closed.partition_point(|s| s.last <= sequence);
+        let old: Vec<Segment> = files.closed.drain(..split).collect();
+        files.gone = old.last().map_or(files.gone, |s| s.last);
+        let bytes = old.iter().map(|s| s.bytes).sum();
+        self.bytes.fetch_sub(bytes, Relaxed);
+        files.applied.extend(old.iter().map(|s| s.number));
+    }
+
+    /// Removes segments that nobody needs. One that cannot be removed costs space, and is tried again with the next call.
+    pub(crate) fn remove_applied(&self) -> Result<(), StoreError> {
+        let mut old = std::mem::take(&mut self.files.lock().applied);
+        let mut done = Ok(());
+        old.retain(|number| {
+            let removed = self.remove(*number);
+            let stays = removed.is_err();
+            if done.is_ok() {
+                done = removed;
+            }
+            stays
+        });
+        let mut files = self.files.lock();
+        old.append(&mut files.applied);
+        files.applied = old;
         if self.tight.load(Relaxed) {
-            self.refill(&mut self.files.lock());
+            self.refill(&mut files);
         }
-        Ok(())
+        done
+    }
+
+    fn remove(&self, number: u64) -> Result<(), StoreError> {
+        let name = Segment::name(number);
+        match self.storage.remove(&name) {
+            // An earlier attempt got that far before it failed.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", &name, &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes every segment of a log that was wholly applied, after what says that there must be any.
@@ -377,16 +406,10 @@ impl Log {
         self.storage
             .sync_folder()
             .map_err(|e| StoreError::io("sync", ".", &e))?;
-        let numbers = files
-            .closed
-            .iter()
-            .chain([&files.active])
-            .chain(&files.spare)
-            .map(|s| s.number);
-        for name in numbers.map(Segment::name) {
-            self.storage
-                .remove(&name)
-                .map_err(|e| StoreError::io("remove", &name, &e))?;
+        let open = files.closed.iter().chain([&files.active]);
+        let open = open.chain(&files.spare).map(|s| s.number);
+        for number in files.applied.iter().copied().chain(open) {
+            self.remove(number)?;
         }
         self.storage
             .sync_folder()

@@ -25,8 +25,12 @@ impl Inner {
             let Some((from, to)) = next else {
                 return Ok(());
             };
-            // Its pages are flushed and its entries in the index then, for good.
+            // Its pages are flushed and its entries in the index then, for good: unless a disk failed and took the free
+            // blocks with it. Then it is left as it is, until there are others.
             self.apply().await?;
+            if self.lock().has_dirty(from) {
+                return Ok(());
+            }
             let mut at = 0;
             while let Some(chunks) = self.entries_of(from, at)? {
                 at = chunks[chunks.len() - 1] + 1;
@@ -121,11 +125,11 @@ impl Inner {
     }
 }
 
-/// Whether a fork still is to be merged into this one.
+/// Whether a fork still is to be merged into this one, and can be.
 fn still(state: &State, from: ForkId, to: ForkId) -> bool {
     let idle = |id| {
         let fork = state.forks.get(&id)?;
-        Some(fork.kept == Some(0) && fork.children == 1)
+        Some(fork.kept == Some(0) && fork.children == 1 && !state.has_dirty(id))
     };
     let child = state.forks.get(&to);
     idle(from) == Some(true) && child.is_some_and(|f| f.parent == Some(from))

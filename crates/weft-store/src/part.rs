@@ -198,6 +198,7 @@ impl Inner {
         }
         let error = self.memory_fault(StoreError::memory(&key, blocks.chunk, block, dirty));
         Some(if dirty {
+            self.signals.room.notify_waiters();
             state.fail_memory(error)
         } else {
             error

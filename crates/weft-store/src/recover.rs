@@ -65,7 +65,7 @@ impl Store {
         }
         // What was synced needs no proof: what is not there any more is damage, and said where it is read.
         parsed.synced = parsed.synced.max(reached.synced);
-        let (overlay, sequence) = replay(
+        let (overlay, sequence, cost) = replay(
             &mut state,
             &*config.index,
             &disks,
@@ -78,7 +78,7 @@ impl Store {
         state.sequence = sequence;
         state.last_change = sequence;
         // What was replayed is in the log until the next application.
-        state.logged = parsed.cost();
+        state.logged = parsed.cost() + cost;
         state.several = disks.all().len() > 1;
         state.disk = Allocator::default();
         disks.count(&mut state.disk)?;
@@ -88,14 +88,15 @@ impl Store {
         let recovered = !closed.is_empty();
         write_reached(&*storage, reached.synced, sequence)?;
         write_running(&*storage, &config.boot_id).await?;
+        let signals = Arc::new(Signals::default());
         let log = Log::new(
             Arc::clone(&storage),
             closed,
             next,
             sequence,
             config.segment_bytes,
+            Arc::clone(&signals),
         )?;
-        let signals = Arc::new(Signals::default());
         let inner = Arc::new_cyclic(|me: &Weak<Inner>| Inner {
             me: me.clone(),
             storage,
@@ -124,7 +125,11 @@ impl Store {
         }
         // Only now: what says that these forks are gone may have been in the kernel alone.
         remove_garbage(&inner, garbage).await?;
-        if inner.lock().mergeable().is_some() {
+        let owed = {
+            let state = inner.lock();
+            state.mergeable().is_some() || !state.tails.is_empty()
+        };
+        if owed {
             signals.work.notify_one();
         }
         tokio::spawn(background(signals, Arc::downgrade(&inner)));
@@ -305,7 +310,7 @@ pub(crate) fn damaged(segments: &[Segment], damage: Damage) -> StoreError {
     }
 }
 
-/// Replays what stands; returns what only the log has, and the last sequence.
+/// Replays what stands; returns what only the log has, the last sequence, and what it cost besides [`Parsed::cost`].
 async fn replay(
     state: &mut State,
     index: &dyn OrderedKv,
@@ -314,13 +319,14 @@ async fn replay(
     parsed: &mut Parsed,
     applied: u64,
     power_lost: bool,
-) -> Result<(Overlay, u64), StoreError> {
+) -> Result<(Overlay, u64, u64), StoreError> {
     let mut sequence = applied;
     let mut replay = Replay {
         state,
         index,
         overlay: Overlay::new(),
         bare: HashMap::new(),
+        cost: 0,
     };
     let mut end = parsed.frames.len();
     for (i, frame) in parsed.frames.iter().enumerate() {
@@ -345,9 +351,10 @@ async fn replay(
         }
         sequence = frame.sequence;
     }
+    let cost = replay.cost;
     let overlay = replay.finish()?;
     parsed.frames.truncate(end);
-    Ok((overlay, sequence))
+    Ok((overlay, sequence, cost))
 }
 
 /// Whether the disk has what a map says.

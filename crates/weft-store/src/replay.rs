@@ -1,16 +1,14 @@
 //! Reading a log back: what its frames make of the state.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::{Bound, ControlFlow, Range};
+mod cuts;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 use weft_kv::OrderedKv;
-use weft_layout::OFFSET_MAX;
 
 use crate::chunk::Chunk;
-use crate::clear::{edges, numbers, within};
-use crate::cut::edge;
-use crate::direct::whole_blocks;
 use crate::error::StoreError;
 use crate::frames::Parsed;
 use crate::key::Run;
@@ -66,9 +64,9 @@ pub(crate) struct Replay<'a> {
     pub(crate) overlay: Overlay,
     /// Forks of which the index has no chunk, and others.
     pub(crate) bare: HashMap<ForkId, bool>,
+    /// What chunks cost that an item makes empty without naming them, in units of [`State::logged`].
+    pub(crate) cost: u64,
 }
-
-static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 impl Replay<'_> {
     /// Lets one item take effect.
@@ -112,6 +110,8 @@ impl Replay<'_> {
             ItemRecord::Truncate { id, length } => {
                 self.truncate(sequence, modified, *id, *length)?;
             }
+            ItemRecord::Cut { id, length } => self.cut(sequence, modified, *id, *length)?,
+            ItemRecord::Empty { id, from, to } => self.empty(*id, *from..*to)?,
             ItemRecord::Operation { file, op } => {
                 let entry = self.state.files.entry(*file).or_default();
                 entry.op = entry.op.max(*op);
@@ -255,111 +255,6 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn truncate(
-        &mut self,
-        sequence: u64,
-        modified: i64,
-        id: ForkId,
-        length: u64,
-    ) -> Result<(), StoreError> {
-        let Some(fork) = self.state.forks.get_mut(&id) else {
-            return Ok(());
-        };
-        let size = fork.chunk;
-        // The index may be newer than this record and have the cut length already, but not yet the
-        // zeros behind it: so the cut is made whatever the length is. Later records say again what
-        // lies beyond.
-        fork.length = OFFSET_MAX;
-        if size != 0 {
-            let (first, inside) = (length / u64::from(size), (length % u64::from(size)) as u32);
-            for n in stored_chunks(self.index, id, first..u64::MAX)? {
-                self.load(id, n)?;
-            }
-            let keep = inside.div_ceil(BLOCK as u32);
-            self.overlay.retain(|(fork, n), blocks| {
-                if *fork == id && *n >= first {
-                    let keep = if *n == first { keep } else { 0 };
-                    blocks.retain(|b, _| *b < keep);
-                }
-                !blocks.is_empty()
-            });
-        }
-        self.state.cut(id, length, modified, 0);
-        if let Some((n, block)) = edge(size, OFFSET_MAX, length) {
-            let at = (length % u64::from(size)) as u32;
-            let end = size.min((block + 1) * BLOCK as u32);
-            self.zero(sequence, id, n, at..end);
-        }
-        Ok(())
-    }
-
-    /// As [`Replay::truncate`], whatever the index has of the range: later records say it again.
-    fn clear(
-        &mut self,
-        sequence: u64,
-        modified: i64,
-        id: ForkId,
-        range: Range<u64>,
-    ) -> Result<(), StoreError> {
-        let Some(size) = self.state.forks.get(&id).map(|fork| fork.chunk) else {
-            return Ok(());
-        };
-        if size == 0 {
-            return Err(StoreError::Corrupt {
-                what: "a clear item of the log",
-                at: format!("sequence {sequence}: the fork has no chunk size"),
-            });
-        }
-        let all = numbers(size, &range);
-        for n in stored_chunks(self.index, id, all.clone())? {
-            self.load(id, n)?;
-        }
-        let placed = self.state.forks[&id].chunks.range(all.clone());
-        let pieces = self.overlay.range((id, all.start)..(id, all.end));
-        let known = placed.map(|(n, _)| *n).chain(pieces.map(|((_, n), _)| *n));
-        let known: BTreeSet<u64> = known.collect();
-        for n in known {
-            let touched = within(size, &range, n);
-            let whole = whole_blocks(&touched, size);
-            if let Some(blocks) = self.overlay.get_mut(&(id, n)) {
-                blocks.retain(|block, _| !whole.contains(block));
-                if blocks.is_empty() {
-                    self.overlay.remove(&(id, n));
-                }
-            }
-            self.state.empty(id, n, whole, 0);
-            for edge in edges(&touched, size) {
-                self.zero(sequence, id, n, edge);
-            }
-        }
-        let length = self.state.forks[&id].length;
-        self.state.touch(id, length, modified);
-        Ok(())
-    }
-
-    /// Bytes of one block, where it holds any, are zeros.
-    fn zero(&mut self, sequence: u64, id: ForkId, n: u64, bytes: Range<u32>) {
-        let block = bytes.start / BLOCK as u32;
-        let placed = self.state.forks[&id]
-            .chunks
-            .get(&n)
-            .and_then(|c| c.place(block));
-        let pieces = self
-            .overlay
-            .get(&(id, n))
-            .is_some_and(|b| b.contains_key(&block));
-        // What is lost has nothing that zeros could be laid over, unless it was written anew meanwhile.
-        let lies = placed.is_some_and(|(place, _)| !place.is_lost());
-        if lies || pieces {
-            let (at, data) = (bytes.start, Bytes::from_static(&ZEROS[..bytes.len()]));
-            let blocks = self.overlay.entry((id, n)).or_default();
-            blocks
-                .entry(block)
-                .or_default()
-                .push(Piece { sequence, at, data });
-        }
-    }
-
     /// Brings a chunk into memory as the fork's own: copied where it shows through. The log has all of its parent's before.
     fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
         self.peek(id, n)?;
@@ -438,34 +333,4 @@ fn has_chunks(index: &dyn OrderedKv, id: ForkId) -> Result<bool, StoreError> {
         },
     )?;
     Ok(any)
-}
-
-/// Those of some of a fork's chunks that are in the index.
-fn stored_chunks(
-    index: &dyn OrderedKv,
-    id: ForkId,
-    wanted: Range<u64>,
-) -> Result<Vec<u64>, StoreError> {
-    let (low, high) = (
-        ChunkRecord::key(id, wanted.start),
-        ChunkRecord::key(id, wanted.end),
-    );
-    let mut found = Vec::new();
-    let mut failed = None;
-    index.snapshot()?.scan(
-        CHUNKS,
-        Bound::Included(&low),
-        Bound::Excluded(&high),
-        &mut |key, _| {
-            match ChunkRecord::decode_key(key) {
-                Ok((_, n)) => found.push(n),
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
-                }
-            }
-            ControlFlow::Continue(())
-        },
-    )?;
-    failed.map_or(Ok(found), Err)
 }

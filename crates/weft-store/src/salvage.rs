@@ -164,7 +164,9 @@ impl Rescue {
                 }
             }
             ItemRecord::Clear { id, offset, length } => add(id, *offset, offset + length),
-            ItemRecord::Truncate { id, length } => add(id, *length, *length),
+            ItemRecord::Truncate { id, length } | ItemRecord::Cut { id, length } => {
+                add(id, *length, *length);
+            }
             _ => {}
         }
     }

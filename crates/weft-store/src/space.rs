@@ -107,6 +107,17 @@ impl Inner {
         whole(async move { me.make_space_wholly(blocks).await }).await
     }
 
+    /// As [`Inner::make_space`], for blocks that a cut divides: they may have what is held back.
+    pub(crate) async fn make_space_for_cut(&self, blocks: u64) -> Result<(), StoreError> {
+        if self.lock().disk.can_promise(blocks) {
+            return Ok(());
+        }
+        match self.make_space(blocks).await {
+            Err(StoreError::NoSpace { .. }) if self.lock().disk.can_promise(blocks) => Ok(()),
+            done => done,
+        }
+    }
+
     async fn make_space_wholly(&self, blocks: u64) -> Result<(), StoreError> {
         let _growing = self.grow_lock.lock().await;
         if self.lock().disk.available() >= blocks || self.grow(blocks, self.bounds.growth).await? {
@@ -114,12 +125,21 @@ impl Inner {
         }
         let reclaimable = {
             let state = self.lock();
-            state.disk.waiting() > 0
+            // A dirty block that lies somewhere gives that place back once it has another.
+            let rewritten = state.dirty_blocks > 0 && state.disk.keeps_promises();
+            rewritten
+                || !state.tails.is_empty()
+                || state.disk.waiting() > 0
                 || !state.changes.dead.is_empty()
                 || state.mergeable().is_some()
         };
         if reclaimable {
-            self.merge_if_open().await?;
+            if let Err(error) = self.settle_all().await {
+                tracing::warn!(%error, "what was cut keeps its space");
+            }
+            if let Err(error) = self.merge_if_open().await {
+                tracing::warn!(%error, "dropped checkpoints keep their space");
+            }
             self.apply().await?;
             self.sync_now().await?;
             self.sync_now().await?;

@@ -63,6 +63,8 @@ pub(crate) struct Fork {
     pub(crate) children: u32,
     /// The slots read last.
     pub(crate) trace: Trace,
+    /// Chunks from here on lie beyond its length, and may have entries that are still to be emptied.
+    pub(crate) tail: Option<u64>,
 }
 
 impl Fork {
@@ -121,6 +123,8 @@ pub(crate) struct State {
     pub(crate) changes: Changes,
     /// Kept forks that belong to no checkpoint any more.
     pub(crate) idle: BTreeSet<ForkId>,
+    /// Forks with tails.
+    pub(crate) tails: BTreeSet<ForkId>,
     pub(crate) dirty_chunks: BTreeSet<(ForkId, u64)>,
     /// Dirty blocks in memory.
     pub(crate) dirty_blocks: u64,
@@ -160,13 +164,18 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Refuses when the store failed.
+    pub(crate) fn check_failed(&self) -> Result<(), StoreError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
     /// Refuses when the store failed or was closed.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None if self.closed => Err(StoreError::Closed),
-            None => Ok(()),
+        self.check_failed()?;
+        if self.closed {
+            return Err(StoreError::Closed);
         }
+        Ok(())
     }
 
     /// Refuses late calls for deleted files.
@@ -232,6 +241,7 @@ impl State {
                 kept: None,
                 children: 0,
                 trace: Trace::default(),
+                tail: None,
             });
         let file = self.files.entry(key.file).or_default();
         file.forks.insert((key.cell, key.fork.clone()), id);
@@ -361,24 +371,18 @@ impl State {
     }
 
     /// Drops what lies beyond `length` and sets the length; chunks that the cut touches are in
-    /// memory. The caller zeroes the rest of the last block.
-    pub(crate) fn cut(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) {
-        let fork = self
-            .forks
-            .get_mut(&id)
-            .expect("the caller found the fork under this lock");
-        if length < fork.length && fork.chunk != 0 {
-            let size = u64::from(fork.chunk);
-            let (first, inside) = (length / size, length % size);
-            let keep = inside.div_ceil(BLOCK as u64) as u32;
-            let touched: Vec<u64> = fork.chunks.range(first..).map(|(n, _)| *n).collect();
-            for n in touched {
-                let from = if n == first { keep } else { 0 };
-                self.empty(id, n, from..u32::MAX, sequence);
-            }
-            self.inherit_below(id, first + u64::from(inside > 0));
+    /// memory. The caller zeroes the rest of the last block. Returns how many chunks it emptied.
+    pub(crate) fn cut(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) -> u64 {
+        let fork = &self.forks[&id];
+        if length >= fork.length || fork.chunk == 0 {
+            self.touch(id, length, modified);
+            return 0;
         }
-        self.touch(id, length, modified);
+        self.cut_off(id, length, modified, sequence);
+        let end = self.forks[&id].end_chunk();
+        let emptied = self.empty_chunks(id, end..u64::MAX, sequence);
+        self.set_tail(id, None);
+        emptied
     }
 
     /// Makes holes of blocks of a chunk that is in memory; their places wait for a sync after
@@ -444,6 +448,7 @@ impl State {
             }
         }
         self.idle.remove(&id);
+        self.tails.remove(&id);
         if let Some(parent) = fork.parent.and_then(|p| self.forks.get_mut(&p)) {
             parent.children = parent.children.saturating_sub(1);
         }

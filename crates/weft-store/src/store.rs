@@ -31,6 +31,8 @@ pub(crate) struct Bounds {
     pub(crate) replay: u64,
     /// Entries that differ from the index before the log is applied: they cannot be evicted.
     pub(crate) changed: u64,
+    /// Chunks that a cut empties at one moment.
+    pub(crate) cut: u32,
 }
 
 /// Dirty pages that any cache can hold.
@@ -55,6 +57,7 @@ impl Bounds {
                 .next_multiple_of(BLOCK as u64)
                 .max(BLOCK as u64),
             replay: REPLAY_MAX,
+            cut: config.cut_chunks.max(1),
             changed: (config.cache_bytes / 4 / ENTRY_BYTES).clamp(1024, REPLAY_MAX / 32),
         }
     }
@@ -149,8 +152,10 @@ impl Inner {
     pub(crate) fn fail(&self, doing: &'static str, reason: String) -> StoreError {
         let failed = StoreError::SyncFailed { doing, reason };
         tracing::error!(%failed, "the store failed");
+        let failed = self.lock().failed.get_or_insert(failed).clone();
+        // Only now: who waits looks whether it failed.
         self.signals.room.notify_waiters();
-        self.lock().failed.get_or_insert(failed).clone()
+        failed
     }
 }
 

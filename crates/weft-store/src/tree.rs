@@ -234,14 +234,25 @@ impl State {
         self.idle = idle.map(|(id, _)| *id).collect();
     }
 
-    /// A kept fork without a checkpoint from which one fork derives, and that fork.
+    /// A kept fork without a checkpoint from which one fork derives, and that fork. One whose dirty pages may find no place
+    /// waits: they would go with it.
     pub(crate) fn mergeable(&self) -> Option<(ForkId, ForkId)> {
-        let single = |id: &&ForkId| self.forks.get(id).is_some_and(|f| f.children == 1);
+        let places = self.disk.keeps_promises();
+        let single = |id: &&ForkId| {
+            let single = self.forks.get(id).is_some_and(|f| f.children == 1);
+            single && (places || !self.has_dirty(**id))
+        };
         let from = *self.idle.iter().find(single)?;
         let file = self.files.get(&self.forks[&from].key.file)?;
         let mut related = file.forks.values().chain(&file.kept);
         let child = related.find(|id| self.forks.get(id).is_some_and(|f| f.parent == Some(from)));
         child.map(|to| (from, *to))
+    }
+
+    /// Whether a fork has bytes that only the log and memory have.
+    pub(crate) fn has_dirty(&self, id: ForkId) -> bool {
+        let mut dirty = self.dirty_chunks.range((id, 0)..=(id, u64::MAX));
+        dirty.next().is_some()
     }
 
     /// Gives what a kept fork has of a chunk to its only child; both chunks are in memory and the pages of the first clean.
@@ -253,6 +264,7 @@ impl State {
         let Some(chunk) = source.chunks.get_mut(&n) else {
             return;
         };
+        debug_assert!(!chunk.is_dirty(), "what is dirty is not given away");
         for page in std::mem::take(&mut chunk.pages).into_iter().flatten() {
             self.cached -= page.bytes();
         }
@@ -300,6 +312,7 @@ impl State {
             self.cached -= chunk.cost + pages.sum::<u64>();
         }
         self.idle.remove(&from);
+        self.tails.remove(&from);
         self.evictions += 1;
         if let Some(file) = self.files.get_mut(&gone.key.file) {
             file.kept.remove(&from);

@@ -371,6 +371,7 @@ impl Inner {
                     // After the copies were made and summed: so they are copies of what had the sum. The frame is not in
                     // the kernel yet, and does not get there if they are not.
                     if small && let Err(error) = proof.check(writes, true) {
+                        self.signals.room.notify_waiters();
                         return Err(state.fail_memory(self.memory_fault(error)));
                     }
                     return Ok(sequence);
@@ -490,6 +491,9 @@ fn survey(
         check_fork(state, &w.key, w.chunk)?;
         let id = state.find(&w.key);
         if let Some(id) = id {
+            if state.must_settle(id, plan.end) {
+                missing.tails.insert(id);
+            }
             for direct in &plan.direct {
                 for range in by_chunk(w.chunk, direct.offset, direct.length) {
                     missing.own_entry(state, id, range.chunk);

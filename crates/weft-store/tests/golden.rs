@@ -114,6 +114,7 @@ async fn config(folder: &Path, index: Arc<Index>, boot: &str, new: bool) -> Stor
     config.segment_bytes = 128 << 10;
     config.growth_bytes = 256 << 10;
     config.reserve_bytes = 0;
+    config.cut_chunks = 2;
     config
 }
 
@@ -359,7 +360,7 @@ async fn write_image(name: &str, end: End) {
 #[ignore = "writes new images"]
 async fn write_images_of_this_version() {
     for end in [End::Killed, End::Merging, End::Merged, End::Closed] {
-        let name = format!("1-{end:?}").to_lowercase();
+        let name = format!("2-{end:?}").to_lowercase();
         write_image(&name, end).await;
     }
 }

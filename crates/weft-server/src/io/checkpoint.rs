@@ -89,10 +89,8 @@ impl IoService {
         let files = files(request.file, request.others.iter().map(|o| o.file))?;
         {
             let _closed = self.gates.close(&files).await?;
-            for file in &files {
-                let made = self.store.checkpoint(*file, op, now).await;
-                made.map_err(|e| failure::of_store(&e))?;
-            }
+            let made = self.store.checkpoint_files(&files, op, now).await;
+            made.map_err(|e| failure::of_store(&e))?;
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         let mut reply = CheckpointReply::default();
@@ -136,10 +134,8 @@ impl IoService {
         {
             let _closed = self.gates.close(&files).await?;
             let (number, op, now) = (request.checkpoint, request.op, self.now());
-            for file in &files {
-                let rolled = self.store.roll_back(*file, number, op, now).await;
-                rolled.map_err(|e| failure::of_store(&e))?;
-            }
+            let rolled = self.store.roll_back_files(&files, number, op, now).await;
+            rolled.map_err(|e| failure::of_store(&e))?;
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(RollbackReply {})

@@ -205,6 +205,10 @@ pub(crate) enum ItemRecord {
     Merged { from: ForkId, to: ForkId },
     /// A chunk that showed through is the fork's own, with all that its parent has.
     Own { id: ForkId, chunk: u64 },
+    /// A fork's length is set; what lay beyond is gone from the chunk that this divides, and is to go from later ones.
+    Cut { id: ForkId, length: u64 },
+    /// Chunks of a fork, up to another, are empty.
+    Empty { id: ForkId, from: u64, to: u64 },
 }
 
 const FORK: u8 = 1;
@@ -224,6 +228,8 @@ const ADOPT: u8 = 14;
 const MERGED: u8 = 15;
 const OWN: u8 = 16;
 const PIECES: u8 = 17;
+const CUT: u8 = 18;
+const EMPTY: u8 = 19;
 /// Bytes of one run of a `Pieces` item.
 const RUN_BYTES: usize = 24;
 
@@ -322,6 +328,11 @@ impl ItemRecord {
             }
             Self::Merged { from, to } => put_two(out, MERGED, from.0, to.0),
             Self::Own { id, chunk } => put_two(out, OWN, id.0, *chunk),
+            Self::Cut { id, length } => put_two(out, CUT, id.0, *length),
+            Self::Empty { id, from, to } => {
+                put_two(out, EMPTY, id.0, *from);
+                out.put_u64_le(*to);
+            }
         }
     }
 
@@ -423,6 +434,20 @@ impl ItemRecord {
                     return None;
                 }
                 Self::Truncate { id, length }
+            }
+            CUT => {
+                let (id, length) = (ForkId(fields.u64()?), fields.u64()?);
+                if !end_is_legal(length, 0) {
+                    return None;
+                }
+                Self::Cut { id, length }
+            }
+            EMPTY => {
+                let (id, from, to) = (ForkId(fields.u64()?), fields.u64()?, fields.u64()?);
+                if from >= to || from >> 52 != 0 {
+                    return None;
+                }
+                Self::Empty { id, from, to }
             }
             OPERATION => Self::Operation {
                 file: FileId(fields.u64()?),

@@ -153,6 +153,8 @@ fn items() -> Vec<(&'static str, ItemRecord)> {
                 data: Bytes::from_static(b"weft"),
             },
         ),
+        ("Cut", ItemRecord::Cut { id, length: 5 }),
+        ("Empty", ItemRecord::Empty { id, from: 4, to: 9 }),
     ]
 }
 

@@ -41,6 +41,8 @@ struct Disk {
     capacity: BTreeMap<String, u64>,
     /// Disks whose every operation fails.
     broken: BTreeSet<String>,
+    /// No file can be removed.
+    keep: bool,
     dice: Dice,
     operations: u64,
     fail_at: BTreeMap<u64, io::ErrorKind>,
@@ -199,6 +201,7 @@ impl SimStorage {
                 removed: BTreeMap::new(),
                 capacity: BTreeMap::new(),
                 broken: BTreeSet::new(),
+                keep: false,
                 dice: Dice(seed),
                 operations: 0,
                 fail_at: BTreeMap::new(),
@@ -229,6 +232,11 @@ impl SimStorage {
         } else {
             machine.broken.remove(&self.1);
         }
+    }
+
+    /// From now on no file of this machine can be removed, or each can.
+    pub fn keep_files(&self, keep: bool) {
+        self.0.lock().keep = keep;
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -302,24 +310,6 @@ impl SimStorage {
         content.read(0, &mut out);
         Some(out)
     }
-
-    /// Changes a file behind the store's back: bit rot. False when there is no such file.
-    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let Some(mut bytes) = self.bytes(name) else {
-            return false;
-        };
-        change(&mut bytes);
-        let mut disk = self.0.lock();
-        let Ok(file) = disk.file(&self.full_name(name)) else {
-            return false;
-        };
-        let mut content = Content::default();
-        content.write(0, &bytes);
-        file.now = content.clone();
-        file.durable = content;
-        file.unsynced.clear();
-        true
-    }
 }
 
 impl Storage for SimStorage {
@@ -354,6 +344,9 @@ impl Storage for SimStorage {
         let mut disk = self.0.lock();
         let life = disk.life;
         let last = disk.begin(life, &self.1)?;
+        if disk.keep {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let name = self.full_name(name);
         let file = disk.files.remove(&name).ok_or(io::ErrorKind::NotFound)?;
         if file.entry_durable {

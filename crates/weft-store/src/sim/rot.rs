@@ -4,6 +4,24 @@ use super::{Change, Content, SimStorage};
 use crate::pool::BLOCK;
 
 impl SimStorage {
+    /// Changes a file behind the store's back: bit rot. False when there is no such file.
+    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let Some(mut bytes) = self.bytes(name) else {
+            return false;
+        };
+        change(&mut bytes);
+        let mut disk = self.0.lock();
+        let Ok(file) = disk.file(&self.full_name(name)) else {
+            return false;
+        };
+        let mut content = Content::default();
+        content.write(0, &bytes);
+        file.now = content.clone();
+        file.durable = content;
+        file.unsynced.clear();
+        true
+    }
+
     /// The numbers of the blocks of 4 KiB of a file that hold anything; none if there is no such file.
     pub fn blocks(&self, name: &str) -> Vec<u64> {
         let disk = self.0.lock();

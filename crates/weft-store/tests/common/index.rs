@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use weft_kv::{Batch, KvError, OrderedKv, Reader, Space, Transaction};
@@ -19,6 +20,7 @@ pub struct CrashKv {
     deaths: Mutex<BTreeMap<&'static str, u64>>,
     /// Which operations of the machine were the index's.
     steps: Mutex<Vec<u64>>,
+    unreadable: AtomicBool,
 }
 
 fn put(map: &mut Map, batch: &Batch) {
@@ -119,6 +121,12 @@ impl Living {
 
 impl OrderedKv for Living {
     fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
+        if self.index.unreadable.load(Ordering::Relaxed) {
+            return Err(KvError::Engine {
+                doing: "read",
+                reason: "the simulated index is unreadable".to_owned(),
+            });
+        }
         self.index.snapshot()
     }
     fn transact(
@@ -147,6 +155,11 @@ impl CrashKv {
     pub fn steps(&self, from: u64) -> Vec<u64> {
         let steps = self.steps.lock();
         steps.iter().copied().filter(|n| *n >= from).collect()
+    }
+
+    /// From now on every read fails, or none does.
+    pub fn set_unreadable(&self, unreadable: bool) {
+        self.unreadable.store(unreadable, Ordering::Relaxed);
     }
 
     /// Batches that no sync covers.

@@ -18,6 +18,8 @@ pub use index::{CrashKv, Living};
 pub struct Machine {
     pub disk: SimStorage,
     pub index: Arc<CrashKv>,
+    /// How many chunks a cut empties at one moment.
+    pub cut_chunks: u32,
     boots: Mutex<u64>,
 }
 
@@ -26,6 +28,7 @@ impl Machine {
         Self {
             disk: SimStorage::new(seed),
             index: Arc::default(),
+            cut_chunks: 1024,
             boots: Mutex::new(1),
         }
     }
@@ -43,6 +46,7 @@ impl Machine {
         config.segment_bytes = 128 << 10;
         config.growth_bytes = 1 << 20;
         config.reserve_bytes = 0;
+        config.cut_chunks = self.cut_chunks;
         config
     }
 

@@ -178,6 +178,19 @@ impl<'a> Story<'a> {
         held.truncate(40_001);
         held.resize(90_000, 0);
 
+        // Of more chunks than a cut empties at one moment; grown, and cut again.
+        let long = fork(base + 7, 0, "data");
+        self.write(&long, 4096, 0, 70_000).await;
+        for (length, longer) in [(50_001, 60_000), (5_001, 5_001)] {
+            let (file, op) = (FileId(base + 7), self.next());
+            let lengths = vec![(long.clone(), length)];
+            store.truncate(file, lengths, op, now()).await.unwrap();
+            store.extend(&long, 4096, longer, now()).await.unwrap();
+            let held = self.living.get_mut(&long).unwrap();
+            held.truncate(length as usize);
+            held.resize(longer as usize, 0);
+        }
+
         // A fork that was removed, a file that was deleted.
         for name in ["data", "gone"] {
             self.write(&fork(base + 4, 0, name), 4096, 0, 5000).await;

@@ -1,0 +1,126 @@
+//! What goes wrong in the background: writers that wait for room are told, or go on.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use common::{Machine, key, now, pattern, read, run, write};
+use weft_layout::FileId;
+use weft_store::{Store, StoreError};
+
+const CHUNK: u32 = 65_536;
+/// Several times what the log may have.
+const WRITES: u64 = 1_000;
+const LENGTH: usize = 3_000;
+
+async fn put(store: &Store, n: u64) -> Result<(), StoreError> {
+    let one = write(&key(n % 50, 0), CHUNK, n * 100, pattern(n, LENGTH));
+    let write = store.write(vec![one], now());
+    let done = tokio::time::timeout(Duration::from_secs(600), write).await;
+    done.expect("a writer waits for ever")
+}
+
+/// Writes, while an operation fails; how many operations there were, and whether the store failed.
+async fn with_failure(at: u64) -> (u64, bool) {
+    let machine = Machine::new(7);
+    let store = machine.open().await.unwrap();
+    let before = machine.disk.operations();
+    machine.disk.fail_at(before + at, ErrorKind::Other);
+    let mut failed = None;
+    for n in 0..WRITES {
+        if let Err(error) = put(&store, n).await {
+            failed = Some((n, error));
+            break;
+        }
+    }
+    if let Some((n, error)) = &failed {
+        let typed = matches!(error, StoreError::SyncFailed { .. } | StoreError::Io { .. });
+        assert!(typed, "operation {at}: {error}");
+        if matches!(error, StoreError::SyncFailed { .. }) {
+            assert_eq!(
+                put(&store, n + 1).await.unwrap_err(),
+                *error,
+                "operation {at}"
+            );
+        }
+    }
+    (machine.disk.operations() - before, failed.is_some())
+}
+
+#[test]
+fn no_operation_that_fails_leaves_writers_waiting() {
+    let (total, _) = run(with_failure(u64::MAX / 2));
+    assert!(total > 1_000, "{total}");
+    let (mut failed, mut went_on) = (0, 0);
+    // Around where the log is applied for the first time, and here and there.
+    for at in (150..450).chain((450..total).step_by(41)) {
+        let (_, told) = run(with_failure(at));
+        failed += u32::from(told);
+        went_on += u32::from(!told);
+    }
+    assert!(failed > 0 && went_on > 0, "{failed}, {went_on}");
+}
+
+#[test]
+fn a_segment_that_cannot_be_removed_is_tried_again_and_stops_nothing() {
+    run(async {
+        let machine = Machine::new(8);
+        let store = machine.open().await.unwrap();
+        machine.disk.keep_files(true);
+        for n in 0..WRITES {
+            put(&store, n).await.unwrap();
+        }
+        let segments = |machine: &Machine| {
+            let names = machine.disk.names();
+            names.iter().filter(|n| n.starts_with("log.")).count()
+        };
+        let many = segments(&machine);
+        assert!(many > 15, "{many}");
+        machine.disk.keep_files(false);
+        store.apply().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(segments(&machine) < 5, "{} of {many}", segments(&machine));
+        drop(store);
+        machine.kill(8);
+        let store = machine.open().await.unwrap();
+        let last = WRITES - 1;
+        let found = read(&store, &key(last % 50, 0), last * 100, 1 << 20).await;
+        assert!(found.unwrap() == pattern(last, LENGTH));
+    });
+}
+
+#[test]
+fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_back_later() {
+    run(async {
+        let machine = Machine::new(9);
+        let store = machine.open().await.unwrap();
+        let all = || vec![write(&key(100, 0), CHUNK, 0, pattern(1, 600_000))];
+        store.write(all(), now()).await.unwrap();
+        store.checkpoint(FileId(100), 1, now()).await.unwrap();
+        store.write(all(), now()).await.unwrap();
+        store.apply().await.unwrap();
+        let used = store.usage().used;
+        machine.index.set_unreadable(true);
+        store.drop_checkpoint(FileId(100), 1, 2).await.unwrap();
+        // Of files that the index does not know.
+        for n in 0..WRITES {
+            let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
+            let write = store.write(vec![one], now());
+            let done = tokio::time::timeout(Duration::from_secs(600), write).await;
+            done.expect("a writer waits for ever").unwrap();
+        }
+        machine.index.set_unreadable(false);
+        for n in 0..WRITES {
+            store.delete_file(FileId(1_000 + n)).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        store.apply().await.unwrap();
+        assert!(
+            store.usage().used <= used - 600_000,
+            "{}",
+            store.usage().used
+        );
+    });
+}
