@@ -11,6 +11,9 @@ use crate::keys::{self, INTENTS};
 use crate::record::IntentRecord;
 use crate::{MetaError, Namespace};
 
+/// Files of the intents of one run, after which it ends: trees have many.
+const FILES_MAX: usize = 1 << 17;
+
 /// A run of intents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwedPage {
@@ -68,20 +71,24 @@ impl Namespace {
         let known = self.oldest_intent.load(Ordering::Acquire);
         let from = from.max(known);
         let (mut page, mut seen, mut oldest) = (OwedPage::default(), 0, None);
-        let mut failed = None;
+        let (mut files, mut failed) = (0, None);
         let next_intent = self.read(|reader| {
             let mut visit = |key: &[u8], value: &[u8]| {
                 let number = keys::number(key).unwrap_or_default();
                 oldest.get_or_insert(number);
-                if seen == records || page.intents.len() == limit {
+                if seen == records || page.intents.len() == limit || files >= FILES_MAX {
                     page.more = true;
                     return ControlFlow::Break(());
                 }
                 seen += 1;
                 page.next = number + 1;
                 match read(reader, number, value, &wanted) {
-                    Ok(intent) => page.intents.extend(intent),
-                    Err(error @ MetaError::Corrupt { .. }) => drop(error),
+                    Ok(Some(intent)) => {
+                        files += intent.files().len();
+                        page.intents.push(intent);
+                    }
+                    Ok(None) => {}
+                    Err(MetaError::Corrupt { .. }) => {}
                     Err(error) => {
                         failed = Some(error);
                         return ControlFlow::Break(());
