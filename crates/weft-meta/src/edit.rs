@@ -3,7 +3,7 @@
 //! An operation that meets the same directory twice (rename within it) changes one copy, and the
 //! counters are read and written only by operations that touch them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use parking_lot::MutexGuard;
@@ -287,7 +287,8 @@ impl<'t, 'n> Edit<'t, 'n> {
         } else {
             None
         };
-        self.forget_checkpoints(node.id, held.and(known.layout.as_ref()))?;
+        let kept = held.and(known.layout.as_ref());
+        let owed = self.forget_checkpoints(node.id, kept)? || known.truncate != 0;
         if let Some(mut held) = held {
             // Checkpoints of trees need its cells: only what it has for itself goes.
             held.deleted = true;
@@ -302,6 +303,9 @@ impl<'t, 'n> Edit<'t, 'n> {
                 checkpoint: None,
             })?;
         } else if known.is(FileKind::Regular) && has_cells {
+            if owed {
+                self.supersede(&BTreeSet::from([node.id]))?;
+            }
             let servers = known.layout.map_or_else(Vec::new, |layout| layout.servers);
             self.owe(&IntentRecord {
                 file: node.id,

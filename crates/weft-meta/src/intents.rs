@@ -107,8 +107,25 @@ impl Intent {
         }
     }
 
+    /// The servers that it is owed by, each once.
+    pub fn servers(&self) -> Vec<ServerId> {
+        let mut servers: Vec<ServerId> = match self {
+            Intent::Delete { servers, .. } => servers.clone(),
+            Intent::Truncate { layout, .. } | Intent::Checkpoint { layout, .. } => {
+                used(layout).to_vec()
+            }
+            Intent::Tree { files, .. } => {
+                let all = files.iter().flat_map(|of| used(&of.layout));
+                all.copied().collect()
+            }
+        };
+        servers.sort_unstable();
+        servers.dedup();
+        servers
+    }
+
     /// Every file that it is about: no other intent about one of them may overtake it.
-    fn files(&self) -> Vec<u64> {
+    pub fn files(&self) -> Vec<u64> {
         let mut files = vec![self.file().0];
         if let Intent::Tree { files: more, .. } = self {
             files.extend(more.iter().map(|of| of.file.0));
@@ -178,6 +195,12 @@ impl Intent {
     }
 }
 
+/// The servers that have cells.
+fn used(layout: &Layout) -> &[ServerId] {
+    let servers = layout.servers();
+    &servers[..servers.len().min(layout.cells() as usize)]
+}
+
 pub(crate) fn checked(layout: &LayoutRecord) -> Result<Layout, String> {
     Layout::try_from(&meta::Layout::from(layout)).map_err(|error| error.to_string())
 }
@@ -185,7 +208,8 @@ pub(crate) fn checked(layout: &LayoutRecord) -> Result<Layout, String> {
 impl Namespace {
     /// The oldest intents that may be carried through now, at most `limit`: of each file only the
     /// oldest one, so that several of one file are carried through in order. One about a tree is
-    /// one about each file in it that has cells.
+    /// one about each file in it that has cells. For whoever carries everything in one go; a service
+    /// that must not wait for one server because of another reads [`Namespace::intents_from`].
     ///
     /// Cost: a scan from the oldest that was left at the last call; two reads for each file of a tree.
     pub fn pending_intents(&self, limit: usize) -> Result<Vec<Intent>, MetaError> {

@@ -32,6 +32,7 @@ mod locks;
 mod namespace;
 mod open_files;
 mod ops;
+mod owed;
 mod path;
 mod permission;
 mod placement;
@@ -42,6 +43,7 @@ mod servers;
 mod sessions;
 mod unsettled;
 mod watched;
+mod withdraw;
 
 pub use appends::Append;
 pub use changes::{ChangeLog, News};
@@ -55,6 +57,7 @@ pub use leases::Leases;
 pub use locks::{Family, Granted, Lock, LockTable, Outcome, Owner, Span};
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
 pub use ops::{Attached, KeptFiles, Truncation};
+pub use owed::OwedPage;
 pub use quota::{Payer, Used};
 pub use unsettled::UnsettledFile;
 

@@ -50,6 +50,8 @@ pub enum Fault {
     /// What a user, group or tree is said to use is another number than its files amount to: `text` says of whom, `name`
     /// whether of bytes or files.
     Usage = 19,
+    /// A server refuses what is owed for a file for a reason that does not go away by itself; `expected` is the intent's number.
+    Refused = 20,
 
     /// Cells of a file that is not there.
     LostCells = 32,
@@ -361,6 +363,9 @@ pub struct FileState {
     /// There is something of this id that is no regular file.
     #[prost(bool, tag = "12")]
     pub other: bool,
+    /// Checkpoints of trees need its cells; they are among `checkpoints`. Where the file was deleted, `layout` is theirs.
+    #[prost(bool, tag = "13")]
+    pub held: bool,
 }
 
 /// One page of the regular files, in the order of their ids; with `files`, what is known of just these.

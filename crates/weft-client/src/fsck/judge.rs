@@ -63,13 +63,21 @@ impl Known {
         if self.state.owed {
             return Vec::new();
         }
+        let mut findings = Vec::new();
+        if !self.state.there && self.state.held {
+            // Deleted: only what checkpoints of trees need of it is there.
+            if let Some(layout) = self.layout() {
+                findings.extend(self.emptied(&layout, servers));
+                self.checkpoints(&layout, down, &mut findings);
+            }
+            return findings;
+        }
         if !self.state.there {
             return self.lost();
         }
         let Some(layout) = self.layout() else {
-            return Vec::new();
+            return findings;
         };
-        let mut findings = Vec::new();
         if self.state.inline {
             let filled = self.cells.iter().filter(|(_, cell)| cell.length > 0);
             findings.extend(filled.map(|(server, cell)| {
@@ -390,6 +398,37 @@ mod tests {
         // One that is being removed may be anywhere.
         known.state.checkpoints[0].there = false;
         assert_eq!(judged(&known), [(Fault::CheckpointUnknown, None)]);
+    }
+
+    #[test]
+    fn a_file_that_checkpoints_of_trees_hold_is_judged_also_when_it_was_deleted() {
+        let mut known = whole();
+        let listed = |number, there| ListedCheckpoint { number, there };
+        known.state.held = true;
+        known.state.checkpoints = vec![listed(7, true), listed(9, false)];
+        let kept = |server, number| {
+            let made = 1;
+            let file = FILE;
+            (server, KeptState { file, number, made })
+        };
+        known.kept = vec![kept(0, 7), kept(1, 7), kept(2, 7), kept(0, 9)];
+        assert_eq!(judged(&known), []);
+        // A server was formatted anew.
+        known.cells.remove(1);
+        known.kept.remove(1);
+        let since = Servers {
+            since: [(1, FILE + 1)].into(),
+            ..Servers::default()
+        };
+        let told = |known: &Known| -> Vec<i32> {
+            let findings = known.judge(&since);
+            assert!(findings.iter().all(|f| f.server == Some(1)));
+            findings.iter().map(|f| f.fault).collect()
+        };
+        let missing = Fault::CheckpointMissing as i32;
+        assert_eq!(told(&known), [Fault::Emptied as i32, missing]);
+        known.state.there = false;
+        assert_eq!(told(&known), [Fault::Emptied as i32, missing]);
     }
 
     #[test]

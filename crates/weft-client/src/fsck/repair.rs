@@ -26,7 +26,7 @@ pub(super) enum Done {
 pub(super) fn rank(fault: i32) -> u32 {
     match Fault::try_from(fault) {
         // Counted first, usage follows what other repairs change.
-        Ok(Fault::DeleteOwed | Fault::Usage) => 0,
+        Ok(Fault::DeleteOwed | Fault::Usage | Fault::Refused) => 0,
         Ok(Fault::LostCells) => 1,
         Ok(Fault::Record) => 2,
         Ok(Fault::NoInode | Fault::NoLayout) => 3,

@@ -12,6 +12,7 @@ use super::{Pass, contradiction, counted, damaged, distinct, entry, of, readable
 use crate::MetaError;
 use crate::keys::{self, ENTRIES, INODES, ORPHANS};
 use crate::record::InodeRecord;
+use crate::withdraw::is_tree;
 
 /// An inode whose names are being counted.
 struct Counted {
@@ -144,7 +145,7 @@ impl Pass<'_> {
             Err(MetaError::Corrupt { .. }) => return Ok(()),
             owed => owed?,
         };
-        if owed.is_none_or(|owed| owed.file != id) {
+        if owed.is_none_or(|owed| owed.file != id && !is_tree(&owed)) {
             self.found(counted(Fault::TruncateLost, id, 0, inode.truncate));
         }
         Ok(())

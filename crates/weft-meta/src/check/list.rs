@@ -16,8 +16,10 @@ use weft_proto::meta::{self, FileKind, ROOT};
 use super::readable;
 use crate::inline::content;
 use crate::intents::Intent;
-use crate::keys::{self, CHECKPOINTS, ENTRIES, HELD, INODES, INTENTS};
-use crate::record::{CHECKPOINT_THERE, CheckpointRecord, InodeRecord, IntentRecord};
+use crate::keys::{self, CHECKPOINTS, ENTRIES, INODES, INTENTS, TREE_FILES};
+use crate::record::{
+    CHECKPOINT_THERE, CheckpointRecord, InodeRecord, IntentRecord, TreeFileRecord,
+};
 use crate::{MetaError, Namespace};
 
 /// Inodes looked at for one page.
@@ -28,11 +30,12 @@ const PAGE_BYTES: usize = 512 << 10;
 impl Namespace {
     /// One page of what is known of regular files, or what is known of some.
     ///
-    /// Cost: a look at 2,000 inodes, and at all intents.
+    /// Cost: a look at 2,000 inodes, at what checkpoints of trees need of them, and at all intents and checkpoints.
     pub fn list_files(&self, request: &ListFilesRequest) -> Result<ListFilesReply, MetaError> {
         self.read(|reader| {
             let next_id = keys::counters(reader)?.next_id;
             let owed = owed(reader)?;
+            let trees = trees(reader)?;
             let mut reply = ListFilesReply {
                 next_id,
                 through: u64::MAX,
@@ -41,22 +44,29 @@ impl Namespace {
             if !request.files.is_empty() {
                 for file in request.files.iter().take(PAGE) {
                     let inode = readable(reader, *file)?;
-                    let state = self.state(reader, *file, inode, owed.contains(file))?;
+                    let mut state = self.state(reader, *file, inode, owed.contains(file))?;
+                    let holds = holds_of(reader, *file, &trees)?;
+                    hold(reader, &mut state, &holds)?;
                     reply.files.push(state);
                 }
                 return Ok(reply);
             }
             let (inodes, through) = page(reader, request.after)?;
             reply.through = through;
+            let holds = holds(reader, &trees, request.after, through)?;
             let mut ids: BTreeMap<u64, Option<InodeRecord>> = owed
                 .iter()
+                .chain(holds.keys())
                 .filter(|id| **id > request.after && **id <= through)
                 .map(|id| (*id, None))
                 .collect();
             ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
             let mut bytes = 0;
             for (id, inode) in ids {
-                let state = self.state(reader, id, inode, owed.contains(&id))?;
+                let mut state = self.state(reader, id, inode, owed.contains(&id))?;
+                if let Some(holds) = holds.get(&id) {
+                    hold(reader, &mut state, holds)?;
+                }
                 bytes += prost::Message::encoded_len(&state);
                 reply.files.push(state);
                 if bytes > PAGE_BYTES {
@@ -167,7 +177,89 @@ fn page(reader: &dyn Reader, after: u64) -> Result<(Vec<(u64, InodeRecord)>, u64
     Ok((found, through))
 }
 
-/// Files for which anything is owed, or whose cells checkpoints of trees hold: those are not judged.
+/// A checkpoint of a tree that needs a file's cells.
+#[derive(Clone, Copy)]
+struct Hold {
+    number: u64,
+    /// All servers have it.
+    there: bool,
+    /// What the file was, under an id of its own.
+    image: u64,
+}
+
+/// The checkpoints of trees: their numbers, and whether all servers have them.
+fn trees(reader: &dyn Reader) -> Result<Vec<(u64, bool)>, MetaError> {
+    let mut found = Vec::new();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    reader.scan(CHECKPOINTS, all.0, all.1, &mut |key, value| {
+        let of = keys::number(key).unwrap_or(0);
+        let record = keys::decode::<CheckpointRecord>("checkpoint of", of, value);
+        if let Ok(record) = record
+            && record.image != 0
+        {
+            found.push((record.number, record.state == CHECKPOINT_THERE));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Which of them hold the files behind an id, through another one.
+fn holds(
+    reader: &dyn Reader,
+    trees: &[(u64, bool)],
+    after: u64,
+    through: u64,
+) -> Result<BTreeMap<u64, Vec<Hold>>, MetaError> {
+    let mut found: BTreeMap<u64, Vec<Hold>> = BTreeMap::new();
+    for &(number, there) in trees {
+        let (first, last) = (keys::pair(number, after), keys::pair(number, through));
+        let range = (Bound::Excluded(&first[..]), Bound::Included(&last[..]));
+        reader.scan(TREE_FILES, range.0, range.1, &mut |key, value| {
+            let file = keys::number(&key[8..]).unwrap_or(0);
+            if let Ok(record) = keys::decode::<TreeFileRecord>("file of checkpoint", number, value)
+            {
+                let image = record.image;
+                found.entry(file).or_default().push(Hold {
+                    number,
+                    there,
+                    image,
+                });
+            }
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok(found)
+}
+
+fn holds_of(reader: &dyn Reader, file: u64, trees: &[(u64, bool)]) -> Result<Vec<Hold>, MetaError> {
+    if keys::held(reader, file)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let mut all = holds(reader, trees, file.saturating_sub(1), file)?;
+    Ok(all.remove(&file).unwrap_or_default())
+}
+
+/// Notes what checkpoints of trees need of a file.
+fn hold(reader: &dyn Reader, state: &mut FileState, holds: &[Hold]) -> Result<(), MetaError> {
+    let Some(last) = holds.last() else {
+        return Ok(());
+    };
+    state.held = true;
+    let listed = |hold: &Hold| ListedCheckpoint {
+        number: hold.number,
+        there: hold.there,
+    };
+    state.checkpoints.extend(holds.iter().map(listed));
+    if !state.there && !state.other {
+        let layout = readable(reader, last.image)?.and_then(|image| image.layout);
+        let layout = layout.as_ref().map(meta::Layout::from);
+        state.layout = layout.filter(|layout| Layout::try_from(layout).is_ok());
+    }
+    Ok(())
+}
+
+/// Files for which anything is owed: those are not judged.
 fn owed(reader: &dyn Reader) -> Result<HashSet<u64>, MetaError> {
     let mut files = HashSet::new();
     let all = (Bound::Unbounded, Bound::Unbounded);
@@ -181,10 +273,6 @@ fn owed(reader: &dyn Reader) -> Result<HashSet<u64>, MetaError> {
                 files.extend(more.iter().map(|of| of.file.0));
             }
         }
-        ControlFlow::Continue(())
-    })?;
-    reader.scan(HELD, all.0, all.1, &mut |key, _| {
-        files.extend(keys::number(key));
         ControlFlow::Continue(())
     })?;
     Ok(files)

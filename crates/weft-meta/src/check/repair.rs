@@ -12,7 +12,8 @@ use super::{contradiction, readable};
 use crate::edit::Edit;
 use crate::intents::Intent;
 use crate::keys::{
-    self, CHECKPOINTS, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, XATTRS, with_name,
+    self, CHECKPOINTS, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, TREE_FILES, XATTRS,
+    with_name,
 };
 use crate::path::Node;
 use crate::record::{
@@ -20,6 +21,7 @@ use crate::record::{
     OrphanRecord, XattrRecord,
 };
 use crate::recount;
+use crate::withdraw::is_tree;
 use crate::{MetaError, Namespace};
 
 /// Entries that one repair moves.
@@ -80,6 +82,11 @@ impl Namespace {
             }),
             Ok(Fault::DeleteOwed) => delete_owed(edit, finding),
             Ok(Fault::TruncateLost) => truncate_lost(edit, finding),
+            Ok(Fault::Refused) => Ok(match edit.withdraw(finding.expected)? {
+                Some(what) => done(what.to_owned()),
+                None if keys::intent(edit.reader(), finding.expected)?.is_some() => nothing(),
+                None => gone(),
+            }),
             Ok(Fault::Counter) => counter(edit),
             Ok(Fault::Usage) => usage(edit),
             Ok(Fault::NoLayout) => self.no_layout(edit, file, now),
@@ -498,7 +505,7 @@ fn truncate_lost(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
     change(edit, finding.file, |edit, node| {
         let number = node.inode.truncate;
         let owed = keys::intent(edit.reader(), number)?;
-        if number == 0 || owed.is_some_and(|owed| owed.file == node.id) {
+        if number == 0 || owed.is_some_and(|owed| owed.file == node.id || is_tree(&owed)) {
             return Ok(false);
         }
         let inode = edit.change(node.id, &node.inode);
@@ -585,6 +592,10 @@ fn checkpoint_unknown(edit: &mut Edit<'_, '_>, finding: &Finding, now: i64) -> O
             ControlFlow::Continue(())
         },
     )?;
+    listed |= edit
+        .reader()
+        .get(TREE_FILES, &keys::pair(number, file))?
+        .is_some();
     if listed || keys::intent(edit.reader(), number)?.is_some() {
         return Ok(gone());
     }

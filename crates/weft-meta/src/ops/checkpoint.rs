@@ -12,9 +12,9 @@ use weft_proto::limits::{LIST_PAGE_MAX, NAME_MAX};
 use weft_proto::meta::{Credentials, FileKind, Target};
 
 use crate::edit::Edit;
-use crate::intents::Intent;
+use crate::intents::{Intent, TreeFile};
 use crate::keys::{self, CHECKPOINTS};
-use crate::ops::note_write;
+use crate::ops::{note_write, tree_files};
 use crate::path::{Node, not_found, resolve};
 use crate::permission::{READ, WRITE, need, text};
 use crate::record::{
@@ -182,6 +182,23 @@ impl Namespace {
             inode.truncate = number;
             inode.size = inode.size.max(size);
             Ok(intent)
+        })
+    }
+
+    /// Where a rollback is of a directory: the checkpoint's number, and the files with cells in it.
+    pub fn tree_of(
+        &self,
+        request: &RollBackRequest,
+    ) -> Result<Option<(u64, Vec<TreeFile>)>, MetaError> {
+        let path = &request.target.path;
+        self.read(|reader| {
+            let node = resolve(reader, &request.who, &request.target)?;
+            need(&request.who, &node.inode, WRITE, path)?;
+            let record = found(reader, &node, path, request.name.as_bytes())?;
+            if record.image == 0 {
+                return Ok(None);
+            }
+            Ok(Some((record.number, tree_files(reader, record.number)?)))
         })
     }
 
@@ -402,13 +419,13 @@ impl Edit<'_, '_> {
     }
 
     /// Forgets the checkpoints of a file that goes. Where its cells stay, `layout` says on which servers: they are
-    /// asked to drop them.
+    /// asked to drop them. Answers whether anything is owed for one of them.
     pub(crate) fn forget_checkpoints(
         &mut self,
         id: u64,
         layout: Option<&LayoutRecord>,
-    ) -> Result<(), MetaError> {
-        let mut found = Vec::new();
+    ) -> Result<bool, MetaError> {
+        let (mut found, mut owed) = (Vec::new(), false);
         let prefix = id.to_be_bytes();
         scan_prefix(self.reader(), CHECKPOINTS, &prefix, &mut |key, value| {
             found.push((key.to_vec(), value.to_vec()));
@@ -416,10 +433,15 @@ impl Edit<'_, '_> {
         })?;
         for (key, value) in found {
             self.delete(CHECKPOINTS, &key);
+            let record = keys::decode::<CheckpointRecord>("checkpoint of", id, &value);
+            // One that cannot be read may be any.
+            owed |= record
+                .as_ref()
+                .map_or(true, |r| r.state != CHECKPOINT_THERE);
             let Some(layout) = layout else {
                 continue;
             };
-            let record: CheckpointRecord = keys::decode("checkpoint of", id, &value)?;
+            let record = record?;
             if record.state == CHECKPOINT_GOING {
                 continue;
             }
@@ -437,7 +459,7 @@ impl Edit<'_, '_> {
                 }),
             })?;
         }
-        Ok(())
+        Ok(owed)
     }
 }
 

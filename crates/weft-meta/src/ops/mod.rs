@@ -28,7 +28,7 @@ pub use attach::Attached;
 pub(crate) use checkpoint::image;
 pub(crate) use report::note_write;
 pub use tree::KeptFiles;
-pub(crate) use tree::tree_files;
+pub(crate) use tree::{held_files, tree_files};
 pub use truncate::Truncation;
 
 use weft_proto::meta::Attributes;

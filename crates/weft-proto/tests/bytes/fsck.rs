@@ -68,6 +68,7 @@ fn file() -> FileState {
             there: true,
         }],
         other: true,
+        held: false,
     }
 }
 

@@ -55,7 +55,12 @@ impl MetaService {
             let append = self.namespace.append(client, request);
             match append.map_err(|e| failure::of_meta(&e))? {
                 Append::At(offset) => return Ok(offset),
-                Append::Truncating => self.carry_all().await.map_err(unavailable)?,
+                Append::Truncating => {
+                    let owed = self.namespace.owed_truncate(request.file);
+                    if let Some(number) = owed.map_err(|e| failure::of_meta(&e))? {
+                        self.carry_one(number, 1, "try again").await?;
+                    }
+                }
                 Append::Ask { layout, turn } => {
                     self.learn_servers();
                     let size = self.carrier.size(request.file, &layout).await;

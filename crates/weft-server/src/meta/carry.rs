@@ -1,23 +1,53 @@
-//! Carries through what the namespace owes to I/O servers: deletes and truncates.
+//! The calls by which what the namespace owes to I/O servers is carried through: deletes and truncates.
 //!
 //! Every intent is on stable storage before the first server hears of it, every step may be repeated, and the
 //! intent goes when all servers have done it. So the death of a client, a server or this service at any step
-//! leaves work to be repeated, never work half done.
+//! leaves work to be repeated, never work half done. What is done when is the business of `board.rs`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 use weft_layout::{CellIndex, Layout, ServerId};
-use weft_meta::{Intent, Namespace};
-use weft_net::{BufferPool, Env, Identity, Link, Links};
+use weft_meta::{Intent, MetaError, Namespace};
+use weft_net::{BufferPool, CallError, Env, Identity, Link, Links};
 use weft_proto::io::{
     CellStatusRequest, DeleteCellsRequest, ForkPlace, Grid, TruncateCellsRequest,
 };
 use weft_proto::meta::ServerMapReply;
+use weft_proto::{Call, Code};
 
-/// Intents looked at together.
-pub(super) const BATCH: usize = 1024;
+/// Why something that is owed was not done.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    /// The server that did not do it; `None`: this service could not go on.
+    pub(super) server: Option<ServerId>,
+    /// It did not answer.
+    pub(super) silent: bool,
+    /// It will say the same again until somebody does something about it.
+    pub(super) lasting: bool,
+    pub(super) code: Code,
+    /// In words, with the server.
+    pub(super) reason: String,
+}
+
+impl Refusal {
+    /// This service could not go on.
+    pub(super) fn here(reason: String) -> Refusal {
+        Refusal {
+            server: None,
+            silent: false,
+            lasting: false,
+            code: Code::Io,
+            reason,
+        }
+    }
+}
+
+impl From<MetaError> for Refusal {
+    fn from(error: MetaError) -> Refusal {
+        Refusal::here(error.to_string())
+    }
+}
 
 pub(super) struct Carrier {
     links: Links,
@@ -44,102 +74,62 @@ impl Carrier {
         self.links.servers()
     }
 
-    /// Carries these intents through as far as servers answer; an error says which does not.
+    /// Carries an intent that is no delete through on all its servers, then in the namespace.
     pub(super) async fn carry(
         &self,
         namespace: &Namespace,
         now: i64,
-        intents: Vec<Intent>,
-    ) -> Result<(), String> {
-        let mut deletes = Vec::new();
-        let mut truncates = Vec::new();
-        let (mut checkpoints, mut trees) = (Vec::new(), Vec::new());
-        for intent in intents {
-            match intent {
-                Intent::Delete {
-                    number,
-                    file,
-                    servers,
-                } => deletes.push((number, file.0, servers)),
-                Intent::Truncate { .. } => truncates.push(intent),
-                Intent::Checkpoint { .. } => checkpoints.push(intent),
-                Intent::Tree { .. } => trees.push(intent),
-            }
-        }
-        // These are of different files: the namespace gives out one intent of a file at a time.
-        let results = join_all(truncates.iter().map(|t| self.truncate(namespace, now, t))).await;
-        let kept = checkpoints
-            .iter()
-            .map(|c| self.checkpoint(namespace, now, c));
-        let kept = join_all(kept).await;
-        let trees = join_all(trees.iter().map(|t| self.tree(namespace, now, t))).await;
-        self.delete(namespace, deletes).await?;
-        results.into_iter().chain(kept).chain(trees).collect()
-    }
-
-    /// One request per server for all files together.
-    async fn delete(
-        &self,
-        namespace: &Namespace,
-        deletes: Vec<(u64, u64, Vec<ServerId>)>,
-    ) -> Result<(), String> {
-        let mut by_server: BTreeMap<ServerId, Vec<u64>> = BTreeMap::new();
-        for (_, file, servers) in &deletes {
-            for server in servers {
-                by_server.entry(*server).or_default().push(*file);
-            }
-        }
-        let calls = by_server.into_iter().map(|(server, files)| async move {
-            let result = async {
-                let (connection, _) = self
-                    .link(server)?
-                    .connection()
-                    .await
-                    .map_err(|e| e.to_string())?;
-                let request = DeleteCellsRequest { files };
-                connection.call(&request).await.map_err(|e| e.to_string())
-            };
-            (server, result.await)
-        });
-        let results: BTreeMap<ServerId, Result<_, String>> =
-            join_all(calls).await.into_iter().collect();
-        for (number, _, servers) in deletes {
-            if servers
-                .iter()
-                .all(|s| results.get(s).is_some_and(Result::is_ok))
-            {
-                namespace.intent_done(number).map_err(|e| e.to_string())?;
-            }
-        }
-        let failed = results
-            .into_iter()
-            .find_map(|(s, r)| r.err().map(|e| (s, e)));
-        failed.map_or(Ok(()), |(server, e)| {
-            Err(format!("delete on server {server}: {e}"))
-        })
-    }
-
-    /// Sets the sizes on all servers of the file, then in the namespace.
-    async fn truncate(
-        &self,
-        namespace: &Namespace,
-        now: i64,
         intent: &Intent,
-    ) -> Result<(), String> {
-        let Intent::Truncate {
-            number,
-            file,
-            layout,
-            size,
-        } = intent
-        else {
-            return Ok(());
+    ) -> Result<(), Refusal> {
+        match intent {
+            Intent::Delete { .. } => Ok(()),
+            Intent::Truncate {
+                number,
+                file,
+                layout,
+                size,
+            } => {
+                self.truncate_cells(file.0, layout, *size, *number).await?;
+                namespace.truncate_done(*number, now)?;
+                Ok(())
+            }
+            Intent::Checkpoint { .. } => self.checkpoint(namespace, now, intent).await,
+            Intent::Tree { .. } => self.tree(namespace, now, intent).await,
+        }
+    }
+
+    /// One request about all these files.
+    pub(super) async fn delete(&self, server: ServerId, files: Vec<u64>) -> Result<(), Refusal> {
+        let request = DeleteCellsRequest { files };
+        self.ask(server, "delete", &request).await.map(drop)
+    }
+
+    /// Asks a server for something; `what` is how messages call it.
+    pub(super) async fn ask<C: Call>(
+        &self,
+        server: ServerId,
+        what: &str,
+        request: &C,
+    ) -> Result<C::Reply, Refusal> {
+        let refusal = |silent, lasting, code, reason: String| Refusal {
+            server: Some(server),
+            silent,
+            lasting,
+            code,
+            reason: format!("{what} on server {server}: {reason}"),
         };
-        self.truncate_cells(file.0, layout, *size, *number).await?;
-        namespace
-            .truncate_done(*number, now)
-            .map_err(|e| e.to_string())?;
-        Ok(())
+        let link = self.link(server);
+        let link = link.map_err(|e| refusal(true, false, Code::Unavailable, e))?;
+        let asked = async {
+            let (connection, _) = link.connection().await?;
+            connection.call(request).await
+        };
+        asked.await.map_err(|error| {
+            let code = error.code();
+            let silent = !matches!(error, CallError::Failed(_) | CallError::Protocol { .. });
+            let lasting = matches!(error, CallError::Failed(_)) && !passes(code);
+            refusal(silent, lasting, code, error.to_string())
+        })
     }
 
     /// The size of a file, asked of its servers: one request to each, or a few.
@@ -163,13 +153,8 @@ impl Carrier {
                 fork: "data".to_owned(),
                 checkpoint: 0,
             };
-            let asked = async {
-                let connection = self.link(server)?.connection().await;
-                let (connection, _) = connection.map_err(|e| e.to_string())?;
-                connection.call(&request).await.map_err(|e| e.to_string())
-            };
-            let page = asked.await;
-            let page = page.map_err(|e| format!("size on server {server}: {e}"))?;
+            let page = self.ask(server, "size", &request).await;
+            let page = page.map_err(|refusal| refusal.reason)?;
             for fork in page.forks.iter().filter(|f| f.cell < grid.cells()) {
                 size = grid.file_size(CellIndex(fork.cell), fork.length).max(size);
             }
@@ -189,36 +174,43 @@ impl Carrier {
         layout: &Layout,
         size: u64,
         op: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let grid = Grid::from(&layout.grid());
         let used = layout.servers().len().min(layout.cells() as usize);
-        let calls = layout.servers()[..used]
-            .iter()
-            .enumerate()
-            .map(|(slot, server)| async move {
-                let request = TruncateCellsRequest {
-                    file,
-                    grid,
-                    slot: slot as u32,
-                    size,
-                    op,
-                };
-                let result = async {
-                    let (connection, _) = self
-                        .link(*server)?
-                        .connection()
-                        .await
-                        .map_err(|e| e.to_string())?;
-                    connection.call(&request).await.map_err(|e| e.to_string())
-                };
-                result
-                    .await
-                    .map_err(|e| format!("truncate on server {server}: {e}"))
-            });
-        join_all(calls)
-            .await
-            .into_iter()
-            .collect::<Result<Vec<_>, String>>()
-            .map(|_| ())
+        let servers = layout.servers()[..used].iter().enumerate();
+        let calls = servers.map(|(slot, server)| async move {
+            let request = TruncateCellsRequest {
+                file,
+                grid,
+                slot: slot as u32,
+                size,
+                op,
+            };
+            self.ask(*server, "truncate", &request).await
+        });
+        all_of(join_all(calls).await).map(drop)
     }
+}
+
+/// What all servers said, or why it was not done: the reason that stays before the one that may pass.
+pub(super) fn all_of<T>(said: Vec<Result<T, Refusal>>) -> Result<Vec<T>, Refusal> {
+    let (mut good, mut worst) = (Vec::with_capacity(said.len()), None::<Refusal>);
+    for said in said {
+        match said {
+            Ok(said) => good.push(said),
+            Err(refusal) if worst.as_ref().is_none_or(|w| refusal.lasting && !w.lasting) => {
+                worst = Some(refusal);
+            }
+            Err(_) => {}
+        }
+    }
+    worst.map_or(Ok(good), Err)
+}
+
+/// Whether what was refused with this code may be done later without anybody's doing.
+fn passes(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Busy | Code::Unavailable | Code::StaleMap | Code::Cancelled | Code::NoSpace
+    )
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_meta::Watcher;
 use weft_net::Served;
 use weft_proto::fsck::{
-    AdoptFileRequest, CheckNamespaceReply, CheckNamespaceRequest, Finding, NamesOfRequest,
-    RepairNamespaceRequest,
+    AdoptFileRequest, CheckNamespaceReply, CheckNamespaceRequest, Fault, Finding, NamesOfRequest,
+    RepairNamespaceReply, RepairNamespaceRequest,
 };
 use weft_proto::limits::SCRUB_FINDINGS_MAX;
 
@@ -29,6 +29,18 @@ struct Pass {
     number: u64,
     told: CheckNamespaceReply,
     ended: bool,
+    /// What servers refuse is among what was found.
+    owed: bool,
+}
+
+impl Pass {
+    fn found(&mut self, finding: Finding) {
+        if self.told.findings.len() < KEPT {
+            self.told.findings.push(finding);
+        } else {
+            self.told.more += 1;
+        }
+    }
 }
 
 fn locked(pass: &Mutex<Pass>) -> MutexGuard<'_, Pass> {
@@ -57,11 +69,7 @@ impl Watcher for Clerk {
         if pass.number != self.number {
             return;
         }
-        if pass.told.findings.len() < KEPT {
-            pass.told.findings.push(finding);
-        } else {
-            pass.told.more += 1;
-        }
+        pass.found(finding);
     }
 }
 
@@ -74,7 +82,7 @@ impl MetaService {
                 total,
                 ..CheckNamespaceReply::default()
             },
-            ended: false,
+            ..Pass::default()
         };
         let (namespace, pass) = (self.namespace.clone(), self.check.0.clone());
         let work = move || {
@@ -98,15 +106,32 @@ impl MetaService {
 
     /// Begins a check, or tells how far it is.
     pub(super) async fn check_namespace(&self, call: Served) {
-        let check = |request: &CheckNamespaceRequest| {
+        if let Ok(request) = call.request::<CheckNamespaceRequest>() {
             if locked(&self.check.0).number != request.pass {
                 self.begin_check(request.pass);
             }
+            let owed = {
+                let pass = locked(&self.check.0);
+                pass.owed || pass.number != request.pass
+            };
+            if !owed {
+                let refused = self.refused().await;
+                let mut pass = locked(&self.check.0);
+                if pass.number == request.pass && !std::mem::replace(&mut pass.owed, true) {
+                    refused.into_iter().for_each(|finding| pass.found(finding));
+                }
+            }
+        }
+        let check = |request: &CheckNamespaceRequest| {
             let pass = locked(&self.check.0);
+            if pass.number != request.pass {
+                // Another check took its place meanwhile: asked again, this one begins anew.
+                return Ok(CheckNamespaceReply::default());
+            }
             let seen = pass.told.findings.len().min(request.seen as usize);
             let end = pass.told.findings.len().min(seen + SCRUB_FINDINGS_MAX);
             Ok(CheckNamespaceReply {
-                done: pass.ended && end == pass.told.findings.len(),
+                done: pass.ended && pass.owed && end == pass.told.findings.len(),
                 findings: pass.told.findings[seen..end].to_vec(),
                 records: pass.told.records,
                 files: pass.told.files,
@@ -121,8 +146,17 @@ impl MetaService {
     /// Repairs something; nothing is carried to the servers meanwhile.
     pub(super) async fn repair_namespace(&self, call: Served) {
         let now = self.env.clock.now();
-        let _turn = self.carrying.lock().await;
+        let _turn = self.owed.carrying.write().await;
         let repair = |request: &RepairNamespaceRequest| {
+            let finding = &request.finding;
+            let refused = finding.fault == Fault::Refused as i32;
+            if refused && !self.owed.is_refused(finding.expected) {
+                let gone = RepairNamespaceReply {
+                    gone: true,
+                    done: String::new(),
+                };
+                return Ok((gone, Stable::AsItIs));
+            }
             let reply = self.namespace.repair(now, &request.finding)?;
             let stable = if reply.done.is_empty() {
                 Stable::AsItIs
@@ -132,6 +166,7 @@ impl MetaService {
             Ok((reply, stable))
         };
         self.answer_with(call, repair).await;
+        self.owing.notify_one();
     }
 
     pub(super) async fn adopt_file(&self, call: Served) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use tokio::time::Instant;
 use weft_layout::ServerId;
 use weft_meta::{CheckpointTask, Intent, KeptFiles, MetaError, Namespace, TreeFile};
@@ -13,18 +13,22 @@ use weft_proto::checkpoint::{
     RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest, RollbackRequest,
     TreeFile as WireFile,
 };
+use weft_proto::fsck::ListKeptRequest;
 use weft_proto::io::Grid;
 use weft_proto::limits::TREE_BATCH_MAX;
 use weft_proto::meta::{Credentials, StatRequest, Target};
 use weft_proto::{Call, Code, Failure};
 
 use super::MetaService;
-use super::carry::Carrier;
+use super::carry::{Carrier, Refusal, all_of};
 use crate::failure;
 use crate::metrics::Stage;
 
 /// How often an operation is carried to the servers before its caller is told to wait: a writer may stand in the way.
-const TRIES: usize = 3;
+const TRIES: u64 = 3;
+/// Files that a server is asked about at a time.
+const LOOKS: usize = 256;
+const NOTHING: &str = "nothing is rolled back";
 
 impl Carrier {
     /// Does on all servers of a file what is owed for a checkpoint, then in the namespace.
@@ -33,7 +37,7 @@ impl Carrier {
         namespace: &Namespace,
         now: i64,
         intent: &Intent,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let Intent::Checkpoint {
             number,
             file,
@@ -46,6 +50,13 @@ impl Carrier {
         };
         let used = layout.servers().len().min(layout.cells() as usize);
         let (file, op) = (file.0, *number);
+        if let CheckpointTask::RollBack(of) = *task {
+            // None rolls back what another cannot.
+            let looks = layout.servers()[..used]
+                .iter()
+                .map(|server| self.lacks_none(*server, of, vec![file]));
+            all_of(join_all(looks).await)?;
+        }
         let grid = Grid::from(&layout.grid());
         let calls = layout.servers()[..used].iter().map(|server| async move {
             match *task {
@@ -80,10 +91,10 @@ impl Carrier {
                 }
             }
         });
-        let sizes: Vec<u64> = try_join_all(calls).await?;
+        let sizes: Vec<u64> = all_of(join_all(calls).await)?;
         let size = sizes.into_iter().max().unwrap_or(0);
-        let done = namespace.checkpoint_done(op, size, now);
-        done.map(drop).map_err(|e| e.to_string())
+        namespace.checkpoint_done(op, size, now)?;
+        Ok(())
     }
 
     /// The same of a tree: each server hears of all its files together.
@@ -92,7 +103,7 @@ impl Carrier {
         namespace: &Namespace,
         now: i64,
         intent: &Intent,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let Intent::Tree {
             number,
             task,
@@ -102,24 +113,16 @@ impl Carrier {
         else {
             return Ok(());
         };
-        let mut by_server: BTreeMap<ServerId, Vec<&TreeFile>> = BTreeMap::new();
-        for file in files {
-            let used = file.layout.cells().min(file.layout.servers().len() as u32);
-            for server in &file.layout.servers()[..used as usize] {
-                by_server.entry(*server).or_default().push(file);
-            }
-        }
-        let calls = by_server
+        let calls = by_server(files)
             .into_iter()
             .map(|(server, files)| self.tree_on(server, *task, *number, files));
         let mut kept = KeptFiles::new();
-        for (file, told) in try_join_all(calls).await?.into_iter().flatten() {
+        for (file, told) in all_of(join_all(calls).await)?.into_iter().flatten() {
             let of = kept.entry(file).or_insert((0, i64::MIN));
             *of = (of.0.max(told.size), of.1.max(told.modified));
         }
-        namespace
-            .tree_done(*number, &kept, now)
-            .map_err(|e| e.to_string())
+        namespace.tree_done(*number, &kept, now)?;
+        Ok(())
     }
 
     async fn tree_on(
@@ -128,7 +131,7 @@ impl Carrier {
         task: CheckpointTask,
         op: u64,
         files: Vec<&TreeFile>,
-    ) -> Result<Vec<(u64, KeptFile)>, String> {
+    ) -> Result<Vec<(u64, KeptFile)>, Refusal> {
         let mut kept = Vec::new();
         for batch in files.chunks(TREE_BATCH_MAX) {
             let file = batch[0].file.0;
@@ -174,20 +177,39 @@ impl Carrier {
         Ok(kept)
     }
 
-    async fn ask<C: Call>(
+    /// Refuses with [`Code::NotFound`] where a server that answers lacks one of these files' checkpoints.
+    async fn lacks_none(
         &self,
         server: ServerId,
-        what: &str,
-        request: &C,
-    ) -> Result<C::Reply, String> {
-        let asked = async {
-            let connection = self.link(server)?.connection().await;
-            let (connection, _) = connection.map_err(|e| e.to_string())?;
-            connection.call(request).await.map_err(|e| e.to_string())
-        };
-        asked
-            .await
-            .map_err(|e| format!("{what} on server {server}: {e}"))
+        checkpoint: u64,
+        files: Vec<u64>,
+    ) -> Result<(), Refusal> {
+        for some in files.chunks(LOOKS) {
+            let looks = some.iter().map(|file| async move {
+                let request = ListKeptRequest {
+                    file: *file,
+                    number: checkpoint.saturating_sub(1),
+                    only: true,
+                };
+                let reply = self.ask(server, "look for a checkpoint", &request).await?;
+                if reply
+                    .kept
+                    .first()
+                    .is_some_and(|kept| kept.number == checkpoint)
+                {
+                    return Ok(());
+                }
+                Err(Refusal {
+                    server: Some(server),
+                    silent: false,
+                    lasting: true,
+                    code: Code::NotFound,
+                    reason: format!("server {server} does not have the checkpoint of file {file}"),
+                })
+            });
+            all_of(join_all(looks).await)?;
+        }
+        Ok(())
     }
 }
 
@@ -215,6 +237,11 @@ impl MetaService {
     }
 
     pub(super) async fn roll_back(self: Arc<Self>, call: Served) {
+        if let Ok(request) = call.request::<RollBackRequest>()
+            && let Err(failure) = self.can_roll_back(&request).await
+        {
+            return call.reply.fail(&failure);
+        }
         let begin = |n: &Namespace, now, request: &RollBackRequest| n.roll_back(now, request);
         self.carried(call, begin, |n, intent| {
             let at = intent.file().0;
@@ -228,6 +255,36 @@ impl MetaService {
             })
         })
         .await;
+    }
+
+    /// Refuses to roll a tree back where a server was formatted since and lacks a part of the checkpoint: names would be
+    /// old and bytes new. Of a single file the servers are asked when it is carried to them.
+    async fn can_roll_back(&self, request: &RollBackRequest) -> Result<(), Failure> {
+        // What is wrong with the request itself is told when it is carried out.
+        let Ok(Some((checkpoint, files))) = self.namespace.tree_of(request) else {
+            return Ok(());
+        };
+        let map = self.namespace.server_map(self.env.clock.now());
+        let map = map.map_err(|e| failure::of_meta(&e))?;
+        self.carrier.learn(&map);
+        let since: BTreeMap<ServerId, u64> = map
+            .servers
+            .iter()
+            .map(|server| (ServerId(server.id), server.since))
+            .collect();
+        let looks = by_server(&files).into_iter().map(|(server, files)| {
+            let younger = since.get(&server).copied().unwrap_or(0);
+            let older = files
+                .iter()
+                .map(|of| of.file.0)
+                .filter(|file| *file < younger);
+            self.carrier.lacks_none(server, checkpoint, older.collect())
+        });
+        match all_of(join_all(looks).await) {
+            Err(refusal) if refusal.code == Code::NotFound => Err(cannot(&refusal, NOTHING)),
+            // Who does not answer is waited for.
+            _ => Ok(()),
+        }
     }
 
     /// Writes an intent, carries it through and answers; what a server missed is done when it is back.
@@ -256,7 +313,10 @@ impl MetaService {
         };
         // Carried through even if the caller goes away meanwhile.
         let (service, number) = (self.clone(), intent.number());
-        let done = tokio::spawn(async move { service.carry_one(number).await });
+        let done = tokio::spawn(async move {
+            let what = "it will be completed when all servers of the file answer";
+            service.carry_one(number, TRIES, what).await
+        });
         let answer = match done.await {
             Ok(Ok(())) => reply(&namespace, &intent).map_err(|e| failure::of_meta(&e)),
             Ok(Err(failure)) => Err(failure),
@@ -268,19 +328,35 @@ impl MetaService {
         }
         self.metrics.stage(kind, Stage::Total, started.elapsed());
     }
+}
 
-    async fn carry_one(&self, number: u64) -> Result<(), Failure> {
-        let mut reason = String::new();
-        for _ in 0..TRIES {
-            if let Err(e) = self.carry_all().await {
-                reason = e;
-            }
-            let owed = self.namespace.is_owed(number);
-            if !owed.map_err(|e| failure::of_meta(&e))? {
-                return Ok(());
-            }
+/// The answer to who asked for a rollback that cannot be; of a tree the names are old already.
+pub(super) fn not_rolled_back(refusal: &Refusal, intent: &Intent) -> Failure {
+    let became = match intent {
+        Intent::Tree { .. } => {
+            "names are rolled back, and files have the bytes that their servers have"
         }
-        let what = format!("{reason}; it will be completed when all servers of the file answer");
-        Err(Failure::new(Code::Unavailable, what))
+        _ => NOTHING,
+    };
+    cannot(refusal, became)
+}
+
+fn cannot(refusal: &Refusal, became: &str) -> Failure {
+    let what = format!(
+        "{}; {became}. weft fsck says what is lost, and after weft fsck --repair the rest of the checkpoint can be used",
+        refusal.reason
+    );
+    Failure::new(refusal.code, what)
+}
+
+/// What each server has of a tree.
+fn by_server(files: &[TreeFile]) -> BTreeMap<ServerId, Vec<&TreeFile>> {
+    let mut by_server: BTreeMap<ServerId, Vec<&TreeFile>> = BTreeMap::new();
+    for file in files {
+        let used = file.layout.cells().min(file.layout.servers().len() as u32);
+        for server in &file.layout.servers()[..used as usize] {
+            by_server.entry(*server).or_default().push(file);
+        }
     }
+    by_server
 }

@@ -1,11 +1,13 @@
 //! The metadata service's role: one transaction per call, made durable together with those of other callers.
 
 mod append;
+mod board;
 mod carry;
 mod check;
 mod checkpoint;
 mod growth;
 mod locks;
+mod owed;
 mod sessions;
 mod settle;
 mod spill;
@@ -46,13 +48,12 @@ pub struct MetaService {
     metrics: Arc<Metrics>,
     sessions: Sessions,
     carrier: Carrier,
-    /// One at a time carries, so that what is owed for a file keeps its order.
-    carrying: tokio::sync::Mutex<()>,
+    owed: owed::Owed,
     /// The grace after the start is over: clients of an earlier life have told what they hold.
     recovered: watch::Sender<bool>,
     spilling: Lanes,
     /// There are new intents.
-    owed: Notify,
+    owing: Notify,
     /// Something was acknowledged that does not survive power loss yet.
     unsynced: Notify,
     /// One at a time asks how large files are and says how large they may become.
@@ -113,10 +114,10 @@ impl MetaService {
             metrics,
             sessions: Sessions::default(),
             carrier,
-            carrying: tokio::sync::Mutex::default(),
+            owed: owed::Owed::default(),
             recovered: watch::Sender::new(false),
             spilling: Lanes::default(),
-            owed: Notify::new(),
+            owing: Notify::new(),
             unsynced: Notify::new(),
             limiting: tokio::sync::Mutex::default(),
             freed: Notify::new(),
@@ -146,6 +147,7 @@ impl MetaService {
     pub(crate) async fn run(self: Arc<Self>, stopping: watch::Receiver<bool>) {
         tokio::join!(
             self.tend(stopping.clone()),
+            self.carry_owed(stopping.clone()),
             self.limit_growth(stopping.clone()),
             self.settle_sizes(stopping.clone()),
             self.sync_lazily(stopping)
@@ -174,12 +176,14 @@ impl MetaService {
         }
     }
 
-    /// Carries intents through and ends the sessions of clients that stay away.
+    /// Sees to it that what is owed is carried through, and ends the sessions of clients that stay away.
     async fn tend(&self, stopping: watch::Receiver<bool>) {
         let grace = self.env.timing.grace;
         let stop = stopped(stopping);
         tokio::pin!(stop);
         let started = Instant::now();
+        let every = sessions::TICK.min(grace / 4);
+        let mut next_try = started;
         let mut orphans_reaped = false;
         loop {
             if !orphans_reaped && started.elapsed() >= grace {
@@ -193,38 +197,18 @@ impl MetaService {
                 self.lease_holder_ended(client);
             }
             self.tell_watchers();
-            if let Err(reason) = self.carry_all().await {
-                tracing::debug!(%reason, "work owed to I/O servers is still pending");
+            self.read_owed_logged();
+            if Instant::now() >= next_try {
+                self.learn_servers();
+                self.owed.tick();
+                next_try = Instant::now() + every;
             }
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                () = self.owed.notified() => {}
-                () = tokio::time::sleep(sessions::TICK.min(grace / 4)) => {}
+                () = self.owing.notified() => {}
+                () = tokio::time::sleep_until(next_try) => {}
             }
-        }
-    }
-
-    /// Carries out what is pending; an error says why something still is.
-    async fn carry_all(&self) -> Result<(), String> {
-        let _turn = self.carrying.lock().await;
-        self.learn_servers();
-        loop {
-            let intents = self
-                .namespace
-                .pending_intents(carry::BATCH)
-                .map_err(|e| e.to_string())?;
-            if intents.is_empty() {
-                return Ok(());
-            }
-            // What an intent undoes must not come back after power loss: the intent first.
-            self.group.sync().await?;
-            let carried = self
-                .carrier
-                .carry(&self.namespace, self.env.clock.now(), intents);
-            let carried = carried.await;
-            self.tell_watchers();
-            carried?;
         }
     }
 
@@ -399,7 +383,7 @@ impl MetaService {
                 | Kind::ChangeNames
         );
         if result.is_ok() && frees {
-            self.owed.notify_one();
+            self.owing.notify_one();
         }
         let ends = matches!(kind, Kind::Report | Kind::Detach | Kind::Reassert);
         if ends && self.namespace.has_unsettled() {
@@ -487,20 +471,9 @@ impl MetaService {
     }
 
     async fn carry_truncate(&self, intent: &Intent) -> Result<StatReply, Failure> {
-        let carried = self.carry_all().await;
         let file = intent.file().0;
-        let owed = self
-            .namespace
-            .owed_truncate(file)
-            .map_err(|e| failure::of_meta(&e))?;
-        if owed.is_some_and(|number| number <= intent.number()) {
-            let reason = carried
-                .err()
-                .unwrap_or_else(|| "it was overtaken".to_owned());
-            let what =
-                format!("{reason}; the truncation will be completed when the server is back");
-            return Err(Failure::new(Code::Unavailable, what));
-        }
+        let what = "the truncation will be completed when the server is back";
+        self.carry_one(intent.number(), 1, what).await?;
         let who = Credentials::default();
         let target = Target {
             at: file,

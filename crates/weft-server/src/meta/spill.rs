@@ -169,7 +169,7 @@ impl MetaService {
         };
         let now = self.env.clock.now();
         let ended = self.namespace.end_spill(now, file, written.is_ok());
-        self.owed.notify_one();
+        self.owing.notify_one();
         if let Err(reason) = written {
             let what = format!(
                 "the bytes of file {file} cannot be moved to its cells: {reason}; nothing of it is lost"
@@ -193,7 +193,8 @@ impl Carrier {
             empty_first,
         } = spill;
         if let Some(op) = empty_first {
-            self.truncate_cells(file.0, layout, 0, *op).await?;
+            let emptied = self.truncate_cells(file.0, layout, 0, *op).await;
+            emptied.map_err(|refusal| refusal.reason)?;
         }
         let request = Request::Contiguous {
             offset: ViewOffset(0),

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 /// A volume of three servers.
 pub struct Volume {
     folder: TempDir,
+    name: &'static str,
 }
 
 /// The binary under test, on no volume.
@@ -29,6 +30,7 @@ impl Volume {
     pub fn up() -> Volume {
         let volume = Volume {
             folder: TempDir::new().unwrap(),
+            name: "volume",
         };
         let up = weft()
             .arg("up")
@@ -44,6 +46,13 @@ impl Volume {
         volume
     }
 
+    /// Another volume that was started in the test's folder: this one is stopped.
+    pub fn at(mut self, name: &'static str) -> Volume {
+        let _ = weft().arg("down").arg(self.path(self.name)).output();
+        self.name = name;
+        self
+    }
+
     /// A place in the test's own folder.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(name)
@@ -52,7 +61,7 @@ impl Volume {
     /// The binary, on this volume.
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = weft();
-        command.env("WEFT_VOLUME", self.path("volume")).args(args);
+        command.env("WEFT_VOLUME", self.path(self.name)).args(args);
         command
     }
 
@@ -116,7 +125,7 @@ fn succeeded(output: &Output) -> Vec<u8> {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        let _ = weft().arg("down").arg(self.path("volume")).output();
+        let _ = weft().arg("down").arg(self.path(self.name)).output();
     }
 }
 

@@ -1,6 +1,6 @@
 //! What follows when all servers have done what was owed for a checkpoint of a tree.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{Tree, held_files, xattrs};
 use crate::edit::Edit;
@@ -66,10 +66,16 @@ impl Edit<'_, '_> {
 
     fn tree_dropped(&mut self, key: &[u8], task: &CheckpointTaskRecord) -> Result<(), MetaError> {
         self.delete(CHECKPOINTS, key);
+        let mut going = BTreeSet::new();
         for (file, image) in held_files(self.reader(), task.checkpoint)? {
             self.delete_unseen(TREE_FILES, &keys::pair(task.checkpoint, file));
             let inode = keys::named_inode(self.reader(), image)?;
-            self.let_go(file, &inode)?;
+            if self.let_go(file, &inode)? {
+                going.insert(file);
+            }
+        }
+        if !going.is_empty() {
+            self.supersede(&going)?;
         }
         let id = task.image;
         let Some(inode) = keys::inode(self.reader(), id)? else {
@@ -108,22 +114,22 @@ impl Edit<'_, '_> {
         Ok(())
     }
 
-    /// One checkpoint less needs the cells of a file; `image` says where they are.
-    fn let_go(&mut self, file: u64, image: &InodeRecord) -> Result<(), MetaError> {
+    /// One checkpoint less needs the cells of a file; `image` says where they are. Answers whether they go.
+    fn let_go(&mut self, file: u64, image: &InodeRecord) -> Result<bool, MetaError> {
         let key = file.to_be_bytes();
         let Some(mut held) = keys::held(self.reader(), file)? else {
-            return Ok(());
+            return Ok(false);
         };
         held.checkpoints = held.checkpoints.saturating_sub(1);
         if held.checkpoints > 0 {
             self.put_unseen(HELD, &key, &held);
-            return Ok(());
+            return Ok(false);
         }
         self.delete_unseen(HELD, &key);
         if held.deleted {
             self.owe_delete(file, image)?;
         }
-        Ok(())
+        Ok(held.deleted)
     }
 
     fn owe_delete(&mut self, file: u64, inode: &InodeRecord) -> Result<(), MetaError> {

@@ -28,6 +28,7 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::Counter => "wrong counter",
         Fault::NoLayout => "no layout",
         Fault::Usage => "wrong usage",
+        Fault::Refused => "refused",
         Fault::LostCells => "lost cells",
         Fault::Misplaced => "misplaced cell",
         Fault::InlineCells => "cells beside inline bytes",
@@ -91,6 +92,7 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
             format!("{found} {entry} are counted as used; there are {expected}")
         }
         Fault::NoLayout => "it has no layout that makes sense".to_owned(),
+        Fault::Refused => format!("a server refuses what is owed for it (intent {expected})"),
         Fault::LostCells => "there are cells of it, but no inode".to_owned(),
         Fault::Misplaced => "the cell is not where its file's layout has it".to_owned(),
         Fault::InlineCells => "the cell holds bytes that do not belong to the file".to_owned(),

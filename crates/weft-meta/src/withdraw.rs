@@ -1,0 +1,138 @@
+//! Intents that nobody needs to carry through any more: those of a file that goes, and those that a server refuses for good.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
+
+use crate::edit::Edit;
+use crate::keys::{self, CHECKPOINTS, INTENTS};
+use crate::ops::held_files;
+use crate::record::{
+    CHECKPOINT_GOING, CheckpointRecord, CheckpointTaskRecord, IntentRecord, TASK_DROP, TASK_MAKE,
+    TASK_ROLL_BACK,
+};
+use crate::{MetaError, Namespace};
+
+impl Namespace {
+    /// Gives up an intent that a server refuses for good; says in words what follows, or nothing where it is not owed any
+    /// more or cannot be given up: what is to be deleted or dropped would stay for ever.
+    ///
+    /// # Durability
+    /// As every operation: the caller syncs.
+    pub fn withdraw(&self, number: u64) -> Result<Option<&'static str>, MetaError> {
+        self.edit(|edit| edit.withdraw(number))
+    }
+}
+
+impl Edit<'_, '_> {
+    /// Takes away what else is owed for files whose delete is owed now: nothing of them matters any more, and one that a
+    /// server refuses must not stand in the way.
+    ///
+    /// Cost: a scan of all intents.
+    pub(crate) fn supersede(&mut self, files: &BTreeSet<u64>) -> Result<(), MetaError> {
+        let oldest = self.namespace().oldest_intent.load(Ordering::Acquire);
+        let (mut found, start) = (Vec::new(), oldest.to_be_bytes());
+        let start = Bound::Included(&start[..]);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let number = keys::number(key).unwrap_or_default();
+            // What cannot be read is found by a check.
+            let record = keys::decode::<IntentRecord>("intent", number, value);
+            if record.is_ok_and(|r| r.delete.is_none() && !is_tree(&r) && files.contains(&r.file)) {
+                found.push(number);
+            }
+            ControlFlow::Continue(())
+        };
+        self.reader()
+            .scan(INTENTS, start, Bound::Unbounded, &mut visit)?;
+        found.into_iter().try_for_each(|number| self.settle(number))
+    }
+
+    pub(crate) fn withdraw(&mut self, number: u64) -> Result<Option<&'static str>, MetaError> {
+        let Some(record) = keys::intent(self.reader(), number)? else {
+            return Ok(None);
+        };
+        let of_tree = is_tree(&record);
+        match (record.truncate, record.checkpoint) {
+            (Some(_), None) => {
+                self.settle(number)?;
+                self.untruncated(number, record.file)?;
+                Ok(Some(
+                    "not truncated: the file is as long as its servers say",
+                ))
+            }
+            (None, Some(task)) if task.task == TASK_ROLL_BACK => {
+                self.settle(number)?;
+                if of_tree {
+                    for (file, _) in held_files(self.reader(), task.checkpoint)? {
+                        self.untruncated(number, file)?;
+                    }
+                } else {
+                    self.untruncated(number, record.file)?;
+                }
+                Ok(Some(
+                    "not rolled back: the cells are as the servers have them",
+                ))
+            }
+            (None, Some(task)) if task.task == TASK_MAKE => {
+                self.settle(number)?;
+                self.unmake(number, record.file, task)?;
+                Ok(Some("not made: what servers have of it is dropped"))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A size that was to be set is not: it is asked of the servers.
+    fn untruncated(&mut self, number: u64, file: u64) -> Result<(), MetaError> {
+        let Some(inode) = keys::inode(self.reader(), file)? else {
+            return Ok(());
+        };
+        if inode.truncate != number {
+            return Ok(());
+        }
+        let inode = self.change(file, &inode);
+        (inode.truncate, inode.truncate_raced, inode.size_exact) = (0, false, false);
+        // Who writes to it knows as little of its size.
+        self.open_files().wrote(file);
+        self.namespace().unsettled.note(file);
+        Ok(())
+    }
+
+    fn unmake(
+        &mut self,
+        number: u64,
+        file: u64,
+        task: CheckpointTaskRecord,
+    ) -> Result<(), MetaError> {
+        let key = keys::with_name(file, task.name.as_bytes());
+        let found = self.reader().get(CHECKPOINTS, &key)?;
+        let Some(found) = found else {
+            return Ok(());
+        };
+        let mut found: CheckpointRecord = keys::decode("checkpoint of", file, &found)?;
+        if found.number != number {
+            return Ok(());
+        }
+        found.state = CHECKPOINT_GOING;
+        self.put(CHECKPOINTS, &key, &found);
+        self.owe(&IntentRecord {
+            file,
+            delete: None,
+            truncate: None,
+            checkpoint: Some(CheckpointTaskRecord {
+                task: TASK_DROP,
+                checkpoint: number,
+                ..task
+            }),
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether its file is a directory, and it is about the files below it.
+pub(crate) fn is_tree(record: &IntentRecord) -> bool {
+    record
+        .checkpoint
+        .as_ref()
+        .is_some_and(|task| task.image != 0)
+}

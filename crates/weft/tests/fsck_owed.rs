@@ -1,0 +1,226 @@
+//! What servers owe for a file and refuse for good, and files that checkpoints of trees hold: `weft fsck` sees both, and
+//! neither keeps a file from being used or removed.
+
+mod files_support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use files_support::{Volume, bytes};
+use serde_json::Value;
+
+fn fsck(volume: &Volume, args: &[&str]) -> (Value, i32) {
+    let output = volume.command(["fsck", "--json"]).args(args).output();
+    let output = output.unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = serde_json::from_slice(&output.stdout);
+    (
+        report.unwrap_or_else(|_| panic!("{error}")),
+        output.status.code().unwrap(),
+    )
+}
+
+fn faults(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|f| f["fault"].as_str().unwrap()).collect()
+}
+
+/// A line that fails; what it complained.
+fn refused(volume: &Volume, line: &str) -> String {
+    let output = volume.start(line, b"").wait_with_output().unwrap();
+    assert!(!output.status.success(), "{line}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Server 1 loses what it had.
+fn format_anew(volume: &Volume) {
+    let folder = volume.path("volume");
+    let (dir, config) = (folder.to_str().unwrap(), folder.join("weft.toml"));
+    volume.run(["down", dir]);
+    std::fs::remove_dir_all(folder.join("server-1")).unwrap();
+    let config = config.to_str().unwrap();
+    volume.run(["format", "--config", config, "--node", "server-1"]);
+    volume.run(["up", dir]);
+}
+
+/// Waits until nothing is owed to any server.
+fn nothing_is_owed(volume: &Volume) {
+    for _ in 0..100 {
+        let output = volume.command(["status", "--json"]).output().unwrap();
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+        if status["pending"] == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("something is still owed");
+}
+
+#[test]
+fn a_rollback_to_what_a_server_lost_is_refused_and_nothing_stays_owed() {
+    let volume = Volume::up();
+    let content = bytes(1, 3 << 20);
+    for name in ["/file", "/other"] {
+        volume.feed(&format!("put {name}"), &content);
+        volume.text(&format!("checkpoint create {name} c"));
+    }
+    format_anew(&volume);
+    for _ in 0..2 {
+        let error = refused(&volume, "checkpoint rollback /file c");
+        assert!(error.contains("nothing is rolled back"), "{error}");
+        assert!(error.contains("fsck"), "{error}");
+    }
+    nothing_is_owed(&volume);
+    // The servers that still have their part were not rolled back, and the file can be cut and removed.
+    volume.text("truncate --size 1000000 /file");
+    volume.text("rm /file");
+    nothing_is_owed(&volume);
+    let (report, code) = fsck(&volume, &["--repair"]);
+    assert_eq!(code, 1, "{report}");
+    assert!(faults(&report).contains(&"checkpoint missing"), "{report}");
+    // What was accepted as lost stands in the way of nothing.
+    volume.text("checkpoint rollback /other c");
+    let (report, code) = fsck(&volume, &["--repair"]);
+    assert!(code <= 1, "{report}");
+    assert_eq!(fsck(&volume, &[]).1, 0);
+}
+
+#[test]
+fn a_tree_is_rolled_back_as_a_whole_or_not_at_all() {
+    let volume = Volume::up();
+    volume.text("mkdir /d");
+    volume.feed("put /d/file", &bytes(1, 3 << 20));
+    volume.text("checkpoint create /d c");
+    volume.feed("put /d/later", b"later");
+    format_anew(&volume);
+    let error = refused(&volume, "checkpoint rollback /d c");
+    assert!(error.contains("nothing is rolled back"), "{error}");
+    assert_eq!(volume.text("cat /d/later"), "later");
+    nothing_is_owed(&volume);
+    assert_eq!(fsck(&volume, &["--repair"]).1, 1);
+    volume.text("checkpoint rollback /d c");
+    volume.fails("cat /d/later", 1);
+}
+
+#[test]
+fn what_a_server_lost_of_a_trees_checkpoint_is_found_and_the_rest_can_be_used() {
+    let volume = Volume::up();
+    let content = bytes(2, 3 << 20);
+    volume.text("mkdir /d");
+    for name in ["/d/file", "/d/gone"] {
+        volume.feed(&format!("put {name}"), &content);
+    }
+    volume.text("checkpoint create /d c");
+    assert_eq!(fsck(&volume, &[]).1, 0);
+    volume.text("rm /d/gone");
+    nothing_is_owed(&volume);
+    assert_eq!(fsck(&volume, &[]).1, 0);
+    format_anew(&volume);
+    for path in [
+        "/d/file",
+        "/d/.weft/checkpoints/c/file",
+        "/d/.weft/checkpoints/c/gone",
+    ] {
+        let error = refused(&volume, &format!("cat {path}"));
+        assert!(error.contains("fsck --repair"), "{error}");
+    }
+    let (report, code) = fsck(&volume, &[]);
+    assert_eq!(code, 4, "{report}");
+    for fault in ["cells lost", "checkpoint missing"] {
+        assert_eq!(
+            faults(&report).iter().filter(|f| **f == fault).count(),
+            2,
+            "{report}"
+        );
+    }
+    assert_eq!(fsck(&volume, &["--repair"]).1, 1);
+    let (report, code) = fsck(&volume, &[]);
+    assert_eq!((faults(&report), code), (vec![], 0), "{report}");
+    for path in [
+        "/d/file",
+        "/d/.weft/checkpoints/c/file",
+        "/d/.weft/checkpoints/c/gone",
+    ] {
+        let left = volume.run(["cat", path]);
+        assert!(left.iter().zip(&content).filter(|(a, b)| a == b).count() > 1 << 20);
+    }
+    volume.text("checkpoint delete /d c");
+    nothing_is_owed(&volume);
+    assert_eq!(fsck(&volume, &[]).1, 0);
+}
+
+/// A volume of one server with its data on one disk, which then goes; files `/f0` … of one odd length.
+fn without_its_disk(volume: &Volume, files: usize) {
+    let folder = volume.path("disks");
+    let (dir, disk) = (folder.to_str().unwrap().to_owned(), volume.path("disk"));
+    let lost = |volume: &Volume, line: &[&str]| {
+        let output = volume.command(line).env("WEFT_VOLUME", &folder).output();
+        let output = output.unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    lost(
+        volume,
+        &[
+            "up",
+            &dir,
+            "--servers",
+            "1",
+            "--disks",
+            disk.to_str().unwrap(),
+        ],
+    );
+    let local = volume.path("local");
+    std::fs::write(&local, bytes(3, 3 << 20)).unwrap();
+    for n in 0..files {
+        lost(
+            volume,
+            &["import", local.to_str().unwrap(), &format!("/f{n}")],
+        );
+    }
+    lost(volume, &["down", &dir]);
+    std::fs::rename(&disk, Path::new(&dir).join("away")).unwrap();
+    std::fs::create_dir(&disk).unwrap();
+    lost(volume, &["up", &dir]);
+}
+
+#[test]
+fn a_cut_on_a_lost_disk_is_told_of_its_own_file_and_taken_back_by_a_repair() {
+    let mut volume = Volume::up();
+    without_its_disk(&volume, 3);
+    volume = volume.at("disks");
+    for n in [1, 0, 2] {
+        let error = refused(&volume, &format!("truncate --size 1000001 /f{n}"));
+        let file = volume.json(&format!("stat --json /f{n}"))[0]["id"]
+            .as_u64()
+            .unwrap();
+        assert!(
+            error.contains(&format!("file {file}")),
+            "/f{n}, file {file}: {error}"
+        );
+    }
+    // Removing a file is no matter of what is on the disk.
+    volume.text("rm /f1");
+    let (report, code) = fsck(&volume, &[]);
+    assert_eq!(
+        (faults(&report), code),
+        (vec!["refused", "refused"], 4),
+        "{report}"
+    );
+    let paths: Vec<&Value> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| &f["paths"][0])
+        .collect();
+    assert_eq!(paths, ["/f0", "/f2"], "{report}");
+    let (report, code) = fsck(&volume, &["--repair"]);
+    assert_eq!(code, 1, "{report}");
+    nothing_is_owed(&volume);
+    assert_eq!(fsck(&volume, &[]).1, 0);
+    volume.text("rm /f0 /f2");
+    nothing_is_owed(&volume);
+}
