@@ -55,11 +55,15 @@ impl FileSystem {
             handle.data.clear(offset, length).await?;
             handle.note_wrote();
             self.resized(handle.id, began);
-        } else if self.space(handle.id).await?.available < length {
-            return Err(FsError::wrong(
-                "the volume has not so much room",
-                Errno::NOSPC,
-            ));
+        } else {
+            // What is there has its room already; of holes in it only the servers know.
+            let there = handle.data.size().await?.max(offset);
+            if self.space(handle.id).await?.available < end.saturating_sub(there) {
+                return Err(FsError::wrong(
+                    "the volume has not so much room",
+                    Errno::NOSPC,
+                ));
+            }
         }
         if !keeps && handle.data.size().await? < end {
             handle.truncate(end).await?;
