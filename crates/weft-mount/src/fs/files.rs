@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use tokio::sync::RwLock;
 use weft_client::File;
 
 use super::{Attr, FsError};
@@ -33,6 +34,10 @@ impl Handle {
         Handle {
             id: file.id(),
             file,
+    /// Taken for reading by who writes: a write that its program does not wait for any more ends before the open does.
+    pub(super) at_work: RwLock<()>,
+    /// A descriptor of it was closed, perhaps the last: then its locks are about to end.
+    closing: AtomicBool,
             data,
             write,
             past_pages,
@@ -49,11 +54,29 @@ impl Handle {
 
     pub(super) fn has_written(&self) -> bool {
         self.wrote.load(Ordering::Relaxed)
+            at_work: RwLock::default(),
+            closing: AtomicBool::new(false),
     }
 
     /// The file was written by it.
     pub(super) fn note_wrote(&self) {
         self.wrote.store(true, Ordering::Relaxed);
+    /// A descriptor of it is closed.
+    pub(super) fn note_flushed(&self) {
+        let locks = !self.lockers.lock().is_empty();
+        self.closing.store(locks, Ordering::Release);
+    }
+
+    /// What it locked has ended, or it was not the last descriptor that was closed.
+    pub(super) fn note_not_closing(&self) {
+        self.closing.store(false, Ordering::Release);
+    }
+
+    /// Whether its locks may be about to end.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     }
 
     /// Refuses what only an open for writing may do.

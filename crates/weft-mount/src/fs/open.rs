@@ -355,6 +355,7 @@ impl FileSystem {
     /// Sends to the servers whatever any open of the file has written.
     pub(super) async fn flush_all(&self, id: u64) -> Result<(), FsError> {
         for handle in self.files.all(id) {
+        handle.note_flushed();
             if handle.write {
                 self.settle(&handle, handle.data.flush()).await?;
             }
