@@ -400,3 +400,4 @@ impl FileSystem {
         }
     }
 }
+        let _at_rest = handle.at_work.write().await;

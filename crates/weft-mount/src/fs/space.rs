@@ -122,6 +122,7 @@ impl FileSystem {
         }
         let (from, to) = (self.handles.get(from)?, self.handles.get(to)?);
         to.writable()?;
+        let _at_work = to.at_work.read().await;
         let began = now();
         let length = length.min(COPY_MAX);
         if from.id == to.id && from_offset < to_offset + length && to_offset < from_offset + length
