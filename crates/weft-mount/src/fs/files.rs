@@ -13,6 +13,15 @@ use weft_client::File;
 use super::{Attr, FsError};
 use crate::data::OpenData;
 
+/// What an open does past the kernel's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PastPages {
+    /// Reads and writes, as all opens of the file for writing do.
+    pub(super) all: bool,
+    /// All, or appends only: what this open reads and writes.
+    pub(super) direct: bool,
+}
+
 /// One open of a file.
 pub(super) struct Handle {
     pub(super) id: u64,
@@ -21,6 +30,8 @@ pub(super) struct Handle {
     pub(super) write: bool,
     /// The kernel keeps no pages of what is read and written by it.
     pub(super) past_pages: bool,
+    /// Nor of what is written: then it asks for no sync after a write by `O_SYNC`.
+    pub(super) direct: bool,
     /// Who has asked for locks by it.
     pub(super) lockers: Mutex<BTreeSet<u64>>,
     /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
@@ -30,7 +41,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    pub(super) fn new(file: File, data: OpenData, write: bool, past_pages: bool) -> Handle {
+    pub(super) fn new(file: File, data: OpenData, write: bool, past: PastPages) -> Handle {
         Handle {
             id: file.id(),
             file,
@@ -40,7 +51,8 @@ impl Handle {
     closing: AtomicBool,
             data,
             write,
-            past_pages,
+            past_pages: past.all,
+            direct: past.direct,
             lockers: Mutex::default(),
             wrote: AtomicBool::new(false),
             stripped: AtomicBool::new(false),

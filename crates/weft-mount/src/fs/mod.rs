@@ -116,6 +116,8 @@ pub trait Holder: Send + Sync {
     fn all_told(&self) -> oneshot::Receiver<()>;
     /// Whether [`Holder::names_changed`] does it.
     fn takes_all_names_back(&self) -> bool;
+    /// Whether programs can map a file for all of them that is written past the holder's pages.
+    fn maps_past_pages(&self) -> bool;
 }
 
 /// A volume as a file system.

@@ -11,7 +11,7 @@ use super::belief::Answer;
 use super::files::{Handle, now};
 use super::news::Asked;
 use super::views::{is_view, refuse};
-use super::{Caller, Entry, FileSystem, FsError};
+use super::{Caller, Entry, FileSystem, FsError, Holder};
 use crate::data::{DataError, Moment};
 
 /// Linux's mark of an open that is going to run the file; not in the C library's headers.
@@ -72,6 +72,11 @@ impl FileSystem {
         &self,
         caller: Caller,
         id: u64,
+/// Whether an open goes past the kernel's pages that would gain by it: not where programs could not map the file then.
+fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
+    gains && holder.is_none_or(Holder::maps_past_pages)
+}
+
         flags: i32,
         kill_set_id: bool,
     ) -> Result<Opened, FsError> {
@@ -221,8 +226,18 @@ impl FileSystem {
         // Who makes a file to read it back has buffers of its own, and is often one of many: the kernel lets one at a
         // time write pages, and any number write past them. Whoever else writes the file joins.
         let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
-        let past_pages = self.options.strict || (write && (made || self.files.are_past_pages(id)));
-        let handle = Arc::new(Handle::new(file, data, write, past_pages));
+        let past_pages = self.options.strict
+            || past_pages(
+                write && (made || self.files.are_past_pages(id)),
+                self.holder.get().map(|holder| &**holder),
+            );
+        // The kernel would put appended bytes where it believes the end to be.
+        let direct = past_pages || (append && write);
+        let past = PastPages {
+            all: past_pages,
+            direct,
+        };
+        let handle = Arc::new(Handle::new(file, data, write, past));
         self.files.add(&handle);
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
@@ -400,4 +415,38 @@ impl FileSystem {
         }
     }
 }
-        let _at_rest = handle.at_work.write().await;
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    struct Kernel {
+        maps: bool,
+    }
+
+    impl Holder for Kernel {
+        fn file_changed(&self, _: u64, _: bool) {}
+        fn file_gone(&self, _: u64) {}
+        fn name_changed(&self, _: u64, _: &[u8]) {}
+        fn names_changed(&self) {}
+        fn all_told(&self) -> oneshot::Receiver<()> {
+            oneshot::channel().1
+        }
+        fn takes_all_names_back(&self) -> bool {
+            false
+        }
+        fn maps_past_pages(&self) -> bool {
+            self.maps
+        }
+    }
+
+    #[test]
+    fn nothing_goes_past_pages_of_a_kernel_that_could_not_map_it_then() {
+        let [old, new] = [false, true].map(|maps| Kernel { maps });
+        assert!(!past_pages(true, Some(&old)));
+        assert!(past_pages(true, Some(&new)));
+        assert!(!past_pages(false, Some(&new)));
+    }
+}
