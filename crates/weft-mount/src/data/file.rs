@@ -53,7 +53,13 @@ impl FileData {
         self.turn.acquire().await.ok()
     }
 
-    async fn truncate(self: &Arc<Self>, file: &File, size: u64) -> Result<(), DataError> {
+    /// Sets the size by a call that is made while the file is at rest: one of the attachment `own`, or of somebody else.
+    async fn truncate<E>(
+        self: &Arc<Self>,
+        own: Option<&File>,
+        size: u64,
+        cut: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
         let _turn = self.turn().await;
         let _hold = Hold::new(self);
         self.wait_until(|state| state.flights == 0).await;
@@ -115,7 +121,8 @@ impl Drop for Hold<'_> {
 }
 
 /// While it lives, what takes off survives power loss when it lands; not where a sync of everything follows anyway.
-struct Syncing<'a>(&'a FileData, bool);
+#[must_use = "dropped, it has no effect"]
+pub struct Syncing<'a>(&'a FileData, bool);
 
 impl<'a> Syncing<'a> {
     fn begin(data: &'a FileData) -> Syncing<'a> {
@@ -230,9 +237,21 @@ impl OpenData {
         let view = self.file.canonical()?;
         let end = offset + data.len() as u64;
         let patience = self.data.cache.config.patience;
-        patiently(patience, || view.write_at(ViewOffset(offset), data.clone())).await?;
+        let synced = self.data.state.lock().syncing > 0;
+        let write = || {
+            let (at, data) = (ViewOffset(offset), data.clone());
+            let view = &view;
+            async move {
+                if synced {
+                    view.write_at_synced(at, data).await
+                } else {
+                    view.write_at(at, data).await
+                }
+            }
+        };
+        patiently(patience, write).await?;
         let mut state = self.data.state.lock();
-        state.unsynced = true;
+        state.unsynced |= !synced;
         state.grown_to(self.open, end);
         Ok(())
     }
@@ -300,6 +319,12 @@ impl OpenData {
         self.flush_to_sync().await?;
         drop(syncing);
         let cells = matches!(self.data.state.lock().home, Home::Cells);
+    /// What is written while it lives survives power loss when it is sent, so that an [`OpenData::sync`] that follows has nothing
+    /// more to ask for, where everything else survives already.
+    pub fn syncing(&self) -> Syncing<'_> {
+        Syncing::begin(&self.data)
+    }
+
         if cells {
             // Another attachment may have moved them: then this one does not know what to sync.
             self.data.to_cells(&self.file).await?;
@@ -327,7 +352,31 @@ impl OpenData {
     /// # Durability
     /// As of [`File::truncate`].
     pub async fn truncate(&self, size: u64) -> Result<(), DataError> {
-        self.data.truncate(&self.file, size).await
+        let patience = self.data.cache.config.patience;
+        let cut = patiently(patience, || self.file.truncate(size));
+        Ok(self.data.truncate(Some(&self.file), size, cut).await?)
+    }
+
+    /// As [`OpenData::truncate`], by another call than this attachment's.
+    pub async fn truncate_by<E>(
+        &self,
+        size: u64,
+        cut: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
+        self.data.truncate(None, size, cut).await
+    }
+
+    /// The service has said this of the file. Where its content here is another one, others have changed it.
+    pub fn compare(&self, told: &Attributes) {
+        let mut state = self.data.state.lock();
+        let state = &mut *state;
+        if let Home::Inline(content) = &state.home
+            && (!told.inline || told.size != content.len() as u64)
+            && state.flights == 0
+            && state.extents.oldest().is_none()
+        {
+            state.doubted = self.data.cache.tick();
+        }
     }
 
     /// One past the last byte that this cache knows of; the file may be longer, if others write it, and shorter if they

@@ -42,6 +42,8 @@ pub struct WriteHow {
     /// The writer must not keep the file's set-id bits.
     pub kill_set_id: bool,
 }
+    /// It survives power loss when the write returns.
+    pub synced: bool,
 
 /// When a file was asked for: by the mount's news, and by the data cache.
 #[derive(Clone, Copy)]
@@ -298,7 +300,11 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
         self.files.wrote(handle.id, handle.data.written());
     }
 
+        let number = handle;
     /// This mount has changed a file's size, or bytes of it at the servers, by a call that `began` then: what service and
+        let _at_work = handle.at_work.read().await;
+        let synced = how.synced && handle.direct;
+        let syncing = synced.then(|| handle.data.syncing());
     /// servers note is later, and must not seem to go back.
     pub(super) fn resized(&self, id: u64, began: i64) {
         self.cache.note_changed(id);
@@ -308,6 +314,10 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
     }
 
     /// A descriptor of the file is closed: what was written goes to the servers, and what failed is told.
+        if synced {
+            self.sync(number).await?;
+        }
+        drop(syncing);
     ///
     /// Locks of bytes that `owner` holds of it end.
     pub async fn flush(&self, handle: u64, owner: u64) -> Result<(), FsError> {
@@ -414,6 +424,7 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
             self.attributes_changed(answer.attr.id);
         }
     }
+        let _at_rest = handle.at_work.write().await;
 }
 
 #[cfg(test)]
