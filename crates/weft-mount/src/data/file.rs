@@ -44,6 +44,8 @@ impl FileData {
         state.ends.known = None;
         if matches!(state.home, Home::Cells) {
             state.ends.end = state.extents.end();
+        } else {
+            state.doubted = self.cache.tick();
         }
     }
 
@@ -63,14 +65,15 @@ impl FileData {
         let _turn = self.turn().await;
         let _hold = Hold::new(self);
         self.wait_until(|state| state.flights == 0).await;
-        let done = patiently(self.cache.config.patience, || file.truncate(size)).await;
+        let done = cut.await;
         let mut state = self.state.lock();
         let state = &mut *state;
         state.ends.generation += 1;
         state.drop_ahead(&(0..u64::MAX));
         if done.is_err() {
             state.ends.known = None;
-            return Ok(done?);
+            state.doubted = self.cache.tick();
+            return done;
         }
         let before = state.extents.charge();
         state.extents.truncate(size);
@@ -79,15 +82,20 @@ impl FileData {
         state.ends.end = size;
         state.ends.grown = state.ends.grown.min(size);
         state.ends.known = Some(Instant::now());
-        if let Home::Inline(content) = &state.home {
-            state.home = match file.inline_data() {
-                Some(_) => {
-                    let mut content = Vec::from(content.clone());
-                    content.resize(size as usize, 0);
-                    Home::Inline(content.into())
-                }
-                None => Home::Cells,
-            };
+        match (&state.home, own) {
+            (Home::Inline(content), Some(own)) => {
+                state.home = match own.inline_data() {
+                    Some(_) => {
+                        let mut content = Vec::from(content.clone());
+                        content.resize(size as usize, 0);
+                        Home::Inline(content.into())
+                    }
+                    None => Home::Cells,
+                };
+            }
+            // It may have moved to the cells.
+            (Home::Inline(_), None) => state.doubted = self.cache.tick(),
+            _ => {}
         }
         Ok(())
     }
@@ -161,10 +169,8 @@ impl OpenData {
         };
         let open = {
             let mut state = data.state.lock();
-            // What was stored since then the service may not have known when it answered.
-            if asked.is_none_or(|asked| state.changed <= asked) {
-                state.learn_home(&file);
-            }
+            let asked = asked.unwrap_or_else(|| data.cache.now());
+            state.learn_home(asked, file.inline_data());
             state.add_open(read_ahead as u64)
         };
         OpenData {
@@ -260,6 +266,7 @@ impl OpenData {
     /// metadata service beside those of a write; where writes go through also one to each server.
     pub async fn append(&self, data: Bytes) -> Result<u64, DataError> {
         let (length, patience) = (data.len() as u64, self.data.cache.config.patience);
+        self.data.ask_again(&self.file).await?;
         // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
         // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
         let known = self.data.state.lock().knows_end();
@@ -312,6 +319,12 @@ impl OpenData {
         self.data.state.lock().written
     }
 
+    /// What is written while it lives survives power loss when it is sent, so that an [`OpenData::sync`] that follows has nothing
+    /// more to ask for, where everything else survives already.
+    pub fn syncing(&self) -> Syncing<'_> {
+        Syncing::begin(&self.data)
+    }
+
     /// As [`OpenData::flush`], and survives power loss, as does whatever this mount wrote before. What is dirty is sent
     /// with the wish to survive: no further request, where everything else survives already.
     pub async fn sync(&self) -> Result<(), DataError> {
@@ -319,12 +332,6 @@ impl OpenData {
         self.flush_to_sync().await?;
         drop(syncing);
         let cells = matches!(self.data.state.lock().home, Home::Cells);
-    /// What is written while it lives survives power loss when it is sent, so that an [`OpenData::sync`] that follows has nothing
-    /// more to ask for, where everything else survives already.
-    pub fn syncing(&self) -> Syncing<'_> {
-        Syncing::begin(&self.data)
-    }
-
         if cells {
             // Another attachment may have moved them: then this one does not know what to sync.
             self.data.to_cells(&self.file).await?;
@@ -386,6 +393,9 @@ impl OpenData {
             return None;
         }
         let state = self.data.state.lock();
+        if state.is_doubtful() {
+            return Some(state.extents.end());
+        }
         (state.knows_end() || state.ends.end > 0).then_some(state.ends.end)
     }
 

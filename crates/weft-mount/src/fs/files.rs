@@ -34,6 +34,10 @@ pub(super) struct Handle {
     pub(super) direct: bool,
     /// Who has asked for locks by it.
     pub(super) lockers: Mutex<BTreeSet<u64>>,
+    /// Taken for reading by who writes: a write that its program does not wait for any more ends before the open does.
+    pub(super) at_work: RwLock<()>,
+    /// A descriptor of it was closed, perhaps the last: then its locks are about to end.
+    closing: AtomicBool,
     /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
     wrote: AtomicBool,
     /// Since it was opened, or attributes of the file were set, nothing was found to be taken away: see `privileges`.
@@ -45,34 +49,18 @@ impl Handle {
         Handle {
             id: file.id(),
             file,
-    /// Taken for reading by who writes: a write that its program does not wait for any more ends before the open does.
-    pub(super) at_work: RwLock<()>,
-    /// A descriptor of it was closed, perhaps the last: then its locks are about to end.
-    closing: AtomicBool,
             data,
             write,
             past_pages: past.all,
             direct: past.direct,
             lockers: Mutex::default(),
+            at_work: RwLock::default(),
+            closing: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
             stripped: AtomicBool::new(false),
         }
     }
 
-    /// The service knows all that was written by it.
-    pub(super) fn note_settled(&self) {
-        self.wrote.store(false, Ordering::Relaxed);
-    }
-
-    pub(super) fn has_written(&self) -> bool {
-        self.wrote.load(Ordering::Relaxed)
-            at_work: RwLock::default(),
-            closing: AtomicBool::new(false),
-    }
-
-    /// The file was written by it.
-    pub(super) fn note_wrote(&self) {
-        self.wrote.store(true, Ordering::Relaxed);
     /// A descriptor of it is closed.
     pub(super) fn note_flushed(&self) {
         let locks = !self.lockers.lock().is_empty();
@@ -89,6 +77,18 @@ impl Handle {
         self.closing.load(Ordering::Acquire)
     }
 
+    /// The service knows all that was written by it.
+    pub(super) fn note_settled(&self) {
+        self.wrote.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_written(&self) -> bool {
+        self.wrote.load(Ordering::Relaxed)
+    }
+
+    /// The file was written by it.
+    pub(super) fn note_wrote(&self) {
+        self.wrote.store(true, Ordering::Relaxed);
     }
 
     /// Refuses what only an open for writing may do.
@@ -153,24 +153,11 @@ impl Files {
         self.0.lock().get(&id)?.handles.first().cloned()
     }
 
-    /// An open of this file that may write.
-    pub(super) fn writer(&self, id: u64) -> Option<Arc<Handle>> {
-        let files = self.0.lock();
-        files.get(&id)?.handles.iter().find(|h| h.write).cloned()
-    }
-
     /// Whether somebody writes this file past the kernel's pages.
     pub(super) fn are_past_pages(&self, id: u64) -> bool {
         let files = self.0.lock();
         let past = |file: &OpenFile| file.handles.iter().any(|h| h.write && h.past_pages);
         files.get(&id).is_some_and(past)
-    }
-
-    /// The data cache's bytes of a file are old.
-    pub(super) fn invalidate(&self, id: u64) {
-        for handle in self.all(id) {
-            handle.data.invalidate();
-        }
     }
 
     /// Notes that a file was written at this time.

@@ -232,12 +232,15 @@ impl FileSystem {
     /// Attributes with what this mount has written, and asked of the servers where somebody else may be writing.
     async fn complete(&self, attributes: Attributes) -> Result<Answer, FsError> {
         let exact = attributes.size_exact;
+        let open = self.files.any(attributes.id);
         let attributes = if exact {
+            if let Some(handle) = &open {
+                handle.data.compare(&attributes);
+            }
             attributes
         } else {
             let what = "attributes of an open file";
             // Whoever is told a size may read as far.
-            let open = self.files.any(attributes.id);
             let asking = open.as_ref().map(|handle| handle.data.begin_asking());
             let exact = self
                 .call(|| self.volume.exact(what, attributes.clone()))

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
 use weft_client::{Access, Attributes, File, Place};
 
 use super::belief::Answer;
-use super::files::{Handle, now};
-use super::news::Asked;
+use super::files::{Handle, PastPages, now};
+use super::news::{Asked, Subject};
 use super::views::{is_view, refuse};
 use super::{Caller, Entry, FileSystem, FsError, Holder};
 use crate::data::{DataError, Moment};
@@ -41,9 +42,12 @@ pub struct WriteHow {
     pub append: bool,
     /// The writer must not keep the file's set-id bits.
     pub kill_set_id: bool,
-}
     /// It survives power loss when the write returns.
     pub synced: bool,
+}
+
+/// How long the kernel may believe that a file ends where a read found no more: it says so to the reader first.
+const SHORT: Duration = Duration::from_millis(10);
 
 /// When a file was asked for: by the mount's news, and by the data cache.
 #[derive(Clone, Copy)]
@@ -68,17 +72,17 @@ pub(super) fn writes(flags: i32) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
+/// Whether an open goes past the kernel's pages that would gain by it: not where programs could not map the file then.
+fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
+    gains && holder.is_none_or(Holder::maps_past_pages)
+}
+
 impl FileSystem {
     /// Opens a file; `flags` as of open(2).
     pub async fn open(
         &self,
         caller: Caller,
         id: u64,
-/// Whether an open goes past the kernel's pages that would gain by it: not where programs could not map the file then.
-fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
-    gains && holder.is_none_or(Holder::maps_past_pages)
-}
-
         flags: i32,
         kill_set_id: bool,
     ) -> Result<Opened, FsError> {
@@ -210,6 +214,10 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
         };
 
         let id = file.id();
+        // News that came before the data cache knew the file.
+        if self.news.heard_since(asked.news, Subject::File(id)) && !file.created() {
+            data.invalidate();
+        }
         let attributes = file.attributes();
         let exact = attributes.size_exact || file.created();
         let answer = Answer {
@@ -244,8 +252,7 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
             keep_pages: verdict.keep_pages && !self.options.strict,
-            // The kernel would put appended bytes where it believes the end to be.
-            direct: past_pages || (append && write),
+            direct,
             parallel: past_pages && !append,
         }))
     }
@@ -262,10 +269,27 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
         }
         let handle = self.handles.get(handle)?;
         let rope = handle.data.read_parts(offset, length).await?;
+        if rope.len() < length {
+            self.found_end(handle.id, offset + rope.len() as u64);
+        }
         Ok(rope.parts().cloned().collect())
     }
 
-    /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is cached.
+    /// A read found no more from here on. If the kernel believed the file to be longer, it will believe it to be as short
+    /// as that: not for long.
+    fn found_end(&self, id: u64, end: u64) {
+        if self.nodes.ends_at(id, end)
+            && let Some(holder) = self.holder.get().cloned()
+        {
+            tokio::spawn(async move {
+                tokio::time::sleep(SHORT).await;
+                holder.file_changed(id, false);
+            });
+        }
+    }
+
+    /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is cached; they survive power loss
+    /// where that is wished and the kernel does not ask for it itself.
     pub async fn write(
         &self,
         handle: u64,
@@ -274,9 +298,13 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
         how: WriteHow,
     ) -> Result<(), FsError> {
         if is_view(handle) {
-            return self.write_view(handle, offset, data, how.append).await;
+            return self.write_view(handle, offset, data, how).await;
         }
+        let number = handle;
         let handle = self.handles.get(handle)?;
+        let _at_work = handle.at_work.read().await;
+        let synced = how.synced && handle.direct;
+        let syncing = synced.then(|| handle.data.syncing());
         if how.kill_set_id || how.append || handle.past_pages {
             self.strip(&handle, how.kill_set_id).await?;
         }
@@ -286,6 +314,10 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
             handle.data.write(offset, data).await?;
         }
         self.written(&handle);
+        if synced {
+            self.sync(number).await?;
+        }
+        drop(syncing);
         Ok(())
     }
 
@@ -300,11 +332,7 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
         self.files.wrote(handle.id, handle.data.written());
     }
 
-        let number = handle;
     /// This mount has changed a file's size, or bytes of it at the servers, by a call that `began` then: what service and
-        let _at_work = handle.at_work.read().await;
-        let synced = how.synced && handle.direct;
-        let syncing = synced.then(|| handle.data.syncing());
     /// servers note is later, and must not seem to go back.
     pub(super) fn resized(&self, id: u64, began: i64) {
         self.cache.note_changed(id);
@@ -314,10 +342,6 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
     }
 
     /// A descriptor of the file is closed: what was written goes to the servers, and what failed is told.
-        if synced {
-            self.sync(number).await?;
-        }
-        drop(syncing);
     ///
     /// Locks of bytes that `owner` holds of it end.
     pub async fn flush(&self, handle: u64, owner: u64) -> Result<(), FsError> {
@@ -331,6 +355,7 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
             Ok(())
         };
         self.unlock_process(handle.id, owner).await;
+        handle.note_flushed();
         flushed
     }
 
@@ -380,7 +405,6 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
     /// Sends to the servers whatever any open of the file has written.
     pub(super) async fn flush_all(&self, id: u64) -> Result<(), FsError> {
         for handle in self.files.all(id) {
-        handle.note_flushed();
             if handle.write {
                 self.settle(&handle, handle.data.flush()).await?;
             }
@@ -400,6 +424,7 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
 
     pub(super) async fn close(&self, handle: Arc<Handle>) {
         self.unlock_open(&handle).await;
+        let _at_rest = handle.at_work.write().await;
         let asked = self.news.now();
         let result = handle.data.close().await;
         match &result {
@@ -424,7 +449,6 @@ fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
             self.attributes_changed(answer.attr.id);
         }
     }
-        let _at_rest = handle.at_work.write().await;
 }
 
 #[cfg(test)]
