@@ -9,7 +9,7 @@ use weft_proto::inline::{SpillRequest, StoreInlineRequest};
 use weft_proto::meta::SetAttributesRequest;
 
 use crate::volume::Repeat;
-use crate::{Attributes, Changes, Error, File};
+use crate::{Access, Attributes, Changes, Credentials, Error, File, Place};
 
 /// How [`File::store_inline_with`] stores.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,19 @@ impl File {
     pub fn inline_data(&self) -> Option<Bytes> {
         let inline = self.0.inline.lock();
         inline.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks again for the bytes of an inline file, which others may have changed: what [`File::inline_data`] says from then on. No
+    /// permission is asked for, as of a read by a descriptor that is open. One request.
+    pub async fn ask_inline(&self) -> Result<Option<Bytes>, Error> {
+        let a = &self.0;
+        let volume = a.volume.on_behalf_of(Credentials::default());
+        let again = volume.attach(Place::of(a.id), Access::default().inline());
+        let again = again.await?;
+        let data = again.inline_data();
+        again.let_go().await?;
+        self.set_inline(data.clone());
+        Ok(data)
     }
 
     /// Replaces the whole content of an inline file, which must be attached for writing; sets its size and its time of

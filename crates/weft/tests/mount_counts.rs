@@ -7,10 +7,12 @@ mod mount_support;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mount_support::{Mounted, wait_until};
+use rustix::io::ReadWriteFlags;
 
 /// Files of each case: so many that ends of attachments are told together.
 const FILES: u64 = 40;
@@ -142,4 +144,61 @@ fn a_write_that_is_synced_is_one_request_to_the_server_that_has_it() {
     drop(file);
     let bytes = fs::read(&name).unwrap();
     assert!((0..FILES as usize).all(|i| bytes[i * 8192] == 2 && bytes[i * 8192 + 4096] == 1));
+}
+
+/// Writes a block with the flags of one write, as `pwrite` does without any.
+fn put(file: &File, at: u64, block: &[u8], flags: ReadWriteFlags) {
+    let wrote = rustix::io::pwritev2(file, &[std::io::IoSlice::new(block)], at, flags);
+    assert_eq!(wrote, Ok(block.len()));
+}
+
+#[test]
+fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_return() {
+    const LENGTH: usize = 50_000;
+    let by_each = ReadWriteFlags::DSYNC;
+    let none = ReadWriteFlags::empty();
+    for options in ["", "strict"] {
+        let Some(m) = Mounted::with_options(options) else {
+            return;
+        };
+        fs::write(m.file("there"), vec![1; LENGTH]).unwrap();
+        let open = |name: &str, flags| {
+            let mut open = File::options();
+            open.read(true).write(true).create(true);
+            open.custom_flags(flags).open(m.file(name)).unwrap()
+        };
+        for (name, flags, each) in [
+            ("there", libc::O_SYNC | libc::O_APPEND, none),
+            ("new", libc::O_SYNC, none),
+            ("new-data", libc::O_DSYNC, none),
+            ("new-each", 0, by_each),
+        ] {
+            let what = format!("{options} {name}");
+            let file = open(name, flags);
+            let mut syncs = 0;
+            for i in 0..10 {
+                let before = counts(&m.path);
+                put(&file, i * LENGTH as u64, &[2; LENGTH], each);
+                let after = counts(&m.path);
+                let of =
+                    |what: &str| after.get(what).unwrap_or(&0) - before.get(what).unwrap_or(&0);
+                // The kernel does not ask for it.
+                assert_eq!(of("request 20"), 0, "{what}");
+                assert!((1..=2).contains(&of("call Write")), "{what}: {after:?}");
+                syncs += of("call Sync");
+            }
+            // What others may have left is synced once, on both servers; then the writes are synced by themselves.
+            assert!(syncs <= 2, "{what}: {syncs}");
+            assert!(name != "there" || syncs > 0, "{what}");
+        }
+        // The bytes of a small file lie with its metadata.
+        let before = counts(&m.path);
+        put(&open("small", libc::O_SYNC), 0, b"small", none);
+        let after = counts(&m.path);
+        let call = match options {
+            "" => "call SyncNamespace",
+            _ => "call Write",
+        };
+        assert!(after.get(call) > before.get(call), "{options}: {after:?}");
+    }
 }

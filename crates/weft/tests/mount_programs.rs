@@ -245,6 +245,23 @@ fn views_are_files_under_a_hidden_directory() {
 }
 
 #[test]
+fn room_is_asked_for_only_where_the_file_gets_longer() {
+    let Some(m) = Mounted::new() else { return };
+    let space = rustix::fs::statvfs(&m.path).unwrap();
+    let more = space.f_bavail * space.f_frsize + (1 << 30);
+    let file = fs::File::create(m.file("f")).unwrap();
+    let allocate =
+        |at, length| rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), at, length);
+    let full = Err(rustix::io::Errno::NOSPC);
+    assert_eq!(allocate(0, more), full);
+    file.set_len(more).unwrap();
+    assert_eq!(allocate(0, more), Ok(()));
+    assert_eq!(allocate(more - 5, 4096), Ok(()));
+    assert_eq!(allocate(more, more), full);
+    assert_eq!(file.metadata().unwrap().len(), more + 4091);
+}
+
+#[test]
 fn holes_are_found_and_room_is_made() {
     use rustix::fs::{FallocateFlags, SeekFrom};
     let Some(m) = Mounted::new() else { return };

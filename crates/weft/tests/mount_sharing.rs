@@ -4,6 +4,8 @@
 mod ahead;
 #[path = "mount_sharing/appends.rs"]
 mod appends;
+#[path = "mount_sharing/closes.rs"]
+mod closes;
 #[path = "mount_sharing/killed.rs"]
 mod killed;
 mod mount_support;

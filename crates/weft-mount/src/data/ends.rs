@@ -63,6 +63,7 @@ impl FileData {
 
     /// The size; one request to each server unless it is known.
     pub(super) async fn size(&self, file: &File) -> Result<u64, DataError> {
+        self.ask_again(file).await?;
         let fresh = self.fresh_end(&self.state.lock());
         match fresh {
             Some(end) => Ok(end),

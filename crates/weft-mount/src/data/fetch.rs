@@ -52,6 +52,7 @@ impl FileData {
         open: u64,
         mut range: Range<u64>,
     ) -> Result<Rope, DataError> {
+        self.ask_again(file).await?;
         let fresh = self.fresh_end(&self.state.lock());
         if let Some(end) = fresh {
             range.end = range.end.min(end);

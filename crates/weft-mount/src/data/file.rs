@@ -44,6 +44,8 @@ impl FileData {
         state.ends.known = None;
         if matches!(state.home, Home::Cells) {
             state.ends.end = state.extents.end();
+        } else {
+            state.doubted = self.cache.tick();
         }
     }
 
@@ -53,18 +55,25 @@ impl FileData {
         self.turn.acquire().await.ok()
     }
 
-    async fn truncate(self: &Arc<Self>, file: &File, size: u64) -> Result<(), DataError> {
+    /// Sets the size by a call that is made while the file is at rest: one of the attachment `own`, or of somebody else.
+    async fn truncate<E>(
+        self: &Arc<Self>,
+        own: Option<&File>,
+        size: u64,
+        cut: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
         let _turn = self.turn().await;
         let _hold = Hold::new(self);
         self.wait_until(|state| state.flights == 0).await;
-        let done = patiently(self.cache.config.patience, || file.truncate(size)).await;
+        let done = cut.await;
         let mut state = self.state.lock();
         let state = &mut *state;
         state.ends.generation += 1;
         state.drop_ahead(&(0..u64::MAX));
         if done.is_err() {
             state.ends.known = None;
-            return Ok(done?);
+            state.doubted = self.cache.tick();
+            return done;
         }
         let before = state.extents.charge();
         state.extents.truncate(size);
@@ -73,15 +82,20 @@ impl FileData {
         state.ends.end = size;
         state.ends.grown = state.ends.grown.min(size);
         state.ends.known = Some(Instant::now());
-        if let Home::Inline(content) = &state.home {
-            state.home = match file.inline_data() {
-                Some(_) => {
-                    let mut content = Vec::from(content.clone());
-                    content.resize(size as usize, 0);
-                    Home::Inline(content.into())
-                }
-                None => Home::Cells,
-            };
+        match (&state.home, own) {
+            (Home::Inline(content), Some(own)) => {
+                state.home = match own.inline_data() {
+                    Some(_) => {
+                        let mut content = Vec::from(content.clone());
+                        content.resize(size as usize, 0);
+                        Home::Inline(content.into())
+                    }
+                    None => Home::Cells,
+                };
+            }
+            // It may have moved to the cells.
+            (Home::Inline(_), None) => state.doubted = self.cache.tick(),
+            _ => {}
         }
         Ok(())
     }
@@ -115,7 +129,8 @@ impl Drop for Hold<'_> {
 }
 
 /// While it lives, what takes off survives power loss when it lands; not where a sync of everything follows anyway.
-struct Syncing<'a>(&'a FileData, bool);
+#[must_use = "dropped, it has no effect"]
+pub struct Syncing<'a>(&'a FileData, bool);
 
 impl<'a> Syncing<'a> {
     fn begin(data: &'a FileData) -> Syncing<'a> {
@@ -154,10 +169,8 @@ impl OpenData {
         };
         let open = {
             let mut state = data.state.lock();
-            // What was stored since then the service may not have known when it answered.
-            if asked.is_none_or(|asked| state.changed <= asked) {
-                state.learn_home(&file);
-            }
+            let asked = asked.unwrap_or_else(|| data.cache.now());
+            state.learn_home(asked, file.inline_data());
             state.add_open(read_ahead as u64)
         };
         OpenData {
@@ -230,9 +243,21 @@ impl OpenData {
         let view = self.file.canonical()?;
         let end = offset + data.len() as u64;
         let patience = self.data.cache.config.patience;
-        patiently(patience, || view.write_at(ViewOffset(offset), data.clone())).await?;
+        let synced = self.data.state.lock().syncing > 0;
+        let write = || {
+            let (at, data) = (ViewOffset(offset), data.clone());
+            let view = &view;
+            async move {
+                if synced {
+                    view.write_at_synced(at, data).await
+                } else {
+                    view.write_at(at, data).await
+                }
+            }
+        };
+        patiently(patience, write).await?;
         let mut state = self.data.state.lock();
-        state.unsynced = true;
+        state.unsynced |= !synced;
         state.grown_to(self.open, end);
         Ok(())
     }
@@ -241,6 +266,7 @@ impl OpenData {
     /// metadata service beside those of a write; where writes go through also one to each server.
     pub async fn append(&self, data: Bytes) -> Result<u64, DataError> {
         let (length, patience) = (data.len() as u64, self.data.cache.config.patience);
+        self.data.ask_again(&self.file).await?;
         // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
         // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
         let known = self.data.state.lock().knows_end();
@@ -293,6 +319,12 @@ impl OpenData {
         self.data.state.lock().written
     }
 
+    /// What is written while it lives survives power loss when it is sent, so that an [`OpenData::sync`] that follows has nothing
+    /// more to ask for, where everything else survives already.
+    pub fn syncing(&self) -> Syncing<'_> {
+        Syncing::begin(&self.data)
+    }
+
     /// As [`OpenData::flush`], and survives power loss, as does whatever this mount wrote before. What is dirty is sent
     /// with the wish to survive: no further request, where everything else survives already.
     pub async fn sync(&self) -> Result<(), DataError> {
@@ -327,7 +359,31 @@ impl OpenData {
     /// # Durability
     /// As of [`File::truncate`].
     pub async fn truncate(&self, size: u64) -> Result<(), DataError> {
-        self.data.truncate(&self.file, size).await
+        let patience = self.data.cache.config.patience;
+        let cut = patiently(patience, || self.file.truncate(size));
+        Ok(self.data.truncate(Some(&self.file), size, cut).await?)
+    }
+
+    /// As [`OpenData::truncate`], by another call than this attachment's.
+    pub async fn truncate_by<E>(
+        &self,
+        size: u64,
+        cut: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
+        self.data.truncate(None, size, cut).await
+    }
+
+    /// The service has said this of the file. Where its content here is another one, others have changed it.
+    pub fn compare(&self, told: &Attributes) {
+        let mut state = self.data.state.lock();
+        let state = &mut *state;
+        if let Home::Inline(content) = &state.home
+            && (!told.inline || told.size != content.len() as u64)
+            && state.flights == 0
+            && state.extents.oldest().is_none()
+        {
+            state.doubted = self.data.cache.tick();
+        }
     }
 
     /// One past the last byte that this cache knows of; the file may be longer, if others write it, and shorter if they
@@ -337,6 +393,9 @@ impl OpenData {
             return None;
         }
         let state = self.data.state.lock();
+        if state.is_doubtful() {
+            return Some(state.extents.end());
+        }
         (state.knows_end() || state.ends.end > 0).then_some(state.ends.end)
     }
 

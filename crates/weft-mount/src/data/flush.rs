@@ -35,7 +35,7 @@ impl Flight {
     fn bytes(&self) -> u64 {
         match self {
             Flight::Cells(batch, _) | Flight::Inline(Inlined::Store(batch, ..)) => batch.bytes(),
-            Flight::Inline(Inlined::Move) => u64::MAX,
+            Flight::Inline(Inlined::Move | Inlined::Ask) => u64::MAX,
         }
     }
 }
@@ -136,9 +136,12 @@ impl FileData {
                 };
                 (batch, result)
             }
-            Flight::Inline(Inlined::Move) => {
-                let result = self.spill(via).await;
-                // What cannot be moved cannot be written beyond either.
+            Flight::Inline(step) => {
+                let result = match step {
+                    Inlined::Ask => self.ask_again(via).await,
+                    _ => self.spill(via).await,
+                };
+                // What cannot be moved, or is not known, cannot be written over either.
                 let stuck = result
                     .is_err()
                     .then(|| self.state.lock().extents.take_all());

@@ -8,7 +8,7 @@ use weft_proto::limits::INLINE_MAX;
 use super::DataError;
 use super::extents::Batch;
 use super::file::FileData;
-use super::repeat::{GaveUp, patiently};
+use super::repeat::{GaveUp, patiently, patiently_beside};
 use super::state::{Home, State};
 
 /// What an inline file with dirty bytes needs next.
@@ -17,6 +17,8 @@ pub(super) enum Inlined {
     Store(Batch, Bytes, i64),
     /// Its bytes moved to the cells.
     Move,
+    /// Its content asked for again, before what is dirty goes over it.
+    Ask,
 }
 
 impl State {
@@ -35,6 +37,9 @@ impl State {
         }
         if oldest >= self.due {
             return None;
+        }
+        if self.is_doubtful() {
+            return Some(Inlined::Ask);
         }
         let content = content.clone();
         let batch = self.extents.take_all()?;
@@ -57,6 +62,20 @@ impl FileData {
     pub(super) async fn to_cells(&self, file: &File) -> Result<(), DataError> {
         if file.inline_data().is_some() {
             patiently(self.cache.config.patience, || file.spill()).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks again for the content of an inline file, if others may have changed it. One request then.
+    pub(super) async fn ask_again(&self, file: &File) -> Result<(), GaveUp> {
+        while self.state.lock().is_doubtful() {
+            let asked = self.cache.now();
+            let outages = &self.cache.outages;
+            let patience = self.cache.config.patience;
+            let now = patiently_beside(outages, patience, || file.ask_inline()).await?;
+            if self.state.lock().learn_home(asked, now) {
+                break;
+            }
         }
         Ok(())
     }

@@ -43,5 +43,5 @@ mod stream;
 
 pub use cache::{DataCache, DataConfig, Moment};
 pub use error::DataError;
-pub use file::OpenData;
+pub use file::{OpenData, Syncing};
 pub use rope::Rope;

@@ -38,6 +38,9 @@ pub(super) struct State {
     pub(super) syncing: usize,
     /// Bytes in the cells may not survive power loss yet.
     pub(super) unsynced: bool,
+    /// When the content of an inline file was asked for, and when it last became doubtful: others may have changed it.
+    pub(super) heard: Moment,
+    pub(super) doubted: Moment,
     /// What the service said when all bytes as of this time of writing were stored with the metadata.
     pub(super) stored: Option<(i64, Attributes)>,
     pub(super) opens: BTreeMap<u64, Open>,
@@ -120,6 +123,8 @@ impl State {
             syncing: 0,
             // Whoever had it open before may not have synced it.
             unsynced: !file.created(),
+            heard: Moment::default(),
+            doubted: Moment::default(),
             stored: None,
             opens: BTreeMap::new(),
             next_open: 0,
@@ -129,17 +134,31 @@ impl State {
         }
     }
 
-    /// Another attachment tells where the bytes are now.
-    pub(super) fn learn_home(&mut self, file: &File) {
-        if let Home::Inline(content) = &mut self.home {
-            match file.inline_data() {
-                Some(now) => {
-                    self.ends.end = self.extents.end().max(now.len() as u64);
-                    *content = now;
-                }
-                None => self.home = Home::Cells,
-            }
+    /// Where the bytes are, and what they are if they lie with the metadata, as was asked then. False, and nothing is learned, if
+    /// this mount has changed them since.
+    pub(super) fn learn_home(&mut self, asked: Moment, inline: Option<Bytes>) -> bool {
+        // What was stored since then the service may not have known when it answered.
+        if self.changed > asked {
+            return false;
         }
+        self.heard = self.heard.max(asked);
+        let (Home::Inline(content) | Home::Moving(content)) = &mut self.home else {
+            return true;
+        };
+        if let Some(now) = inline {
+            self.ends.end = self.extents.end().max(now.len() as u64);
+            *content = now;
+        } else {
+            self.home = Home::Cells;
+            self.ends.end = self.extents.end();
+            self.ends.known = None;
+        }
+        true
+    }
+
+    /// Whether others may have changed the content of an inline file.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubted > self.heard && !matches!(self.home, Home::Cells)
     }
 
     pub(super) fn add_open(&mut self, read_ahead: u64) -> u64 {

@@ -161,10 +161,14 @@ impl FileSystem {
         } else {
             self.flush_all(id).await?;
             let volume = self.on(caller);
-            self.call(|| volume.truncate(Place::of(id), size)).await?;
-            // Whoever has it open here must know, too.
-            if let Some(open) = self.files.writer(id) {
-                open.data.truncate(size).await?;
+            let cut = async {
+                let cut = || volume.truncate(Place::of(id), size);
+                self.call(cut).await.map(drop)
+            };
+            // Whoever has it open here must know, too, also if it only reads.
+            match self.files.any(id) {
+                Some(open) => open.data.truncate_by(size, cut).await?,
+                None => cut.await?,
             }
         }
         self.resized(id, began);

@@ -50,7 +50,9 @@ impl FileSystem {
         names: impl IntoIterator<Item = (u64, &'a [u8])>,
     ) {
         for id in files {
+            // Whoever opens it meanwhile either is there already or finds the news.
             self.news.changed(Subject::File(id));
+            self.cache.invalidate(id);
             self.nodes.doubt(id, true);
             self.nodes.settled(id, None);
             if let Some(holder) = self.holder.get()
@@ -89,7 +91,6 @@ impl FileSystem {
 
     /// The data of a file was written past the data cache: whatever is cached of it is old.
     pub(super) fn forget_data(&self, id: u64) {
-        self.files.invalidate(id);
         self.changed([id], []);
     }
 

@@ -7,10 +7,20 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use tokio::sync::RwLock;
 use weft_client::File;
 
 use super::{Attr, FsError};
 use crate::data::OpenData;
+
+/// What an open does past the kernel's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PastPages {
+    /// Reads and writes, as all opens of the file for writing do.
+    pub(super) all: bool,
+    /// All, or appends only: what this open reads and writes.
+    pub(super) direct: bool,
+}
 
 /// One open of a file.
 pub(super) struct Handle {
@@ -20,8 +30,14 @@ pub(super) struct Handle {
     pub(super) write: bool,
     /// The kernel keeps no pages of what is read and written by it.
     pub(super) past_pages: bool,
+    /// Nor of what is written: then it asks for no sync after a write by `O_SYNC`.
+    pub(super) direct: bool,
     /// Who has asked for locks by it.
     pub(super) lockers: Mutex<BTreeSet<u64>>,
+    /// Taken for reading by who writes: a write that its program does not wait for any more ends before the open does.
+    pub(super) at_work: RwLock<()>,
+    /// A descriptor of it was closed, perhaps the last: then its locks are about to end.
+    closing: AtomicBool,
     /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
     wrote: AtomicBool,
     /// Since it was opened, or attributes of the file were set, nothing was found to be taken away: see `privileges`.
@@ -29,17 +45,36 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    pub(super) fn new(file: File, data: OpenData, write: bool, past_pages: bool) -> Handle {
+    pub(super) fn new(file: File, data: OpenData, write: bool, past: PastPages) -> Handle {
         Handle {
             id: file.id(),
             file,
             data,
             write,
-            past_pages,
+            past_pages: past.all,
+            direct: past.direct,
             lockers: Mutex::default(),
+            at_work: RwLock::default(),
+            closing: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
             stripped: AtomicBool::new(false),
         }
+    }
+
+    /// A descriptor of it is closed.
+    pub(super) fn note_flushed(&self) {
+        let locks = !self.lockers.lock().is_empty();
+        self.closing.store(locks, Ordering::Release);
+    }
+
+    /// What it locked has ended, or it was not the last descriptor that was closed.
+    pub(super) fn note_not_closing(&self) {
+        self.closing.store(false, Ordering::Release);
+    }
+
+    /// Whether its locks may be about to end.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     /// The service knows all that was written by it.
@@ -118,24 +153,11 @@ impl Files {
         self.0.lock().get(&id)?.handles.first().cloned()
     }
 
-    /// An open of this file that may write.
-    pub(super) fn writer(&self, id: u64) -> Option<Arc<Handle>> {
-        let files = self.0.lock();
-        files.get(&id)?.handles.iter().find(|h| h.write).cloned()
-    }
-
     /// Whether somebody writes this file past the kernel's pages.
     pub(super) fn are_past_pages(&self, id: u64) -> bool {
         let files = self.0.lock();
         let past = |file: &OpenFile| file.handles.iter().any(|h| h.write && h.past_pages);
         files.get(&id).is_some_and(past)
-    }
-
-    /// The data cache's bytes of a file are old.
-    pub(super) fn invalidate(&self, id: u64) {
-        for handle in self.all(id) {
-            handle.data.invalidate();
-        }
     }
 
     /// Notes that a file was written at this time.

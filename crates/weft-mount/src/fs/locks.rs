@@ -2,15 +2,23 @@
 //!
 //! Dirty data goes out before a lock is let go, and a lock's grant drops what is cached: lock, read, write, unlock shows
 //! everybody what the one before has written. Files that nobody locks pay nothing.
+//!
+//! The kernel tells of the end of an open after its program has gone on: who then finds the file locked by an open of which
+//! a descriptor was closed waits some milliseconds for that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
+use tokio::time::Instant;
 use weft_client::{HeldLock, LockKind, LockOwner, LockRange, Locked};
 
 use super::files::Handle;
 use super::views::{is_view, unsupported};
 use super::{FileSystem, FsError};
+
+/// How long the kernel may take to tell of the end of an open, and this mount to let its locks go.
+const CLOSING: Duration = Duration::from_millis(100);
 
 impl FileSystem {
     /// Locks or unlocks; `wait`s until it can be. The wait ends when the call is dropped.
@@ -32,9 +40,21 @@ impl FileSystem {
         }
         // Before it is asked for: whoever goes away may have been granted it.
         handle.lockers.lock().insert(owner.number);
-        let locked = self.call(|| handle.file.lock(kind, range, owner, wait));
-        match locked.await? {
-            Locked::Granted => self.see_others(&handle).await,
+        let closing = self.closing(&handle);
+        let ask = || self.call(|| handle.file.lock(kind, range, owner, wait));
+        let mut locked = ask().await?;
+        if matches!(locked, Locked::Held(_)) && let_go(&closing).await {
+            locked = ask().await?;
+        }
+        match locked {
+            Locked::Granted => {
+                let seen = self.see_others(&handle).await;
+                if seen.is_err() {
+                    // Who is told that it failed will not let go.
+                    unlock(&handle, range, owner).await;
+                }
+                seen
+            }
             Locked::Held(_) => Err(FsError::wrong("somebody else holds it", Errno::AGAIN)),
             Locked::Deadlock => Err(FsError::wrong(
                 "whoever holds it waits for the caller",
@@ -56,8 +76,19 @@ impl FileSystem {
             return Err(unsupported());
         }
         let handle = self.handles.get(handle)?;
-        self.call(|| handle.file.test_lock(kind, range, owner))
-            .await
+        let closing = self.closing(&handle);
+        let ask = || self.call(|| handle.file.test_lock(kind, range, owner));
+        match ask().await? {
+            Some(_) if let_go(&closing).await => ask().await,
+            blocker => Ok(blocker),
+        }
+    }
+
+    /// Other opens of the file whose locks may be about to end.
+    fn closing(&self, handle: &Arc<Handle>) -> Vec<Arc<Handle>> {
+        let mut others = self.files.all(handle.id);
+        others.retain(|other| other.is_closing() && !Arc::ptr_eq(other, handle));
+        others
     }
 
     async fn see_others(&self, handle: &Arc<Handle>) -> Result<(), FsError> {
@@ -88,7 +119,30 @@ impl FileSystem {
         for owner in owners {
             release(handle, owner).await;
         }
+        handle.note_not_closing();
     }
+}
+
+/// Waits for the end of opens that seem to be closing; false if there are none. Those that go on are not waited for again.
+async fn let_go(closing: &[Arc<Handle>]) -> bool {
+    let deadline = Instant::now() + CLOSING;
+    while closing.iter().any(|handle| handle.is_closing()) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    closing.iter().for_each(|handle| handle.note_not_closing());
+    !closing.is_empty()
+}
+
+/// Takes a lock back; goes on when the caller is interrupted.
+async fn unlock(handle: &Arc<Handle>, range: LockRange, owner: LockOwner) {
+    let handle = handle.clone();
+    let unlock = tokio::spawn(async move {
+        if let Err(error) = handle.file.unlock(range, owner).await {
+            tracing::warn!(file = handle.id, %error, "a lock may be held until the file is closed");
+        }
+    });
+    // It does not panic, and if it did there was nothing left to do.
+    let _ = unlock.await;
 }
 
 /// Goes on when the caller is interrupted: nobody else would let go.

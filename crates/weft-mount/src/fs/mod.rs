@@ -116,6 +116,8 @@ pub trait Holder: Send + Sync {
     fn all_told(&self) -> oneshot::Receiver<()>;
     /// Whether [`Holder::names_changed`] does it.
     fn takes_all_names_back(&self) -> bool;
+    /// Whether programs can map a file for all of them that is written past the holder's pages.
+    fn maps_past_pages(&self) -> bool;
 }
 
 /// A volume as a file system.
@@ -230,12 +232,15 @@ impl FileSystem {
     /// Attributes with what this mount has written, and asked of the servers where somebody else may be writing.
     async fn complete(&self, attributes: Attributes) -> Result<Answer, FsError> {
         let exact = attributes.size_exact;
+        let open = self.files.any(attributes.id);
         let attributes = if exact {
+            if let Some(handle) = &open {
+                handle.data.compare(&attributes);
+            }
             attributes
         } else {
             let what = "attributes of an open file";
             // Whoever is told a size may read as far.
-            let open = self.files.any(attributes.id);
             let asking = open.as_ref().map(|handle| handle.data.begin_asking());
             let exact = self
                 .call(|| self.volume.exact(what, attributes.clone()))

@@ -93,9 +93,11 @@ impl News {
 
     /// Whether it may have changed since.
     pub(super) fn since(&self, asked: Asked, subject: Subject) -> bool {
-        if !self.is_live() {
-            return true;
-        }
+        !self.is_live() || self.heard_since(asked, subject)
+    }
+
+    /// Whether there was news of it since.
+    pub(super) fn heard_since(&self, asked: Asked, subject: Subject) -> bool {
         let Asked(asked) = asked;
         if self.time.load(Ordering::Acquire) == asked {
             return false;

@@ -178,6 +178,18 @@ impl Nodes {
         self.with(attr.id, |node| node.told == Some(attr.into()))
     }
 
+    /// The file seems to end here, where reads found no more. True if the kernel was told that it is longer: it now takes it
+    /// for as short, whatever becomes of it, and does not count as told.
+    pub(super) fn ends_at(&self, id: u64, end: u64) -> bool {
+        self.with(id, |node| {
+            let longer = node.told.is_some_and(|told| told.size > end);
+            if longer {
+                (node.told, node.known) = (None, None);
+            }
+            longer
+        })
+    }
+
     /// The ids of all nodes that the kernel knows.
     pub(super) fn all(&self) -> Vec<u64> {
         let shards = self.0.iter();

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
 use weft_client::{Access, Attributes, File, Place};
 
 use super::belief::Answer;
-use super::files::{Handle, now};
-use super::news::Asked;
+use super::files::{Handle, PastPages, now};
+use super::news::{Asked, Subject};
 use super::views::{is_view, refuse};
-use super::{Caller, Entry, FileSystem, FsError};
+use super::{Caller, Entry, FileSystem, FsError, Holder};
 use crate::data::{DataError, Moment};
 
 /// Linux's mark of an open that is going to run the file; not in the C library's headers.
@@ -41,7 +42,12 @@ pub struct WriteHow {
     pub append: bool,
     /// The writer must not keep the file's set-id bits.
     pub kill_set_id: bool,
+    /// It survives power loss when the write returns.
+    pub synced: bool,
 }
+
+/// How long the kernel may believe that a file ends where a read found no more: it says so to the reader first.
+const SHORT: Duration = Duration::from_millis(10);
 
 /// When a file was asked for: by the mount's news, and by the data cache.
 #[derive(Clone, Copy)]
@@ -64,6 +70,11 @@ pub(super) fn access(flags: i32) -> Access {
 
 pub(super) fn writes(flags: i32) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Whether an open goes past the kernel's pages that would gain by it: not where programs could not map the file then.
+fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
+    gains && holder.is_none_or(Holder::maps_past_pages)
 }
 
 impl FileSystem {
@@ -203,6 +214,10 @@ impl FileSystem {
         };
 
         let id = file.id();
+        // News that came before the data cache knew the file.
+        if self.news.heard_since(asked.news, Subject::File(id)) && !file.created() {
+            data.invalidate();
+        }
         let attributes = file.attributes();
         let exact = attributes.size_exact || file.created();
         let answer = Answer {
@@ -221,14 +236,23 @@ impl FileSystem {
         // Who makes a file to read it back has buffers of its own, and is often one of many: the kernel lets one at a
         // time write pages, and any number write past them. Whoever else writes the file joins.
         let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
-        let past_pages = self.options.strict || (write && (made || self.files.are_past_pages(id)));
-        let handle = Arc::new(Handle::new(file, data, write, past_pages));
+        let past_pages = self.options.strict
+            || past_pages(
+                write && (made || self.files.are_past_pages(id)),
+                self.holder.get().map(|holder| &**holder),
+            );
+        // The kernel would put appended bytes where it believes the end to be.
+        let direct = past_pages || (append && write);
+        let past = PastPages {
+            all: past_pages,
+            direct,
+        };
+        let handle = Arc::new(Handle::new(file, data, write, past));
         self.files.add(&handle);
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
             keep_pages: verdict.keep_pages && !self.options.strict,
-            // The kernel would put appended bytes where it believes the end to be.
-            direct: past_pages || (append && write),
+            direct,
             parallel: past_pages && !append,
         }))
     }
@@ -245,10 +269,27 @@ impl FileSystem {
         }
         let handle = self.handles.get(handle)?;
         let rope = handle.data.read_parts(offset, length).await?;
+        if rope.len() < length {
+            self.found_end(handle.id, offset + rope.len() as u64);
+        }
         Ok(rope.parts().cloned().collect())
     }
 
-    /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is cached.
+    /// A read found no more from here on. If the kernel believed the file to be longer, it will believe it to be as short
+    /// as that: not for long.
+    fn found_end(&self, id: u64, end: u64) {
+        if self.nodes.ends_at(id, end)
+            && let Some(holder) = self.holder.get().cloned()
+        {
+            tokio::spawn(async move {
+                tokio::time::sleep(SHORT).await;
+                holder.file_changed(id, false);
+            });
+        }
+    }
+
+    /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is cached; they survive power loss
+    /// where that is wished and the kernel does not ask for it itself.
     pub async fn write(
         &self,
         handle: u64,
@@ -257,9 +298,13 @@ impl FileSystem {
         how: WriteHow,
     ) -> Result<(), FsError> {
         if is_view(handle) {
-            return self.write_view(handle, offset, data, how.append).await;
+            return self.write_view(handle, offset, data, how).await;
         }
+        let number = handle;
         let handle = self.handles.get(handle)?;
+        let _at_work = handle.at_work.read().await;
+        let synced = how.synced && handle.direct;
+        let syncing = synced.then(|| handle.data.syncing());
         if how.kill_set_id || how.append || handle.past_pages {
             self.strip(&handle, how.kill_set_id).await?;
         }
@@ -269,6 +314,10 @@ impl FileSystem {
             handle.data.write(offset, data).await?;
         }
         self.written(&handle);
+        if synced {
+            self.sync(number).await?;
+        }
+        drop(syncing);
         Ok(())
     }
 
@@ -306,6 +355,7 @@ impl FileSystem {
             Ok(())
         };
         self.unlock_process(handle.id, owner).await;
+        handle.note_flushed();
         flushed
     }
 
@@ -374,6 +424,7 @@ impl FileSystem {
 
     pub(super) async fn close(&self, handle: Arc<Handle>) {
         self.unlock_open(&handle).await;
+        let _at_rest = handle.at_work.write().await;
         let asked = self.news.now();
         let result = handle.data.close().await;
         match &result {
@@ -397,5 +448,40 @@ impl FileSystem {
         if !self.nodes.was_told(&answer.attr) {
             self.attributes_changed(answer.attr.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    struct Kernel {
+        maps: bool,
+    }
+
+    impl Holder for Kernel {
+        fn file_changed(&self, _: u64, _: bool) {}
+        fn file_gone(&self, _: u64) {}
+        fn name_changed(&self, _: u64, _: &[u8]) {}
+        fn names_changed(&self) {}
+        fn all_told(&self) -> oneshot::Receiver<()> {
+            oneshot::channel().1
+        }
+        fn takes_all_names_back(&self) -> bool {
+            false
+        }
+        fn maps_past_pages(&self) -> bool {
+            self.maps
+        }
+    }
+
+    #[test]
+    fn nothing_goes_past_pages_of_a_kernel_that_could_not_map_it_then() {
+        let [old, new] = [false, true].map(|maps| Kernel { maps });
+        assert!(!past_pages(true, Some(&old)));
+        assert!(past_pages(true, Some(&new)));
+        assert!(!past_pages(false, Some(&new)));
     }
 }

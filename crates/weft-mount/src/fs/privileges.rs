@@ -4,7 +4,7 @@
 //! go; with `fallocate` and `copy_file_range` it does not, so there everybody but root loses them. A capability goes with every
 //! change, whoever makes it; where the kernel writes through its pages it removes the attribute itself.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_client::{Changes, Place};
 use weft_proto::Code;
@@ -19,20 +19,30 @@ pub(super) const CAPABILITY: &[u8] = b"security.capability";
 impl FileSystem {
     /// Before bytes are changed past the kernel's pages; `set_id`: by somebody who must not keep the set-id bits.
     pub(super) async fn strip(&self, handle: &Handle, set_id: bool) -> Result<(), FsError> {
+        self.strip_file((handle.id, &handle.stripped), set_id).await
+    }
+
+    /// As [`FileSystem::strip`], of an open of a file, whatever it is: its id, and whether nothing was found to be taken away
+    /// since it was opened.
+    pub(super) async fn strip_file(
+        &self,
+        (id, stripped): (u64, &AtomicBool),
+        set_id: bool,
+    ) -> Result<(), FsError> {
         let may_run_as_other = || {
-            let mode = self.nodes.mode(handle.id);
+            let mode = self.nodes.mode(id);
             mode.is_none_or(|mode| mode & 0o6000 != 0)
         };
         if set_id && may_run_as_other() {
-            self.drop_set_id(handle.id).await?;
+            self.drop_set_id(id).await?;
         }
         // Before it is looked at: whoever sets one meanwhile takes this back.
-        if handle.stripped.swap(true, Ordering::AcqRel) || self.lacks(handle.id, CAPABILITY) {
+        if stripped.swap(true, Ordering::AcqRel) || self.lacks(id, CAPABILITY) {
             return Ok(());
         }
-        let dropped = self.drop_capability(handle.id).await;
+        let dropped = self.drop_capability(id).await;
         if dropped.is_err() {
-            handle.stripped.store(false, Ordering::Release);
+            stripped.store(false, Ordering::Release);
         }
         dropped
     }

@@ -55,11 +55,15 @@ impl FileSystem {
             handle.data.clear(offset, length).await?;
             handle.note_wrote();
             self.resized(handle.id, began);
-        } else if self.space(handle.id).await?.available < length {
-            return Err(FsError::wrong(
-                "the volume has not so much room",
-                Errno::NOSPC,
-            ));
+        } else {
+            // What is there has its room already; of holes in it only the servers know.
+            let there = handle.data.size().await?.max(offset);
+            if self.space(handle.id).await?.available < end.saturating_sub(there) {
+                return Err(FsError::wrong(
+                    "the volume has not so much room",
+                    Errno::NOSPC,
+                ));
+            }
         }
         if !keeps && handle.data.size().await? < end {
             handle.truncate(end).await?;
@@ -118,6 +122,7 @@ impl FileSystem {
         }
         let (from, to) = (self.handles.get(from)?, self.handles.get(to)?);
         to.writable()?;
+        let _at_work = to.at_work.read().await;
         let began = now();
         let length = length.min(COPY_MAX);
         if from.id == to.id && from_offset < to_offset + length && to_offset < from_offset + length

@@ -18,7 +18,7 @@ use weft_client::{Attributes, FileKind, OpenView, Place};
 use weft_layout::{Layout, Map, View, ViewOffset, view_text};
 
 use super::kept::{self, CHECKPOINTS, KeptFile};
-use super::open::{Opened, access, writes};
+use super::open::{Opened, WriteHow, access, writes};
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
 /// The hidden directory.
@@ -102,6 +102,8 @@ pub(super) struct ViewHandle {
     size: AtomicU64,
     write: bool,
     wrote: AtomicBool,
+    /// Nothing was found to be taken away from the file since it was opened: see `privileges`.
+    stripped: AtomicBool,
 }
 
 /// Nothing is made, renamed or removed among views.
@@ -308,6 +310,7 @@ impl FileSystem {
             size: AtomicU64::new(size),
             write: writes(flags),
             wrote: AtomicBool::new(false),
+            stripped: AtomicBool::new(false),
         }));
         Ok(Opened {
             handle: handle | MARK,
@@ -365,15 +368,22 @@ impl FileSystem {
         handle: u64,
         offset: u64,
         data: Bytes,
-        append: bool,
+        how: WriteHow,
     ) -> Result<(), FsError> {
         let handle = self.view_handle(handle)?;
-        let offset = if append {
+        self.strip_file((handle.file, &handle.stripped), how.kill_set_id)
+            .await?;
+        let offset = if how.append {
             self.call(|| handle.view.size()).await?
         } else {
             offset
         };
-        handle.view.write_at(ViewOffset(offset), data).await?;
+        let at = ViewOffset(offset);
+        if how.synced {
+            handle.view.write_at_synced(at, data).await?;
+        } else {
+            handle.view.write_at(at, data).await?;
+        }
         handle.wrote.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -17,9 +17,6 @@ pub(crate) async fn follow(fs: Arc<FileSystem>) {
     loop {
         match watch.next().await {
             Told::Some { files, entries } => {
-                for id in &files {
-                    fs.cache.invalidate(*id);
-                }
                 let names = entries.iter().map(|e| (e.parent, &e.name[..]));
                 fs.changed(files.iter().copied(), names);
                 // Others may wait until nobody here believes what was: the next question says so.

@@ -44,6 +44,13 @@ const WANTED: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
+impl Negotiated {
+    /// Whether programs can map a file for all of them that is read and written by direct I/O: from Linux 6.6 on.
+    pub(super) fn maps_past_pages(&self) -> bool {
+        self.flags & init::DIRECT_IO_ALLOW_MMAP != 0
+    }
+}
+
 const PAGE: u32 = 4096;
 /// The most pages of one request that we have memory for; the kernel's own limit is mostly lower.
 const PAGES_MAX: u32 = 1024;
@@ -156,6 +163,7 @@ mod tests {
         let (answer, negotiated) = answer(&wants, wants.flags.into(), 256);
         assert_eq!(negotiated.flags, init::ASYNC_READ | init::BIG_WRITES);
         assert_eq!((answer.minor, answer.max_write), (31, 128 << 10));
+        assert!(!negotiated.maps_past_pages());
     }
 
     #[test]
@@ -172,6 +180,7 @@ mod tests {
             (MINOR, 1 << 20, 256)
         );
         assert_eq!(negotiated.flags, WANTED);
+        assert!(negotiated.maps_past_pages());
         assert_eq!(
             negotiated.flags & (1 << 16),
             0,

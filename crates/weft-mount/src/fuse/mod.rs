@@ -10,13 +10,15 @@
 //!
 //! Invariants:
 //! 1. Every request but a forget is answered exactly once, also if its task is cancelled.
-//! 2. A request that was interrupted ends within [`LINGER`](session::LINGER).
+//! 2. Whoever is killed waits no longer than a second for a request (`interrupted`); other signals end none, but a wait for a lock.
+//! 3. What a request has begun is carried to its end and noted, also if nobody waits for it any more.
 
 mod abi;
 mod attach;
 mod buffers;
 mod device;
 mod init;
+mod interrupted;
 mod locks;
 mod notices;
 mod operations;

@@ -3,10 +3,11 @@
 //! From a thread of its own: the kernel may have to wait until a page that is being read is there, and whoever reads
 //! pages for it must not be the one that waits.
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use zerocopy::IntoBytes;
@@ -16,15 +17,19 @@ use super::abi::{
     NOTIFY_INVAL_INODE,
 };
 use super::device::Device;
+use super::init::Negotiated;
 use crate::fs::Holder;
 
-/// Notices under way; whoever adds to more of them waits for the kernel in its own thread.
-const QUEUE: usize = 4096;
+/// Names that wait to be told; instead of more of them the kernel is told, where it understands that, that none is true.
+const NAMES: usize = 4096;
+/// Notices that are told again.
+const AGAIN: usize = 4096;
 /// How often, and how far apart, the kernel is told of a file that it does not know yet: the answer that tells it of
 /// the file may be on its way.
 const TRIES: u32 = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Notice {
     Attributes(u64),
     Data(u64),
@@ -33,40 +38,121 @@ enum Notice {
 }
 
 /// What the thread does.
+#[derive(Debug)]
 enum Task {
     Tell(Notice),
     /// Everything before it was told.
     Say(oneshot::Sender<()>),
 }
 
+/// What waits for the thread. Nobody waits for room in it: whoever adds may be the one that the kernel waits for. Each notice waits
+/// once, so that files are no more than the kernel knows.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    more: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    tasks: VecDeque<Task>,
+    known: HashSet<Notice>,
+    names: usize,
+    ended: bool,
+}
+
+impl Waiting {
+    fn add(&mut self, notice: Notice, epochs: bool) {
+        if !self.known.insert(notice.clone()) {
+            return;
+        }
+        if !matches!(notice, Notice::Name(..)) {
+            return self.tasks.push_back(Task::Tell(notice));
+        }
+        if self.names < NAMES || !epochs {
+            self.names += 1;
+            return self.tasks.push_back(Task::Tell(notice));
+        }
+        let is_name = |notice: &Notice| matches!(notice, Notice::Name(..));
+        self.known.retain(|notice| !is_name(notice));
+        let stays = |task: &Task| !matches!(task, Task::Tell(notice) if is_name(notice));
+        self.tasks.retain(stays);
+        self.names = 0;
+        self.tasks.push_front(Task::Tell(Notice::Epoch));
+    }
+
+    fn take(&mut self) -> Option<Task> {
+        let task = self.tasks.pop_front()?;
+        if let Task::Tell(notice) = &task {
+            // What changes from here on is told again.
+            self.known.remove(notice);
+            self.names -= usize::from(matches!(notice, Notice::Name(..)));
+        }
+        Some(task)
+    }
+}
+
+impl Queue {
+    fn add(&self, notice: Notice, epochs: bool) {
+        self.waiting.lock().add(notice, epochs);
+        self.more.notify_one();
+    }
+
+    /// The next task; `None` when none came in time, or none will: then it is true.
+    fn next(&self, patience: Option<Duration>) -> (Option<Task>, bool) {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if let Some(task) = waiting.take() {
+                return (Some(task), false);
+            }
+            if waiting.ended {
+                return (None, true);
+            }
+            match patience {
+                None => self.more.wait(&mut waiting),
+                Some(patience) => {
+                    if self.more.wait_for(&mut waiting, patience).timed_out() {
+                        return (waiting.take(), false);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Tells the kernel.
 pub(super) struct Notices {
     device: Arc<Device>,
-    queue: SyncSender<Task>,
+    queue: Arc<Queue>,
     epochs: bool,
+    maps_past_pages: bool,
 }
 
 impl Notices {
-    /// Starts the thread, which ends with the last sender. The kernel speaks this minor version.
-    pub(super) fn start(device: Arc<Device>, minor: u32) -> std::io::Result<Notices> {
-        let (queue, notices) = sync_channel(QUEUE);
-        let to = device.clone();
+    /// Starts the thread, which ends when this is dropped.
+    pub(super) fn start(device: Arc<Device>, with: &Negotiated) -> std::io::Result<Notices> {
+        let queue = Arc::<Queue>::default();
+        let (to, notices) = (device.clone(), queue.clone());
         std::thread::Builder::new()
             .name("weft-notices".into())
             .spawn(move || run(&to, &notices))?;
-        let epochs = minor >= MINOR_EPOCH;
         Ok(Notices {
             device,
             queue,
-            epochs,
+            epochs: with.minor >= MINOR_EPOCH,
+            maps_past_pages: with.maps_past_pages(),
         })
     }
 
     fn send(&self, notice: Notice) {
-        let sent = self.queue.try_send(Task::Tell(notice));
-        if let Err(TrySendError::Full(Task::Tell(notice))) = sent {
-            let _ = tell(&self.device, &notice);
-        }
+        self.queue.add(notice, self.epochs);
+    }
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        self.queue.waiting.lock().ended = true;
+        self.queue.more.notify_one();
     }
 }
 
@@ -97,38 +183,38 @@ impl Holder for Notices {
 
     fn all_told(&self) -> oneshot::Receiver<()> {
         let (say, heard) = oneshot::channel();
-        // A full queue drops it, and whoever listens hears that.
-        let _ = self.queue.try_send(Task::Say(say));
+        self.queue.waiting.lock().tasks.push_back(Task::Say(say));
+        self.queue.more.notify_one();
         heard
     }
 
     fn takes_all_names_back(&self) -> bool {
         self.epochs
     }
+
+    fn maps_past_pages(&self) -> bool {
+        self.maps_past_pages
+    }
 }
 
-fn run(device: &Device, notices: &Receiver<Task>) {
+fn run(device: &Device, queue: &Queue) {
     let mut again = Vec::new();
     loop {
-        let notice = if again.is_empty() {
-            notices.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            notices.recv_timeout(BETWEEN_TRIES)
-        };
-        match notice {
-            Ok(Task::Say(say)) => {
+        let patience = (!again.is_empty()).then_some(BETWEEN_TRIES);
+        match queue.next(patience) {
+            (Some(Task::Say(say)), _) => {
                 let _ = say.send(());
             }
-            Ok(Task::Tell(notice)) => {
-                if tell(device, &notice).is_err() && again.len() < QUEUE {
+            (Some(Task::Tell(notice)), _) => {
+                if tell(device, &notice).is_err() && again.len() < AGAIN {
                     again.push((notice, TRIES));
                 }
             }
-            Err(RecvTimeoutError::Timeout) => again.retain_mut(|(notice, tries)| {
+            (None, false) => again.retain_mut(|(notice, tries)| {
                 *tries -= 1;
                 tell(device, notice).is_err() && *tries > 0
             }),
-            Err(RecvTimeoutError::Disconnected) => return,
+            (None, true) => return,
         }
     }
 }
@@ -158,4 +244,40 @@ fn tell(device: &Device, notice: &Notice) -> Result<(), Unknown> {
         (Err(error), _) => tracing::debug!(%error, "the kernel did not take a notice"),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(waiting: &mut Waiting) -> Vec<Notice> {
+        let tasks = std::iter::from_fn(|| waiting.take());
+        let told = tasks.filter_map(|task| match task {
+            Task::Tell(notice) => Some(notice),
+            Task::Say(_) => None,
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn a_notice_waits_once_and_is_told_again_for_what_comes_later() {
+        let mut waiting = Waiting::default();
+        for id in [7, 8, 7, 7] {
+            waiting.add(Notice::Data(id), true);
+        }
+        assert_eq!(all(&mut waiting), [Notice::Data(7), Notice::Data(8)]);
+        waiting.add(Notice::Data(7), true);
+        assert_eq!(all(&mut waiting), [Notice::Data(7)]);
+    }
+
+    #[test]
+    fn more_names_than_are_kept_are_told_as_all() {
+        let mut waiting = Waiting::default();
+        waiting.add(Notice::Data(1), true);
+        for name in 0..NAMES as u64 + 2 {
+            waiting.add(Notice::Name(1, name.to_le_bytes().to_vec()), true);
+        }
+        let last = Notice::Name(1, (NAMES as u64 + 1).to_le_bytes().to_vec());
+        assert_eq!(all(&mut waiting), [Notice::Epoch, Notice::Data(1), last]);
+    }
 }

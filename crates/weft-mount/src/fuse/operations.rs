@@ -208,6 +208,8 @@ async fn write(fs: &FileSystem, request: &Incoming) -> Result {
     let how = WriteHow {
         append: write.flags.cast_signed() & libc::O_APPEND != 0,
         kill_set_id: write.write_flags & abi::WRITE_KILL_SUIDGID != 0,
+        // One of the bits of `O_SYNC`; the kernel adds it for a `pwritev2` that asks so.
+        synced: write.flags.cast_signed() & libc::O_DSYNC != 0,
     };
     fs.write(write.fh, write.offset, request.data.clone(), how)
         .await?;

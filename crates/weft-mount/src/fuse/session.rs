@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -16,15 +15,12 @@ use super::attach::{MountError, MountFlagsWanted, attach};
 use super::buffers::Buffers;
 use super::device::{Device, Incoming, Reader};
 use super::init::{self, Negotiated};
+use super::interrupted::{self, given_up};
 use super::notices::Notices;
 use super::operations::{Answer, carry_out};
 use super::requests::Requests;
 use crate::begun::Begun;
 use crate::fs::{FileSystem, FsError};
-
-/// How long a request that was interrupted may go on: programs that take signals in passing (timers, children that end)
-/// do not expect that a name is not made because of it, and who was killed waits no longer than this.
-pub(super) const LINGER: Duration = Duration::from_millis(500);
 
 /// What a mount needs.
 pub struct Mount {
@@ -58,7 +54,7 @@ impl Mount {
         let device = Arc::new(attach(&self.path, &self.flags)?);
         let buffers = init::buffers();
         let negotiated = init::shake_hands(&device, &buffers)?;
-        fs.set_holder(Arc::new(Notices::start(device.clone(), negotiated.minor)?));
+        fs.set_holder(Arc::new(Notices::start(device.clone(), &negotiated)?));
         let door = Arc::new(Door {
             fs,
             runtime: runtime.clone(),
@@ -187,7 +183,7 @@ type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// where the server's reply arrives.
 fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let unique = request.header.unique;
-    let number = request.header.opcode;
+    let (number, thread) = (request.header.opcode, request.header.pid);
     let fs = door.fs.clone();
     let mut task: Task = Box::pin(async move { carry_out(&fs, &request).await });
     let _entered = door.runtime.enter();
@@ -199,39 +195,35 @@ fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let interrupted = door.requests.add(unique);
     let (door, device) = (door.clone(), device.clone());
     let rest = async move {
-        let outcome = finish(task, interrupted, number).await;
+        let mut task = task;
+        let outcome = finish(&mut task, interrupted, (number, thread)).await;
         door.requests.remove(unique);
-        match outcome {
-            Some(outcome) => answer(&device, unique, number, outcome),
-            None => device.refuse(unique, libc::EINTR),
+        if let Some(outcome) = outcome {
+            return answer(&device, unique, number, outcome);
+        }
+        device.refuse(unique, libc::EINTR);
+        if interrupted::goes_on(number)
+            && let Ok(answer) = task.await
+        {
+            interrupted::take_back(&door.fs, number, &answer).await;
         }
     };
     begun.go_on(Box::pin(rest), &waker);
 }
 
-/// The outcome, or `None` if the request was interrupted and did not end soon.
+/// The outcome, or `None` if the request is given up.
 async fn finish(
-    mut task: Task,
+    task: &mut Task,
     interrupted: oneshot::Receiver<()>,
-    number: u32,
+    (number, thread): (u32, u32),
 ) -> Option<Outcome> {
-    let lingering = async {
-        // A sender that is gone without a word has been used already, or never will be.
-        if interrupted.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        // A wait for a lock ends by nothing else.
-        if number != opcode::SETLKW {
-            tokio::time::sleep(LINGER).await;
-        }
-    };
     // What is closed must be closed.
     if matches!(number, opcode::RELEASE | opcode::RELEASEDIR) {
         return Some(task.await);
     }
     tokio::select! {
-        outcome = &mut task => Some(outcome),
-        () = lingering => None,
+        outcome = task => Some(outcome),
+        () = given_up(interrupted, number, thread) => None,
     }
 }
 

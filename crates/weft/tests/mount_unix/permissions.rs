@@ -213,3 +213,32 @@ fn a_supplementary_group_gives_its_rights_and_the_lack_of_it_none() {
         }
     }
 }
+
+#[test]
+fn views_and_checkpoints_are_for_everybody_whom_the_file_allows() {
+    let Some(m) = Mounted::new() else { return };
+    fs::set_permissions(&m.path, Permissions::from_mode(0o755)).unwrap();
+    made(&m.file("f"), 0o666);
+    made(&m.file("roots"), 0o600);
+    let other = m.further("other", "");
+    for directory in [&m.path, &other] {
+        for script in [
+            "ls .weft",
+            "test \"$(cat .weft/views/f/cell=0)\" = text",
+            "printf T | dd of=.weft/views/f/cell=0 conv=notrunc status=none; printf t > .weft/views/f/cell=0",
+            "ls .weft/checkpoints",
+        ] {
+            assert!(may(directory, 1000, &[], script), "{script}");
+        }
+        assert!(!may(directory, 1000, &[], "cat .weft/views/roots/cell=0"));
+    }
+    // Written so a file loses its bits as it does written by its name.
+    fs::set_permissions(m.file("f"), Permissions::from_mode(0o6777)).unwrap();
+    assert!(may(
+        &m.path,
+        1000,
+        &[],
+        "printf T | dd of=.weft/views/f/cell=0 conv=notrunc status=none"
+    ));
+    assert_eq!(fs::metadata(m.file("f")).unwrap().mode() & 0o7777, 0o777);
+}

@@ -1,0 +1,145 @@
+//! What an open file shows of what others do with it: another mount, another descriptor, a view.
+
+mod mount_support;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use mount_support::{Mounted, sh, wait_until};
+
+/// What a descriptor reads from an offset on.
+fn rest(file: &fs::File, offset: u64) -> Vec<u8> {
+    let mut bytes = vec![99; 200_000];
+    let count = file.read_at(&mut bytes, offset).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+fn append(path: &Path, what: &[u8]) {
+    use std::io::Write;
+    let mut file = fs::File::options().append(true).open(path).unwrap();
+    file.write_all(what).unwrap();
+}
+
+#[test]
+fn an_open_small_file_shows_what_another_mount_appends_and_never_anything_else() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    fs::write(m.file("f"), "once\n").unwrap();
+    let (follows, beside) = (
+        fs::File::open(m.file("f")).unwrap(),
+        fs::File::open(m.file("f")).unwrap(),
+    );
+    assert_eq!(rest(&follows, 0), b"once\n");
+    let mut expected = b"once\n".to_vec();
+    // It stays small, and grows out of there.
+    for more in ["more\n".to_owned(), "m".repeat(40_000), "last\n".to_owned()] {
+        append(&other.join("f"), more.as_bytes());
+        let before = expected.len();
+        expected.extend(more.as_bytes());
+        wait_until("what was appended is seen", || {
+            let (size, seen) = (follows.metadata().unwrap().size(), rest(&follows, 0));
+            assert!(expected.starts_with(&seen), "{} bytes", seen.len());
+            assert!(seen.len() as u64 >= size, "{size} were told");
+            seen.len() == expected.len()
+        });
+        assert!(rest(&follows, before as u64) == more.as_bytes());
+        assert!(rest(&beside, 0) == expected);
+        // Who opens it anew sees all of it at once.
+        assert!(fs::read(m.file("f")).unwrap() == expected);
+    }
+}
+
+#[test]
+fn who_opens_a_file_that_another_mount_just_made_longer_reads_all_of_it() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    for round in 0..60 {
+        let (here, there) = (
+            m.file(&format!("f{round}")),
+            other.join(format!("f{round}")),
+        );
+        fs::write(&here, "four").unwrap();
+        let open = fs::File::open(&here).unwrap();
+        assert_eq!(rest(&open, 0), b"four");
+        append(&there, &[b'm'; 40_000]);
+        // The news of it may come before, between and after these.
+        rest(&open, 0);
+        assert_eq!(fs::read(&here).unwrap().len(), 40_004, "{round}");
+        rest(&open, 2);
+        assert_eq!(fs::read(&here).unwrap().len(), 40_004, "{round}");
+    }
+}
+
+#[test]
+fn an_open_small_file_shows_a_truncate_by_its_path() {
+    let Some(m) = Mounted::new() else { return };
+    let path = m.file("f");
+    let truncate = |size| {
+        let script = format!("import os; os.truncate('f', {size})");
+        sh(&m.path, &format!("python3 -c \"{script}\""));
+    };
+    for (written, sizes) in [(100, [9000, 50, 80]), (100, [20_000, 50, 80])] {
+        fs::write(&path, vec![7; written]).unwrap();
+        let open = fs::File::open(&path).unwrap();
+        assert!(rest(&open, 0) == vec![7; written]);
+        let mut expected = vec![7; written];
+        for size in sizes {
+            truncate(size);
+            expected.resize(size, 0);
+            assert_eq!(open.metadata().unwrap().size(), size as u64);
+            assert!(rest(&open, 0) == expected, "{size}");
+        }
+        // Nor does who writes bring back what was cut off.
+        let writes = fs::File::options().write(true).open(&path).unwrap();
+        truncate(10);
+        writes.write_all_at(b"end", 12).unwrap();
+        expected.resize(10, 0);
+        expected.extend(b"\0\0end");
+        assert!(rest(&open, 0) == expected);
+        drop(writes);
+        assert!(fs::read(&path).unwrap() == expected);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn what_was_read_ahead_does_not_outlive_a_truncate_by_the_path() {
+    const SIZE: usize = 16 << 20;
+    const READ: usize = 3 << 20;
+    let Some(m) = Mounted::new() else { return };
+    let path = m.file("f");
+    fs::write(&path, vec![7; SIZE]).unwrap();
+    // With nothing of it in the kernel.
+    m.unmount();
+    m.mount("");
+    let open = fs::File::open(&path).unwrap();
+    let mut part = vec![0; 128 << 10];
+    for at in (0..READ).step_by(part.len()) {
+        open.read_exact_at(&mut part, at as u64).unwrap();
+        assert!(part.iter().all(|byte| *byte == 7));
+    }
+    let script = format!("import os; os.truncate('f', 0); os.truncate('f', {SIZE})");
+    sh(&m.path, &format!("python3 -c \"{script}\""));
+    for at in (0..SIZE).step_by(part.len()) {
+        open.read_exact_at(&mut part, at as u64).unwrap();
+        assert!(part.iter().all(|byte| *byte == 0), "at {at}");
+    }
+}
+
+#[test]
+fn an_open_small_file_shows_what_is_written_through_a_view() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.file("f"), [b'o'; 100]).unwrap();
+    let open = fs::File::open(m.file("f")).unwrap();
+    assert_eq!(rest(&open, 0), [b'o'; 100]);
+    sh(
+        &m.path,
+        "printf NEW | dd of=.weft/views/f/cell=0 conv=notrunc status=none",
+    );
+    let mut expected = [b'o'; 100];
+    expected[..3].copy_from_slice(b"NEW");
+    assert_eq!(rest(&open, 0), expected);
+    assert_eq!(fs::read(m.file("f")).unwrap(), expected);
+}

@@ -1,0 +1,132 @@
+//! Programs that get signals while they wait for a volume that does not answer.
+
+mod mount_support;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mount_support::{Mounted, sh, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Lets processes stand still, or go on.
+fn stop(pids: &[i32], still: bool) {
+    for pid in pids {
+        let signal = if still { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_raw(*pid).unwrap(), signal).unwrap();
+    }
+}
+
+/// Gets a signal each 50 milliseconds, as programs with timers do, and expects no call to fail by it.
+const PROGRAM: &str = "
+import os, signal, sys
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.siginterrupt(signal.SIGALRM, False)
+print('ready', flush=True)
+sys.stdin.readline()
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+what = sys.argv[1]
+if what == 'chmod': os.chmod('f', 0o604)
+elif what == 'stat': assert os.stat('d/there').st_size == 7
+elif what == 'rename': os.rename('old', 'new')
+elif what == 'append':
+    file = os.open('log', os.O_WRONLY | os.O_APPEND)
+    assert os.write(file, b'whole line') == 10
+    os.close(file)
+";
+
+#[test]
+fn signals_in_passing_fail_no_call_that_waits_for_the_volume() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    for what in ["chmod", "stat", "rename", "append"] {
+        let there = other.join(what);
+        fs::create_dir_all(there.join("d")).unwrap();
+        fs::write(there.join("d/there"), "content").unwrap();
+        for name in ["f", "old", "log"] {
+            fs::write(there.join(name), "").unwrap();
+        }
+    }
+    let mut programs = Vec::new();
+    for what in ["chmod", "stat", "rename", "append"] {
+        let mut command = Command::new("python3");
+        command
+            .args(["-c", PROGRAM, what])
+            .current_dir(m.file(what));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut ready = [0; 6];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut ready)
+            .unwrap();
+        programs.push((what, child));
+    }
+    let nodes = m.nodes();
+    stop(&nodes, true);
+    for (_, child) in &mut programs {
+        drop(child.stdin.take());
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    stop(&nodes, false);
+    for (what, mut child) in programs {
+        assert!(child.wait().unwrap().success(), "{what}");
+    }
+    // What was done is seen here, too.
+    let mode = fs::metadata(m.file("chmod/f")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o604);
+    assert!(m.file("rename/new").exists() && !m.file("rename/old").exists());
+    assert_eq!(fs::read(m.file("append/log")).unwrap(), b"whole line");
+}
+
+#[test]
+fn what_a_killed_program_began_is_carried_to_its_end_and_leaves_nothing_open() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let programs = [
+        "chmod 604 f",
+        "cat f",
+        "sh -c 'exec 3>>f; sleep 100'",
+        "touch new",
+    ];
+    for (number, _) in programs.iter().enumerate() {
+        let there = other.join(number.to_string());
+        fs::create_dir(&there).unwrap();
+        fs::write(there.join("f"), "").unwrap();
+    }
+    let mut children = Vec::new();
+    for (number, program) in programs.iter().enumerate() {
+        let mut command = Command::new("sh");
+        let script = format!("read -r _; exec {program}");
+        command
+            .args(["-c", &script])
+            .current_dir(m.file(&number.to_string()));
+        children.push(command.stdin(Stdio::piped()).spawn().unwrap());
+    }
+    let nodes = m.nodes();
+    std::thread::sleep(Duration::from_millis(200));
+    stop(&nodes, true);
+    for child in &mut children {
+        drop(child.stdin.take());
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    stop(&nodes, false);
+    wait_until("the mode is seen on both mounts", || {
+        [&m.path, &other]
+            .iter()
+            .all(|path| fs::metadata(path.join("0/f")).is_ok_and(|now| now.mode() & 0o777 == 0o604))
+    });
+    for number in 1..programs.len() {
+        // Only of what is open nowhere.
+        let set = format!("setfattr -n user.weft.layout -v cells=3 {number}/f");
+        sh(&m.path, &set);
+    }
+}
