@@ -168,7 +168,8 @@ impl OpenView {
 
     /// The same view for a task of its own; its pointer is not used.
     pub(crate) fn another(&self) -> OpenView {
-        OpenView::new(self.file.clone(), self.map, &self.fork)
+        let view = OpenView::new(self.file.clone(), self.map, &self.fork);
+        view.of_checkpoint_number(self.checkpoint)
     }
 }
 

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
-use weft_layout::{CellIndex, CellLengths, Cutter, Pieces, Request, ServerSlot, Stretch};
+use weft_layout::{CellIndex, CellLengths, Cutter, Map, Pieces, Request, ServerSlot, Stretch};
 use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 
@@ -99,14 +99,16 @@ impl Scatter {
         }
     }
 
-    pub(crate) fn begin(&mut self, head: &ReadReply, cells: u32) -> Result<(), String> {
+    pub(crate) fn begin(&mut self, head: &ReadReply, map: &Map) -> Result<(), String> {
         self.moved = 0;
         self.expected = head.bytes;
         let lengths = Lengths {
-            all: lengths(&head.lengths, cells)?,
+            all: lengths(&head.lengths, map.grid().cells())?,
             last: None,
         };
-        self.cutter = Cutter::new(self.start.clone(), lengths);
+        let ends = lengths.all.iter().map(|(cell, l)| map.extent(*cell, *l));
+        let pieces = self.start.clone().below(ends.max().unwrap_or(0));
+        self.cutter = Cutter::new(pieces, lengths);
         Ok(())
     }
 
@@ -179,11 +181,10 @@ impl OpenView {
                     .map(move |item| (i, item)),
             ));
         }
-        let cells = self.map.grid().cells();
         let mut arriving = stream::select_all(streams);
         while let Some((i, arrived)) = arriving.next().await {
             let done = match arrived? {
-                Arrived::Head(head) => scatters[i].begin(&head, cells),
+                Arrived::Head(head) => scatters[i].begin(&head, &self.map),
                 Arrived::Bytes(bytes) => scatters[i].take(&bytes, &mut memory),
             };
             done.map_err(|reason| self.broken(slots[i], reason))?;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::TestVolume;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
-use weft_client::{Access, Error, NewLayout, Transfer, Volume};
+use weft_client::{Access, Error, Group, NewLayout, Transfer, Volume};
 use weft_layout::{FileOffset, Pattern, ViewOffset};
 use weft_proto::Code;
 
@@ -299,4 +299,46 @@ async fn a_checkpoint_of_a_terabyte_takes_as_long_as_one_of_a_megabyte() {
     assert!(made[1] < made[0] * 2, "{made:?}");
     assert!(ratio >= 0.8, "{ratio}");
     servers.stop().await;
+}
+
+/// What is posted on a view of a checkpoint is about the checkpoint.
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_posted_on_a_checkpoint_read_it_and_write_nothing() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let access = Access::read_write().create(0o644);
+    let file = volume.attach("/kept", access).await.unwrap();
+    let view = file.canonical().unwrap();
+    let (old, new) = (Bytes::from(vec![1; 300]), Bytes::from(vec![2; 300]));
+    view.write_at(ViewOffset(0), old.clone()).await.unwrap();
+    let checkpoint = volume.make_checkpoint("/kept", "then").await.unwrap();
+    view.write_at(ViewOffset(0), new.clone()).await.unwrap();
+    let kept = file.canonical().unwrap().of_checkpoint(&checkpoint);
+    let all = || Transfer::of(Pattern::bytes(300));
+    let alone = |id| Group::new(id, 1, 0);
+    let reads = [
+        kept.post_read_at(ViewOffset(0), vec![0; 300]),
+        kept.post_read_with(all(), vec![0; 300]),
+        kept.post_read(300),
+    ];
+    for read in reads {
+        assert_eq!(read.wait().await.unwrap().buffer, old);
+    }
+    let group = alone("reads");
+    let read = kept.collective(&group).post_read(all(), vec![0; 300]);
+    assert_eq!(read.wait().await.unwrap().1, old);
+    let written = [
+        kept.post_write_at(ViewOffset(0), old.clone()),
+        kept.post_write_with(all(), old.clone()),
+    ];
+    for written in written {
+        refused(written.wait().await, Code::Invalid);
+    }
+    let group = alone("writes");
+    let written = kept.collective(&group).post_write(all(), old.clone());
+    refused(written.wait().await, Code::Invalid);
+    let mut lives = vec![0; 300];
+    view.read_at(ViewOffset(0), &mut lives).await.unwrap();
+    assert_eq!(lives, new);
+    test.stop().await;
 }

@@ -6,10 +6,11 @@ mod common;
 mod model;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cases::{Case, Content, any_case, any_view, create};
+use cases::{Case, Content, any_case, any_view, any_wide_pattern, case_of, create};
 use common::TestVolume;
 use futures_util::future::{join_all, try_join_all};
 use model::Byte;
@@ -19,7 +20,7 @@ use weft_client::{
     Collected, Error, File, Group, JoinedRead, JoinedWrite, Missing, OpenView, Overlaps, Transfer,
     Volume, read_joined, write_joined,
 };
-use weft_layout::{Pattern, View, ViewOffset};
+use weft_layout::{Order, Pattern, Subfile, View, ViewOffset};
 use weft_proto::{Code, Kind};
 use weft_store::CounterSnapshot;
 
@@ -60,8 +61,17 @@ fn views(rng: &mut SmallRng, files: &[File], members: usize, cells: u32) -> Vec<
     (0..members).map(one).collect()
 }
 
-async fn write(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &mut Content) {
-    let mut cases: Vec<Case> = views.iter().map(|view| any_case(rng, view)).collect();
+/// What the members of a collective ask for.
+type Cases = fn(&mut SmallRng, &OpenView) -> Case;
+
+async fn write(
+    rng: &mut SmallRng,
+    views: &[OpenView],
+    id: &str,
+    content: &mut Content,
+    any: Cases,
+) {
+    let mut cases: Vec<Case> = views.iter().map(|view| any(rng, view)).collect();
     let data: Vec<Bytes> = cases.iter_mut().map(|case| any_data(rng, case)).collect();
     let meet = meet(&cases) || cases.iter().any(|case| case.overlaps);
     let overlaps = if meet || rng.random_bool(0.3) {
@@ -102,8 +112,8 @@ async fn write(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &mut C
     }
 }
 
-async fn read(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &Content) {
-    let cases: Vec<Case> = views.iter().map(|view| any_case(rng, view)).collect();
+async fn read(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &Content, any: Cases) {
+    let cases: Vec<Case> = views.iter().map(|view| any(rng, view)).collect();
     let mut buffers: Vec<Vec<u8>> = cases.iter().map(|case| vec![0xEE; case.room]).collect();
     let mut expected = buffers.clone();
     let mut own = vec![0; cases.len()];
@@ -150,13 +160,27 @@ async fn read(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &Conten
 /// Each case is a file and a group whose members write and read through views of their own; `WEFT_CASES` asks for more.
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_of_collectives_are_those_of_the_model() {
+    against_the_model(120, 1..30, any_case).await;
+}
+
+/// The same where one round after another has some of each member.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_collectives_of_many_rounds_are_those_of_the_model() {
+    against_the_model(6, 1..200_000, |rng, view| {
+        let pattern = any_wide_pattern(rng);
+        case_of(rng, view, pattern)
+    })
+    .await;
+}
+
+async fn against_the_model(cases: u64, bsu: Range<u64>, any: Cases) {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
     let test = TestVolume::start(3).await;
     let volumes = [test.client().await, test.client().await];
     let first = number("WEFT_SEED").unwrap_or(1u64);
-    for seed in first..first + number("WEFT_CASES").unwrap_or(120u64) {
+    for seed in first..first + number("WEFT_CASES").unwrap_or(cases) {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let (cells, bsu) = (rng.random_range(1..9), rng.random_range(1..30));
+        let (cells, bsu) = (rng.random_range(1..9), rng.random_range(bsu.clone()));
         let members = rng.random_range(1..6);
         let path = format!("/case-{seed}");
         let files = [
@@ -170,9 +194,9 @@ async fn bytes_of_collectives_are_those_of_the_model() {
         for step in 0..4 {
             let id = format!("case {seed} step {step}");
             let writers = views(&mut rng, &files, members, cells);
-            write(&mut rng, &writers, &id, &mut content).await;
+            write(&mut rng, &writers, &id, &mut content, any).await;
             let readers = views(&mut rng, &files, members, cells);
-            read(&mut rng, &readers, &id, &content).await;
+            read(&mut rng, &readers, &id, &content, any).await;
         }
         for file in &files {
             file.close().await.unwrap();
@@ -338,6 +362,49 @@ async fn joined_requests_cost_one_message_for_each_server() {
             .contains("members 0 and 1 both write byte"),
         "{refused}"
     );
+    test.stop().await;
+}
+
+/// Two members whose bytes go backwards in memory: one run each on the wire, 256 in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn joined_requests_of_many_rounds_keep_their_members_apart() {
+    let test = TestVolume::start(1).await;
+    let volume = test.client().await;
+    let view = create(&volume, "/rounds", 1, 64 << 10).await;
+    let view = view.canonical().unwrap();
+    let backwards = Pattern::bytes(8).every(-8).times(256);
+    let far = backwards.every(8 << 20).times(4);
+    let transfers = [2040, 2040 + 4096].map(|at| Transfer::of(far.clone()).at(ViewOffset(at)));
+    let data = [1u8, 2].map(|member| {
+        let bytes = (0..4 * 2048).map(|i| ((i / 8 * 2) as u8).wrapping_add(member * 101));
+        Bytes::from_iter(bytes)
+    });
+    let members = transfers
+        .iter()
+        .zip(&data)
+        .map(|(transfer, data)| JoinedWrite {
+            view: &view,
+            transfer,
+            data: data.clone(),
+        });
+    let written = write_joined(members.collect(), Overlaps::Refuse).await;
+    assert_eq!(written.unwrap(), 4 * 4096);
+    let mut joined = [vec![0; 4 * 2048], vec![0; 4 * 2048]];
+    for (transfer, data) in transfers.iter().zip(&data) {
+        let mut alone = vec![0; 4 * 2048];
+        view.read_with(transfer, &mut alone).await.unwrap();
+        assert!(alone == *data, "as written");
+    }
+    let members = transfers.iter().zip(&mut joined);
+    let members = members.map(|(transfer, buffer)| JoinedRead {
+        view: &view,
+        transfer,
+        buffer,
+    });
+    assert_eq!(read_joined(members.collect()).await.unwrap(), 4 * 4096);
+    for (joined, data) in joined.iter().zip(&data) {
+        assert!(joined == data, "as read");
+    }
     test.stop().await;
 }
 
@@ -649,5 +716,94 @@ async fn a_member_without_any_bytes_is_a_member() {
     .await;
     let bytes: Vec<u64> = done.into_iter().map(|d| d.unwrap().bytes).collect();
     assert_eq!(bytes, [0, 1000]);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_refused_by_itself_is_in_step_with_the_others() {
+    let test = TestVolume::start(1).await;
+    let volume = test.client().await;
+    let view = create(&volume, "/step", 1, 64).await;
+    let view = view.canonical().unwrap();
+    let [first, second] = [0, 1].map(|i| group("step", 2, i).wait(Duration::from_millis(500)));
+    let all = Transfer::of(Pattern::bytes(100));
+    let data = |bytes| Bytes::from(vec![1; bytes]);
+    let short = view.collective(&first).write(&all, data(99)).await;
+    assert!(matches!(short, Err(Error::Buffer { .. })));
+    let missing = view.collective(&second).write(&all, data(100)).await;
+    assert_eq!(missing.unwrap_err().code(), Code::MembersMissing);
+    let short = view.collective(&first).read(&all, &mut [0; 99]).await;
+    assert!(matches!(short, Err(Error::Buffer { .. })));
+    let missing = view.collective(&second).read(&all, &mut [0; 100]).await;
+    assert_eq!(missing.unwrap_err().code(), Code::MembersMissing);
+    let (first, second) = tokio::join!(one(&view, &first, 3), one(&view, &second, 4));
+    assert_eq!((first.unwrap().bytes, second.unwrap().bytes), (100, 100));
+    test.stop().await;
+}
+
+/// What one member does twice hides nothing of what two do.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_write_the_same_byte_are_refused_though_one_writes_its_own_twice() {
+    let test = TestVolume::start(1).await;
+    let volume = test.client().await;
+    let view = create(&volume, "/twice", 1, 64).await;
+    let view = view.canonical().unwrap();
+    let write = |overlaps: Overlaps| {
+        let view = &view;
+        together(2, move |i| async move {
+            let group = group("twice", 2, i).overlaps(overlaps);
+            let (transfer, data) = if i == 0 {
+                let twice = Pattern::list([(0, 4), (2, 4)]);
+                (Transfer::of(twice).last_wins(), vec![b'a'; 8])
+            } else {
+                let four = Transfer::of(Pattern::bytes(4));
+                (four.at(ViewOffset(4)), vec![b'b'; 4])
+            };
+            view.collective(&group).write(&transfer, data.into()).await
+        })
+    };
+    for refused in write(Overlaps::Refuse).await {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("members 0 and 1 both write byte"), "{error}");
+    }
+    assert_eq!(view.size().await.unwrap(), 0);
+    let written = write(Overlaps::MemberOrder).await;
+    assert!(written.iter().all(Result::is_ok), "{written:?}");
+    test.stop().await;
+}
+
+/// Subfiles of whole blocks: each member goes cell after cell, in more pieces than are compared at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_pieces_that_go_cell_after_cell_are_seen_to_be_disjoint() {
+    let test = TestVolume::start(1).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/blocked", 2, 64).await;
+    let subfile = Subfile {
+        vbs: 65_536,
+        vn: 1,
+        hbs: 2,
+        hn: 1,
+        index: 0,
+        order: Order::Default,
+    };
+    let view = file.view(View::Subfile(subfile)).unwrap();
+    let written = together(2, |i| {
+        let view = &view;
+        async move {
+            let group = group("blocked", 2, i);
+            let records = Pattern::bytes(32).every(64).times(196_608);
+            let transfer = Transfer::of(records).at(ViewOffset(32 * u64::from(i)));
+            let data = vec![i as u8 + 1; 32 * 196_608];
+            view.collective(&group).write(&transfer, data.into()).await
+        }
+    })
+    .await;
+    for written in written {
+        assert_eq!(written.unwrap().bytes, 32 * 196_608);
+    }
+    let mut all = vec![0; 64 * 196_608];
+    view.read_at(ViewOffset(0), &mut all).await.unwrap();
+    let right = |(at, byte): (usize, &u8)| *byte == (at / 32 % 2) as u8 + 1;
+    assert!(all.iter().enumerate().all(right));
     test.stop().await;
 }

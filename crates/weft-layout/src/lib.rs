@@ -77,6 +77,7 @@ mod request;
 mod rhythm;
 mod rounds;
 mod shape;
+mod shared;
 pub mod size;
 mod spaced;
 mod stretch;
@@ -97,7 +98,8 @@ pub use quantity::{
     CellIndex, CellOffset, FileId, FileOffset, OFFSET_MAX, ServerId, ServerSlot, ViewOffset,
 };
 pub use request::{Piece, Request, Shaped};
-pub use rounds::{Clipped, Round, Rounds, Shared};
+pub use rounds::{Clipped, Round, Rounds};
+pub use shared::{Comparison, Shared};
 pub use spaced::{Spaced, SpacedCopy, copy_all, copy_spaced};
 pub use stretch::{CellLengths, Cutter, Endless, Stretch, bytes_of};
 pub use view::{Order, Partition, Subfile, View, ViewError};

@@ -9,10 +9,14 @@
 //!    may be negative and wrap back.
 //! 2. No strip and no loop is empty.
 
+mod walk;
+
 use std::sync::Arc;
 
 use crate::OFFSET_MAX;
-use crate::pattern::{DEPTH_MAX, Pattern, PatternError};
+use crate::pattern::{Pattern, PatternError};
+
+pub(crate) use walk::Walk;
 
 /// `count` runs of `length` bytes, from `at` on `stride` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +70,8 @@ struct Arm {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Nest {
     nodes: Vec<Node>,
+    /// Where each node's first byte is, from where it starts.
+    firsts: Vec<i64>,
     arms: Vec<Arm>,
     strips: Vec<Strip>,
     /// Node, place and rank to start from; `None` when nothing is touched.
@@ -240,6 +246,7 @@ impl Nest {
     pub(crate) fn new(start: u64, tree: Option<&Tree>, bytes: u64) -> Result<Nest, PatternError> {
         let mut nest = Nest {
             nodes: Vec::new(),
+            firsts: Vec::new(),
             arms: Vec::new(),
             strips: Vec::new(),
             root: None,
@@ -294,6 +301,8 @@ impl Nest {
             }
         };
         self.nodes.push(node);
+        let first = tree.hull().map_or(0, |(first, _)| first as i64);
+        self.firsts.push(first);
         (self.nodes.len() - 1) as u32
     }
 
@@ -383,89 +392,6 @@ impl Nest {
 
     /// The strips, in the nest's order.
     pub(crate) fn walk(self: &Arc<Self>) -> Walk {
-        let mut walk = Walk {
-            nest: Arc::clone(self),
-            stack: [Frame::default(); STACK],
-            depth: 0,
-        };
-        if let Some(root) = self.root {
-            walk.push(root, self.start, self.rank);
-        }
-        walk
-    }
-}
-
-/// Each level of a pattern becomes at most a node and one that displaces it.
-const STACK: usize = 2 * DEPTH_MAX;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Frame {
-    node: u32,
-    /// How many of the node's strips, rounds or arms were taken.
-    done: u64,
-    at: u64,
-    rank: u64,
-}
-
-/// The strips of a nest, one after another, without allocation.
-#[derive(Clone, Debug)]
-pub(crate) struct Walk {
-    nest: Arc<Nest>,
-    stack: [Frame; STACK],
-    depth: usize,
-}
-
-impl Walk {
-    fn push(&mut self, node: u32, at: u64, rank: u64) {
-        self.stack[self.depth] = Frame {
-            node,
-            done: 0,
-            at,
-            rank,
-        };
-        self.depth += 1;
-    }
-}
-
-impl Iterator for Walk {
-    type Item = Strip;
-
-    fn next(&mut self) -> Option<Strip> {
-        while self.depth > 0 {
-            let frame = &mut self.stack[self.depth - 1];
-            let (done, at, rank) = (frame.done, frame.at, frame.rank);
-            frame.done += 1;
-            match self.nest.nodes[frame.node as usize] {
-                Node::Leaf { first, end } if done < u64::from(end - first) => {
-                    let strip = self.nest.strips[first as usize + done as usize];
-                    return Some(Strip {
-                        at: at.wrapping_add(strip.at),
-                        rank: rank.wrapping_add(strip.rank),
-                        ..strip
-                    });
-                }
-                Node::Loop {
-                    body,
-                    stride,
-                    rank_stride,
-                    count,
-                } if done < count => {
-                    let at = at.wrapping_add(stride.cast_unsigned().wrapping_mul(done));
-                    let rank = rank.wrapping_add(rank_stride.cast_unsigned().wrapping_mul(done));
-                    self.push(body, at, rank);
-                }
-                Node::Series { first, end } if done < u64::from(end - first) => {
-                    let arm = &self.nest.arms[first as usize + done as usize];
-                    let (at, rank, node) = (
-                        at.wrapping_add(arm.at.cast_unsigned()),
-                        rank.wrapping_add(arm.rank.cast_unsigned()),
-                        arm.node,
-                    );
-                    self.push(node, at, rank);
-                }
-                Node::Leaf { .. } | Node::Loop { .. } | Node::Series { .. } => self.depth -= 1,
-            }
-        }
-        None
+        Walk::new(self)
     }
 }

@@ -12,18 +12,14 @@ use crate::{CellIndex, CellOffset, Grid, Piece, Pieces, ServerSlot};
 
 /// Weight that a round aims at.
 const TARGET: u64 = 4 << 20;
-/// Weight that a round of several bands has at most.
+/// Weight that a round has at most; bytes, if it is a part of one band.
 const WEIGHT_MAX: u64 = 16 << 20;
 /// Pieces of a round.
 const PIECES_MAX: usize = 256 << 10;
 /// What a piece that lies alone weighs beside its bytes: the rest of the blocks at its ends is read with it.
 const ALONE: u64 = 8 << 10;
 /// Bands are not made narrower than this.
-const WIDTH_MIN: u64 = 4 << 10;
-/// Pieces that are compared with one another whatever their order.
-const COMPARED_MAX: usize = 256 << 10;
-/// Pieces of a band that are compared with one another.
-const BAND_MAX: usize = 1 << 20;
+pub(crate) const WIDTH_MIN: u64 = 4 << 10;
 
 /// What each member has in a round, in its own order.
 pub type Round = Vec<Vec<Piece>>;
@@ -36,52 +32,35 @@ pub struct Rounds<I> {
     width: u64,
 }
 
+/// Pieces that are taken one after another, or a part of one.
 #[derive(Clone, Debug)]
-struct Cursor<I> {
+pub(crate) struct Cursor<I> {
     pieces: I,
-    next: Option<Piece>,
+    pub(crate) next: Option<Piece>,
 }
 
-/// Whether members touch the same bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
-    /// No byte is touched twice.
-    No,
-    /// These two members (or one, twice) touch this byte.
-    Byte {
-        /// The one.
-        first: usize,
-        /// The other, or the same.
-        second: usize,
-        /// In which cell.
-        cell: CellIndex,
-        /// Where.
-        offset: CellOffset,
-    },
-    /// There are too many pieces in too wild an order to tell.
-    Unknown,
+/// How wide bands are, as long as nothing makes them narrower.
+pub(crate) fn width(grid: &Grid, slot: ServerSlot) -> u64 {
+    let width = (TARGET / cells(grid, slot)).max(WIDTH_MIN);
+    // Whole units, so that members that go row by row stay together; units larger than rounds are cut.
+    match grid.bsu() {
+        unit if unit <= width => width / unit * unit,
+        unit if unit <= TARGET => unit,
+        _ => width,
+    }
+}
+
+fn cells(grid: &Grid, slot: ServerSlot) -> u64 {
+    (grid.cells_on(slot).count() as u64).max(1)
 }
 
 impl<I: Iterator<Item = Piece> + Clone> Rounds<I> {
     /// The rounds of these members' pieces on one server.
     pub fn new(grid: &Grid, slot: ServerSlot, members: impl IntoIterator<Item = I>) -> Self {
-        let cells = (grid.cells_on(slot).count() as u64).max(1);
-        let width = (TARGET / cells).max(WIDTH_MIN);
-        // Whole units, so that members that go row by row stay together; units larger than rounds are cut.
-        let width = match grid.bsu() {
-            unit if unit <= width => width / unit * unit,
-            unit if unit <= TARGET => unit,
-            _ => width,
-        };
-        let cursor = |mut pieces: I| {
-            let next = pieces.next();
-            Cursor { pieces, next }
-        };
-        let members = members.into_iter().map(cursor).collect();
         Rounds {
-            members,
-            cells,
-            width,
+            members: members.into_iter().map(Cursor::new).collect(),
+            cells: cells(grid, slot),
+            width: width(grid, slot),
         }
     }
 
@@ -91,63 +70,34 @@ impl<I: Iterator<Item = Piece> + Clone> Rounds<I> {
         next.map(|piece| (piece.offset.0 / width + 1) * width).min()
     }
 
-    /// Takes what lies before `end`, of each member at most `most` bytes.
-    fn take(&mut self, end: u64, most: u64, round: &mut Round) -> (u64, usize) {
+    /// Takes what lies before `end`, of each member at most `most` bytes; stops after one piece more than there is room
+    /// for. How many bytes and pieces that makes.
+    fn take(&mut self, end: u64, most: u64, room: usize, round: &mut Round) -> (u64, usize) {
         let (mut bytes, mut pieces) = (0, 0);
         for (member, taken) in self.members.iter_mut().zip(round) {
             let had = taken.len();
-            bytes += member.take(end, most, taken);
+            bytes += member.take(end, most, had + room + 1 - pieces, taken);
             pieces += taken.len() - had;
+            if pieces > room {
+                break;
+            }
         }
         (bytes, pieces)
     }
 
-    /// Whether members touch the same bytes.
-    ///
-    /// Cost: every piece is sorted among those of its band.
-    pub fn shared(self) -> Shared {
-        let few = self
-            .members
-            .iter()
-            .map(|m| m.pieces.clone().take(COMPARED_MAX + 1).count());
-        let mut sweep = Sweep::default();
-        if few.sum::<usize>() <= COMPARED_MAX {
-            for (member, cursor) in self.members.into_iter().enumerate() {
-                sweep.all.extend(
-                    cursor
-                        .next
-                        .into_iter()
-                        .chain(cursor.pieces)
-                        .map(|p| (member, p)),
-                );
-            }
-            return sweep.compare().unwrap_or(Shared::No);
+    /// A part of a band that is too much for one round.
+    fn part(&mut self) -> Option<Round> {
+        let end = self.band(WIDTH_MIN)?;
+        let members = self.members.len();
+        let (bytes, pieces) = (
+            (WEIGHT_MAX / members as u64).max(1),
+            (PIECES_MAX / members).max(1),
+        );
+        let mut round = vec![Vec::new(); members];
+        for (member, taken) in self.members.iter_mut().zip(&mut round) {
+            member.take(end, bytes, pieces, taken);
         }
-        self.shared_by_bands(sweep)
-    }
-
-    fn shared_by_bands(mut self, mut sweep: Sweep) -> Shared {
-        let mut done = 0;
-        while let Some(end) = self.band(self.width) {
-            for (member, cursor) in self.members.iter_mut().enumerate() {
-                let mut taken = Vec::new();
-                cursor.take(end, u64::MAX, &mut taken);
-                // Behind the bands that were compared: what it meets there is forgotten.
-                if taken.iter().any(|piece| piece.offset.0 < done) {
-                    return Shared::Unknown;
-                }
-                let taken = taken.into_iter().map(|piece| (member, piece));
-                sweep.all.extend(taken);
-                if sweep.all.len() > BAND_MAX {
-                    return Shared::Unknown;
-                }
-            }
-            if let Some(found) = sweep.compare() {
-                return found;
-            }
-            done = end;
-        }
-        Shared::No
+        Some(round)
     }
 }
 
@@ -164,11 +114,11 @@ impl<I: Iterator<Item = Piece> + Clone> Iterator for Rounds<I> {
             let had: Vec<(usize, Option<Piece>)> =
                 round.iter().map(|r| (r.len(), r.last().copied())).collect();
             let across = width * self.cells;
-            let (bytes, count) = self.take(end, across, &mut round);
+            let room = PIECES_MAX - pieces;
+            let (bytes, count) = self.take(end, across, room, &mut round);
             // Pieces that lie alone bring the blocks around them; not more than the band has.
             let more = bytes.max((bytes + ALONE * count as u64).min(across));
-            let fits = weight + more <= WEIGHT_MAX && pieces + count <= PIECES_MAX;
-            if fits || (weight == 0 && width == WIDTH_MIN) {
+            if weight + more <= WEIGHT_MAX && count <= room {
                 (weight, pieces) = (weight + more, pieces + count);
                 continue;
             }
@@ -182,6 +132,9 @@ impl<I: Iterator<Item = Piece> + Clone> Iterator for Rounds<I> {
             if weight > 0 {
                 break;
             }
+            if width <= WIDTH_MIN {
+                return self.part();
+            }
             width = (width / 2).max(WIDTH_MIN);
         }
         (weight > 0).then_some(round)
@@ -189,35 +142,46 @@ impl<I: Iterator<Item = Piece> + Clone> Iterator for Rounds<I> {
 }
 
 impl<I: Iterator<Item = Piece>> Cursor<I> {
-    /// Takes the pieces that start before `end`, cut there, at most `most` bytes of them; how many bytes those are.
-    fn take(&mut self, end: u64, most: u64, taken: &mut Vec<Piece>) -> u64 {
+    pub(crate) fn new(mut pieces: I) -> Self {
+        let next = pieces.next();
+        Cursor { pieces, next }
+    }
+
+    /// The next piece if it starts before `end`, cut there and after `most` bytes.
+    pub(crate) fn cut(&mut self, end: u64, most: u64) -> Option<Piece> {
+        let piece = self.next.filter(|p| p.offset.0 < end && most > 0)?;
+        let length = piece.length.min(end - piece.offset.0).min(most);
+        self.next = if length < piece.length {
+            Some(Piece {
+                offset: CellOffset(piece.offset.0 + length),
+                length: piece.length - length,
+                memory: piece.memory + length,
+                ..piece
+            })
+        } else {
+            self.pieces.next()
+        };
+        Some(Piece { length, ..piece })
+    }
+
+    /// Takes the pieces that start before `end`, cut there, at most `most` bytes of them and until there are `pieces` in
+    /// all; how many bytes those are.
+    fn take(&mut self, end: u64, most: u64, pieces: usize, taken: &mut Vec<Piece>) -> u64 {
         let mut bytes = 0;
-        while let Some(piece) = self.next {
-            if piece.offset.0 >= end || bytes >= most {
-                break;
-            }
-            let length = piece.length.min(end - piece.offset.0).min(most - bytes);
-            bytes += length;
+        while taken.len() < pieces
+            && let Some(piece) = self.cut(end, most - bytes)
+        {
+            bytes += piece.length;
             match taken.last_mut() {
                 Some(last)
                     if last.cell == piece.cell
                         && last.offset.0 + last.length == piece.offset.0
                         && last.memory + last.length == piece.memory =>
                 {
-                    last.length += length;
+                    last.length += piece.length;
                 }
-                _ => taken.push(Piece { length, ..piece }),
+                _ => taken.push(piece),
             }
-            self.next = if length < piece.length {
-                Some(Piece {
-                    offset: CellOffset(piece.offset.0 + length),
-                    length: piece.length - length,
-                    memory: piece.memory + length,
-                    ..piece
-                })
-            } else {
-                self.pieces.next()
-            };
         }
         bytes
     }
@@ -262,34 +226,5 @@ impl<L: FnMut(CellIndex) -> u64> Iterator for Clipped<L> {
                 });
             }
         }
-    }
-}
-
-/// Pieces that are compared with one another.
-#[derive(Default)]
-struct Sweep {
-    all: Vec<(usize, Piece)>,
-}
-
-impl Sweep {
-    /// The first byte that is touched twice; forgets the pieces.
-    fn compare(&mut self) -> Option<Shared> {
-        self.all.sort_by_key(|(_, p)| (p.cell, p.offset));
-        let mut reach: Option<(usize, Piece)> = None;
-        for (member, piece) in self.all.drain(..) {
-            if let Some((first, last)) = reach
-                && last.cell == piece.cell
-                && piece.offset.0 < last.offset.0 + last.length
-            {
-                return Some(Shared::Byte {
-                    first: first.min(member),
-                    second: first.max(member),
-                    cell: piece.cell,
-                    offset: piece.offset,
-                });
-            }
-            reach = Some((member, piece));
-        }
-        None
     }
 }

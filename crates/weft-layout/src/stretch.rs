@@ -6,6 +6,9 @@
 
 use crate::{CellIndex, CellOffset, Piece, Pieces, Spaced};
 
+/// Runs that are looked at together.
+const RUNS: u32 = 64;
+
 /// `count` pieces of one cell: the first, and how the next ones follow. They are disjoint and ascend in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
@@ -188,6 +191,24 @@ impl<L: CellLengths> Cutter<L> {
         Some(stretch.within(0, room))
     }
 
+    /// Looks for the next bytes for at most so many steps of some nanoseconds each, and counts them down: whether there are
+    /// any, or `None` if it is not known yet. Whoever must not stay too long looks before each [`Cutter::next`].
+    pub fn look(&mut self, steps: &mut u32) -> Option<bool> {
+        while self.waiting.is_empty() {
+            *steps = steps.checked_sub(1)?;
+            if !self.pieces.look(RUNS) {
+                *steps = steps.saturating_sub(RUNS);
+                continue;
+            }
+            let Some(stretch) = self.pieces.next_stretch() else {
+                return Some(false);
+            };
+            let valid = self.valid(stretch);
+            self.waiting.extend(valid);
+        }
+        Some(true)
+    }
+
     /// Takes the last stretch handed out back but for its first `count` pieces, which it returns.
     pub fn keep(&mut self, stretch: Stretch, count: u64) -> Stretch {
         self.waiting.extend(stretch.after(count));
@@ -211,33 +232,39 @@ impl<L: CellLengths> Cutter<L> {
         self.waiting.is_empty()
     }
 
-    /// The next stretch with bytes below its cell's length; of one that reaches beyond, the whole pieces first.
+    /// The next stretch with bytes below its cell's length.
     fn fetch(&mut self) -> Option<Stretch> {
         loop {
             let stretch = self.pieces.next_stretch()?;
-            let length = self.lengths.length_of(stretch.cell);
-            if stretch.end() <= length {
-                return Some(stretch);
+            if let Some(valid) = self.valid(stretch) {
+                return Some(valid);
             }
-            let Some(below) = length.checked_sub(stretch.offset.0).filter(|b| *b > 0) else {
-                continue;
-            };
-            let whole = match below.checked_sub(stretch.length) {
-                Some(rest) => (rest / stretch.stride + 1).min(stretch.count),
-                None => 0,
-            };
-            let cut = stretch.after(whole);
-            let cut = cut.filter(|cut| cut.offset.0 < length);
-            let cut = cut.map(|cut| cut.within(0, length - cut.offset.0));
-            if whole == 0 {
-                return cut;
-            }
-            self.waiting.extend(cut);
-            return Some(Stretch {
-                count: whole,
-                ..stretch
-            });
         }
+    }
+
+    /// What of a stretch lies below its cell's length; of one that reaches beyond, the whole pieces first.
+    #[inline]
+    fn valid(&mut self, stretch: Stretch) -> Option<Stretch> {
+        let length = self.lengths.length_of(stretch.cell);
+        if stretch.end() <= length {
+            return Some(stretch);
+        }
+        let below = length.checked_sub(stretch.offset.0).filter(|b| *b > 0)?;
+        let whole = match below.checked_sub(stretch.length) {
+            Some(rest) => (rest / stretch.stride + 1).min(stretch.count),
+            None => 0,
+        };
+        let cut = stretch.after(whole);
+        let cut = cut.filter(|cut| cut.offset.0 < length);
+        let cut = cut.map(|cut| cut.within(0, length - cut.offset.0));
+        if whole == 0 {
+            return cut;
+        }
+        self.waiting.extend(cut);
+        Some(Stretch {
+            count: whole,
+            ..stretch
+        })
     }
 }
 

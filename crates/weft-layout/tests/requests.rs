@@ -201,6 +201,19 @@ proptest! {
             prop_assert_eq!(cut(&map, &request, slot, &rooms, length_of), &all[..]);
             let bytes = bytes_of(map.pieces(&request, slot).unwrap(), length_of);
             prop_assert_eq!(bytes, all.len() as u64);
+            // Looked for a little at a time, and without what begins beyond all cells.
+            let own = (0..map.grid().cells()).filter(|cell| map.grid().slot_of(CellIndex(*cell)) == slot);
+            let end = own.map(|cell| map.extent(CellIndex(cell), lengths[cell as usize])).max();
+            let pieces = map.pieces(&request, slot).unwrap().below(end.unwrap_or(0));
+            let (mut cutter, mut sum) = (Cutter::new(pieces, length_of), 0);
+            loop {
+                match cutter.look(&mut 3) {
+                    Some(true) => sum += cutter.next(u64::MAX).unwrap().bytes(),
+                    Some(false) => break,
+                    None => {}
+                }
+            }
+            prop_assert_eq!(sum, bytes);
         }
         let whole = Request::Contiguous { offset, length: request.memory() };
         for slot in model::slots(map.grid()) {

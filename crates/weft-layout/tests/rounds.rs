@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weft_layout::{CellIndex, CellOffset, Grid, Piece, Rounds, ServerSlot, Shared};
+use weft_layout::{CellIndex, CellOffset, Comparison, Grid, Piece, Rounds, ServerSlot, Shared};
 
 const MIB: u64 = 1 << 20;
 
@@ -18,6 +18,11 @@ fn rounds(grid: &Grid, members: &[Vec<Piece>]) -> Rounds<std::vec::IntoIter<Piec
         ServerSlot(0),
         members.iter().map(|m| m.clone().into_iter()),
     )
+}
+
+fn shared(grid: &Grid, members: &[Vec<Piece>]) -> Shared {
+    let members = members.iter().map(|m| m.clone().into_iter());
+    Comparison::new(grid, ServerSlot(0), members).shared()
 }
 
 /// Pieces with numbers that follow one another.
@@ -120,18 +125,22 @@ proptest! {
         members in vec(vec((0..2u32, 0..60u64, 1..12u64), 0..6).prop_map(numbered), 1..4),
     ) {
         let mut touched: BTreeMap<(u32, u64), usize> = BTreeMap::new();
-        for piece in members.iter().flatten() {
+        let mut between = false;
+        let mut by: BTreeMap<(u32, u64), usize> = BTreeMap::new();
+        for (member, piece) in members.iter().enumerate().flat_map(|(m, p)| p.iter().map(move |p| (m, p))) {
             for at in piece.offset.0..piece.offset.0 + piece.length {
                 *touched.entry((piece.cell.0, at)).or_default() += 1;
+                between |= *by.entry((piece.cell.0, at)).or_insert(member) != member;
             }
         }
-        match rounds(&grid(2, 8), &members).shared() {
+        match shared(&grid(2, 8), &members) {
             Shared::No => prop_assert!(touched.values().all(|n| *n == 1)),
             Shared::Byte { first, second, cell, offset } => {
                 let holds = |m: usize| members[m].iter().any(|p| {
                     p.cell == cell && (p.offset.0..p.offset.0 + p.length).contains(&offset.0)
                 });
                 prop_assert!(touched[&(cell.0, offset.0)] > 1 && holds(first) && holds(second));
+                prop_assert_eq!(first != second, between, "two members come before one with itself");
             }
             Shared::Unknown => prop_assert!(false, "a few pieces can be compared"),
         }
@@ -148,26 +157,68 @@ fn many_pieces_are_compared_band_by_band() {
         numbered(pieces)
     };
     let grid = grid(1, 4096);
+    let none = shared(&grid, &[member(0, 0), member(64, 0)]);
+    assert_eq!(none, Shared::No);
+    let met = shared(&grid, &[member(0, 0), member(64, 32)]);
+    assert!(is_of(met, 0, 1), "{met:?}");
+}
+
+fn is_of(shared: Shared, one: usize, other: usize) -> bool {
+    matches!(shared, Shared::Byte { first, second, .. } if (first, second) == (one, other))
+}
+
+/// The usual case of subfiles of whole blocks: cell after cell, each from its start.
+#[test]
+fn many_pieces_in_any_order_are_compared_all_the_same() {
+    let member = |shift: u64| {
+        let cells = (0..2u32).flat_map(|cell| (0..200_000u64).map(move |i| (cell, i)));
+        let pieces = cells.map(|(cell, i)| (cell, shift + i * 64, 32));
+        pieces.collect::<Vec<_>>()
+    };
+    let grid = grid(2, 64);
+    let (one, other) = (member(0), member(32));
+    let both = [numbered(one.clone()), numbered(other.clone())];
+    assert_eq!(shared(&grid, &both), Shared::No);
+    let mut wild = one.clone();
+    wild.swap(10, 390_000);
     assert_eq!(
-        rounds(&grid, &[member(0, 0), member(64, 0)]).shared(),
+        shared(&grid, &[numbered(wild), numbered(other.clone())]),
         Shared::No
     );
-    let met = rounds(&grid, &[member(0, 0), member(64, 32)]).shared();
-    assert!(
-        matches!(
-            met,
-            Shared::Byte {
-                first: 0,
-                second: 1,
-                ..
-            }
-        ),
-        "{met:?}"
-    );
-    let mut wild = member(0, 0);
-    wild.swap(10, 190_000);
-    assert_eq!(
-        rounds(&grid, &[wild, member(64, 0)]).shared(),
-        Shared::Unknown
-    );
+    for place in [0, 399_999] {
+        let mut met = one.clone();
+        met[place].2 = 33;
+        let met = shared(&grid, &[numbered(met), numbered(other.clone())]);
+        assert!(is_of(met, 0, 1), "{met:?}");
+    }
+    // What a member does to itself hides nothing.
+    let (mut twice, mut met) = (one.clone(), other);
+    twice[5] = twice[4];
+    let own = shared(&grid, &[numbered(twice.clone()), numbered(met.clone())]);
+    assert!(is_of(own, 0, 0), "{own:?}");
+    met[300_000].1 -= 1;
+    let both = shared(&grid, &[numbered(twice), numbered(met)]);
+    assert!(is_of(both, 0, 1), "{both:?}");
+}
+
+/// Rounds stay as small where a band of the least width is more than a round may be.
+#[test]
+fn rounds_of_many_cells_and_members_are_bounded() {
+    let cells = 6000;
+    let member = |shift| {
+        let pieces = (0..cells).map(|cell| (cell, shift, 4000));
+        numbered(pieces.collect())
+    };
+    let members = [member(0), member(10_000), member(0)];
+    let mut all = vec![Vec::new(); members.len()];
+    for round in rounds(&grid(cells, 4096), &members) {
+        let bytes: u64 = round.iter().flatten().map(|p| p.length).sum();
+        assert!(bytes <= 16 * MIB, "{bytes}");
+        for (all, mine) in all.iter_mut().zip(round) {
+            all.extend(mine);
+        }
+    }
+    for (got, wanted) in all.into_iter().zip(members) {
+        assert!(joined(got) == joined(wanted));
+    }
 }

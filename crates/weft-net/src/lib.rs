@@ -44,5 +44,5 @@ pub use link::Link;
 pub use links::Links;
 pub use local::SystemNetwork;
 pub use pool::BufferPool;
-pub use server::{Bounds, Chunk, Gone, Parcel, Payload, Reply, Served, Service, serve};
+pub use server::{Bounds, Caller, Chunk, Gone, Parcel, Payload, Reply, Served, Service, serve};
 pub use tcp::{SystemClock, SystemEntropy, TcpNetwork};

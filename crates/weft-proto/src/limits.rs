@@ -17,7 +17,7 @@ pub const CREDIT_MAX: u32 = 32 << 10;
 pub const FRAME_COST_MIN: u32 = 512;
 /// The smallest window for a reply that a client may ask for.
 pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
-/// Bytes one call may read or write on one server; clients split what is larger.
+/// Bytes that one call may read or write for each server of its file, wherever they lie; clients split what is larger.
 pub const TRANSFER_MAX: u64 = 1 << 30;
 /// Runs of the lists in one request; clients split what is longer.
 pub const LIST_MAX: usize = 65_536;

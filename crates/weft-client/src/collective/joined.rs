@@ -2,12 +2,16 @@
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use weft_layout::{CellIndex, Clipped, Piece, Request, Rounds, ServerSlot, Shared};
+use futures_util::stream::{self, StreamExt};
+use weft_layout::{
+    CellIndex, CellLengths, Clipped, Comparison, Cutter, Endless, Pieces, Request, Rounds,
+    ServerSlot, Shared,
+};
 use weft_net::CallError;
 use weft_proto::collective::{JoinedReadReply, JoinedReadRequest, JoinedWriteRequest};
-use weft_proto::io::Access;
+use weft_proto::io::{Access, Pattern};
 
-use super::stream::{Deal, Frames, in_order};
+use super::stream::{Deal, Frames, turns};
 use super::{Overlaps, slots};
 use crate::read::lengths;
 use crate::transfer::Writing;
@@ -52,21 +56,32 @@ pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
         targets.push(target);
     }
     let joined = Joined::new(parts)?;
-    let mut moved = 0;
-    // Memory has one owner, so servers are asked at once and listened to one after the other, within their windows.
     let asked = joined.slots.iter().map(|slot| joined.ask(*slot));
-    let answers = try_join_all(asked).await?;
-    for (slot, (head, mut incoming)) in joined.slots.iter().zip(answers) {
-        let view = joined.view();
-        let broken = |reason: String| view.broken(*slot, reason);
-        let mut deal = joined.deal(&head, *slot).map_err(broken)?;
-        loop {
-            let next = incoming.next().await;
-            let next = next.map_err(|e| Error::of_call(view.what("read for a group from"), e))?;
-            let Some(bytes) = next else { break };
-            deal.take(&bytes, &mut targets).map_err(broken)?;
-        }
-        moved += deal.finish(head.bytes).map_err(broken)?;
+    let (mut deals, mut streams) = (Vec::new(), Vec::new());
+    for (i, (head, incoming)) in try_join_all(asked).await?.into_iter().enumerate() {
+        let deal = joined.deal(&head, joined.slots[i]);
+        let deal = deal.map_err(|reason| joined.view().broken(joined.slots[i], reason))?;
+        deals.push((deal, head.bytes));
+        // All servers send at once, and each goes on while there is room for what it sends.
+        let bytes = stream::unfold(Some(incoming), move |incoming| async move {
+            let mut incoming = incoming?;
+            let next = incoming.next().await.transpose()?;
+            let rest = next.is_ok().then_some(incoming);
+            Some(((i, next), rest))
+        });
+        streams.push(Box::pin(bytes));
+    }
+    let mut arriving = stream::select_all(streams);
+    while let Some((i, next)) = arriving.next().await {
+        let what = || joined.view().what("read for a group from");
+        let bytes = next.map_err(|e| Error::of_call(what(), e))?;
+        let dealt = deals[i].0.take(&bytes, &mut targets);
+        dealt.map_err(|reason| joined.view().broken(joined.slots[i], reason))?;
+    }
+    let mut moved = 0;
+    for ((deal, bytes), slot) in deals.into_iter().zip(&joined.slots) {
+        let finished = deal.finish(bytes);
+        moved += finished.map_err(|reason| joined.view().broken(*slot, reason))?;
     }
     Ok(moved)
 }
@@ -97,16 +112,40 @@ pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> 
     let sends = joined.slots.iter().zip(orders);
     let sends = sends.map(|(slot, order)| joined.send(*slot, order, &writings, overlaps));
     let written = try_join_all(sends).await;
-    for (view, _) in &joined.parts {
-        view.file.note_write(None);
+    for part in &joined.parts {
+        part.view.file.note_write(None);
     }
     Ok(written?.into_iter().sum())
 }
 
 /// All members' requests on one file.
 struct Joined<'a> {
-    parts: Vec<(&'a OpenView, Request)>,
+    parts: Vec<Part<'a>>,
     slots: Vec<ServerSlot>,
+}
+
+/// One member's request.
+struct Part<'a> {
+    view: &'a OpenView,
+    /// With the caller's numbers of its bytes.
+    own: Request,
+    pattern: Pattern,
+    /// What the server makes of the pattern: the same bytes in the same order, perhaps in other pieces. Rounds are cut of
+    /// this on both sides.
+    travels: Request,
+}
+
+impl<'a> Part<'a> {
+    fn new(view: &'a OpenView, own: Request) -> Result<Part<'a>, Error> {
+        let pattern = view.pattern(&own)?;
+        let travels = Request::try_from(&pattern);
+        Ok(Part {
+            view,
+            own,
+            travels: travels.map_err(|e| Error::of_convert("send a request", &e))?,
+            pattern,
+        })
+    }
 }
 
 /// In which order the members' bytes travel.
@@ -118,7 +157,9 @@ enum Order {
 
 impl<'a> Joined<'a> {
     fn new(parts: Vec<(&'a OpenView, Request)>) -> Result<Joined<'a>, Error> {
-        let Some((first, _)) = parts.first() else {
+        let parts = parts.into_iter().map(|(view, own)| Part::new(view, own));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = parts.first().map(|part| part.view) else {
             return Ok(Joined {
                 parts,
                 slots: Vec::new(),
@@ -129,9 +170,9 @@ impl<'a> Joined<'a> {
                 && v.fork == first.fork
                 && v.checkpoint == first.checkpoint
         };
-        if let Some((other, _)) = parts.iter().find(|(view, _)| !same(view)) {
+        if let Some(other) = parts.iter().find(|part| !same(part.view)) {
             let why = "the members of a joined request have one file, fork and checkpoint";
-            return Err(Error::invalid(other.what("join requests on"), why));
+            return Err(Error::invalid(other.view.what("join requests on"), why));
         }
         let all = slots(first);
         let mut joined = Joined {
@@ -147,17 +188,30 @@ impl<'a> Joined<'a> {
     }
 
     fn view(&self) -> &'a OpenView {
-        self.parts[0].0
+        self.parts[0].view
     }
 
-    fn pieces(&self, slot: ServerSlot) -> Result<Vec<weft_layout::Pieces>, Error> {
-        let pieces = |(view, request): &(&OpenView, Request)| view.map.pieces(request, slot);
+    /// The members' pieces as the server has them.
+    fn pieces(&self, slot: ServerSlot) -> Result<Vec<Pieces>, Error> {
+        let pieces = |part: &Part<'_>| part.view.map.pieces(&part.travels, slot);
         Ok(self.parts.iter().map(pieces).collect::<Result<_, _>>()?)
     }
 
-    fn accesses(&self, slot: ServerSlot) -> Result<Vec<Access>, Error> {
-        let access =
-            |(view, request): &(&OpenView, Request)| Ok(view.access(&view.pattern(request)?, slot));
+    /// The same bytes, as they lie in the members' memory.
+    fn own<L: CellLengths + Clone>(
+        &self,
+        slot: ServerSlot,
+        lengths: &L,
+    ) -> Result<Vec<Cutter<L>>, Error> {
+        let own = |part: &Part<'_>| {
+            let pieces = part.view.map.pieces(&part.own, slot)?;
+            Ok(Cutter::new(pieces, lengths.clone()))
+        };
+        self.parts.iter().map(own).collect()
+    }
+
+    fn accesses(&self, slot: ServerSlot) -> Vec<Access> {
+        let access = |part: &Part<'_>| part.view.access(&part.pattern, slot);
         self.parts.iter().map(access).collect()
     }
 
@@ -170,7 +224,7 @@ impl<'a> Joined<'a> {
         let mut tries = 0;
         loop {
             let request = JoinedReadRequest {
-                accesses: self.accesses(slot)?,
+                accesses: self.accesses(slot),
             };
             let asked = match a.volume.server_connection(server).await {
                 Ok(connection) => connection.fetch(&request).await,
@@ -191,22 +245,26 @@ impl<'a> Joined<'a> {
         Error::of_call(format!("{doing}, server {server}"), error)
     }
 
-    fn deal(&self, head: &JoinedReadReply, slot: ServerSlot) -> Result<Deal, String> {
+    fn deal(
+        &self,
+        head: &JoinedReadReply,
+        slot: ServerSlot,
+    ) -> Result<Deal<impl CellLengths + use<>>, String> {
         let lengths = lengths(&head.lengths, self.view().map.grid().cells())?;
         let lengths = std::sync::Arc::new(lengths);
-        let pieces = self.pieces(slot).map_err(|e| e.to_string())?;
-        let clip = |pieces| {
-            let lengths = lengths.clone();
-            let length_of = move |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
-            Clipped::new(pieces, length_of)
-        };
-        let rounds = Rounds::new(self.view().map.grid(), slot, pieces.into_iter().map(clip));
-        Ok(Deal::new(in_order(rounds)))
+        let length_of = move |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
+        let text = |e: Error| e.to_string();
+        let pieces = self.pieces(slot).map_err(text)?.into_iter();
+        let clipped = pieces.map(|pieces| Clipped::new(pieces, length_of.clone()));
+        let rounds = Rounds::new(self.view().map.grid(), slot, clipped);
+        let own = self.own(slot, &length_of).map_err(text)?;
+        Ok(Deal::new(turns(rounds), own))
     }
 
     /// The order in which the members' bytes go to a server, which sees it the same way.
     fn order(&self, slot: ServerSlot, overlaps: Overlaps) -> Result<Order, Error> {
-        let shared = Rounds::new(self.view().map.grid(), slot, self.pieces(slot)?).shared();
+        let pieces = self.pieces(slot)?;
+        let shared = Comparison::new(self.view().map.grid(), slot, pieces).shared();
         let why = match shared {
             Shared::No => return Ok(Order::Rounds),
             _ if overlaps == Overlaps::MemberOrder => return Ok(Order::MemberAfterMember),
@@ -239,25 +297,23 @@ impl<'a> Joined<'a> {
         let server = a.layout.servers()[slot.0 as usize];
         let pieces = self.pieces(slot)?;
         let request = JoinedWriteRequest {
-            accesses: self.accesses(slot)?,
+            accesses: self.accesses(slot),
             chunk: a.layout.chunk(),
             bytes: pieces.iter().cloned().flatten().map(|p| p.length).sum(),
             sync: writings.iter().any(|w| w.durability == Durability::Power),
             member_order: overlaps == Overlaps::MemberOrder,
         };
         let rounds = Rounds::new(self.view().map.grid(), slot, pieces.clone());
-        let stream: Box<dyn Iterator<Item = (usize, Piece)> + Send> = match order {
-            Order::Rounds => Box::new(in_order(rounds)),
+        let own = self.own(slot, &Endless)?;
+        let mut frames = match order {
+            Order::Rounds => Frames::new(turns(rounds), own),
             Order::MemberAfterMember => {
-                let numbered = pieces.into_iter().enumerate();
-                Box::new(
-                    numbered.flat_map(|(member, pieces)| pieces.map(move |piece| (member, piece))),
-                )
+                let bytes = |pieces: Pieces| pieces.map(|p| p.length).sum();
+                Frames::new(pieces.into_iter().map(bytes).enumerate(), own)
             }
         };
         let sent = async {
             let connection = a.volume.server_connection(server).await?;
-            let mut frames = Frames::new(stream);
             let mut left = request.bytes;
             let first = frames.next(writings, &mut left);
             let mut outgoing = connection.send(&request, vec![first], left == 0).await?;

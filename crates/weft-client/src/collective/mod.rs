@@ -17,6 +17,8 @@
 //! 1. A member sends one request to each server of the file, of constant size, also to those that hold none of its bytes:
 //!    so a server knows when all have come.
 //! 2. A request that is sent again after a lost connection carries the same nonce: it is not taken for another one.
+//! 3. A call takes the collective's number before anything of it is checked: a member that is refused by itself is still
+//!    in step with the others, who wait for it in vain.
 //!
 //! See `docs/design/0008-collectives.md`.
 
@@ -184,13 +186,15 @@ impl Collective<'_> {
     /// waits until all members have come and goes over its cells once for all; what several members want is read once.
     ///
     /// # Errors
-    /// Those of [`OpenView::read_with`]; [`Error::Refused`] with [`Code::MembersMissing`], which says who, when members did
-    /// not come to a group that does not go on without.
+    /// Those of [`OpenView::read_with`], for the others a member that does not come; [`Error::Refused`] with
+    /// [`Code::MembersMissing`], which says who, when members did not come to a group that does not go on without.
     /// # Cancellation
     /// Dropped, this member's part is free: another request may take its place until the job begins.
     pub async fn read(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<Collected, Error> {
+        // Refused or not, this was the collective of that number.
+        let membership = self.join();
         let (request, target) = transfer.reading(self.view, buffer)?;
-        self.read_request(&request, target).await
+        self.read_request(&request, target, membership).await
     }
 
     /// As [`Collective::read`], of the view's bytes `offset..`.
@@ -214,8 +218,9 @@ impl Collective<'_> {
     /// # Cancellation
     /// Dropped before the job begins, this member's part is free; later it counts as lost.
     pub async fn write(&self, transfer: &Transfer, data: Bytes) -> Result<Collected, Error> {
+        let membership = self.join();
         let writing = transfer.writing(self.view, data)?;
-        self.write_request(writing).await
+        self.write_request(writing, membership).await
     }
 
     /// As [`Collective::write`], to the view's bytes `offset..`.

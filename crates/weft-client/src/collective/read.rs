@@ -36,10 +36,10 @@ impl Collective<'_> {
         &self,
         request: &Request,
         mut memory: impl Memory,
+        membership: Membership,
     ) -> Result<Collected, Error> {
         let view = self.view;
         let pattern = view.pattern(request)?;
-        let membership = self.join();
         let slots: Vec<ServerSlot> = slots(view).collect();
         let mut scatters = Vec::with_capacity(slots.len());
         let mut streams: Vec<ServerStream<'_>> = Vec::with_capacity(slots.len());
@@ -48,7 +48,6 @@ impl Collective<'_> {
             let stream = self.server_stream(&pattern, membership.clone(), *slot);
             streams.push(Box::pin(stream.map(move |item| (i, item))));
         }
-        let cells = view.map.grid().cells();
         let mut collected = Collected::default();
         let mut arriving = stream::select_all(streams);
         while let Some((i, arrived)) = arriving.next().await {
@@ -56,7 +55,7 @@ impl Collective<'_> {
                 Arrived::Head(head) => {
                     add_missing(&mut collected.missing, &head.missing);
                     let (lengths, bytes) = (head.lengths, head.bytes);
-                    scatters[i].begin(&ReadReply { lengths, bytes }, cells)
+                    scatters[i].begin(&ReadReply { lengths, bytes }, &view.map)
                 }
                 Arrived::Bytes(bytes) => scatters[i].take(&bytes, &mut memory),
             };

@@ -1,37 +1,77 @@
 //! The stream between a server and the process that speaks for all members: cut into, and put together from, the memory of
 //! each.
+//!
+//! Both sides cut rounds of the requests as they travel; in which pieces a member's bytes lie in its memory is another
+//! matter, which the server does not know.
 
 use bytes::{Bytes, BytesMut};
-use weft_layout::{CellOffset, Piece, Rounds};
+use weft_layout::{CellLengths, Cutter, Endless, Piece, Rounds, Stretch};
 
 use crate::read::Memory as _;
-use crate::span::Target;
+use crate::span::{Source, Target};
 use crate::transfer::Writing;
 use crate::write::FRAME_BYTES;
 
-/// The pieces of all members in the order in which their bytes travel.
-pub(super) fn in_order<I>(rounds: Rounds<I>) -> impl Iterator<Item = (usize, Piece)> + Send
+/// Whose bytes come next, and how many.
+type Turn = (usize, u64);
+
+/// The members' turns in these rounds of their requests as they travel.
+pub(super) fn turns<I>(rounds: Rounds<I>) -> impl Iterator<Item = Turn> + Send
 where
     I: Iterator<Item = Piece> + Clone + Send,
 {
-    rounds.flat_map(|round| {
-        let members = round.into_iter().enumerate();
-        members.flat_map(|(member, pieces)| pieces.into_iter().map(move |piece| (member, piece)))
-    })
+    let bytes = |pieces: Vec<Piece>| pieces.iter().map(|p| p.length).sum();
+    rounds.flat_map(move |round| round.into_iter().map(bytes).enumerate())
+}
+
+/// All members' bytes in the order in which they travel.
+struct Travel<L> {
+    turns: Box<dyn Iterator<Item = Turn> + Send>,
+    turn: Turn,
+    /// Each member's own pieces, in which the caller's numbers are.
+    own: Vec<Cutter<L>>,
+}
+
+impl<L: CellLengths> Travel<L> {
+    fn new(turns: impl Iterator<Item = Turn> + Send + 'static, own: Vec<Cutter<L>>) -> Self {
+        Travel {
+            turns: Box::new(turns),
+            turn: (0, 0),
+            own,
+        }
+    }
+
+    /// The next bytes, at most `most` of them, and whose they are.
+    fn next(&mut self, most: u64) -> Option<(usize, Stretch)> {
+        while self.turn.1 == 0 {
+            self.turn = self.turns.next()?;
+        }
+        let (member, left) = self.turn;
+        let stretch = self.own[member].next(left.min(most))?;
+        self.turn.1 -= stretch.bytes();
+        Some((member, stretch))
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.turn.1 == 0
+            && self.turns.all(|(_, bytes)| bytes == 0)
+            && self.own.iter_mut().all(Cutter::is_done)
+    }
 }
 
 /// Deals one server's stream into the members' memory.
-pub(super) struct Deal {
-    pieces: Box<dyn Iterator<Item = (usize, Piece)> + Send>,
-    rest: Option<(usize, Piece)>,
+pub(super) struct Deal<L> {
+    travel: Travel<L>,
     moved: u64,
 }
 
-impl Deal {
-    pub(super) fn new(pieces: impl Iterator<Item = (usize, Piece)> + Send + 'static) -> Deal {
+impl<L: CellLengths> Deal<L> {
+    pub(super) fn new(
+        turns: impl Iterator<Item = Turn> + Send + 'static,
+        own: Vec<Cutter<L>>,
+    ) -> Deal<L> {
         Deal {
-            pieces: Box::new(pieces),
-            rest: None,
+            travel: Travel::new(turns, own),
             moved: 0,
         }
     }
@@ -39,22 +79,18 @@ impl Deal {
     pub(super) fn take(&mut self, bytes: &Bytes, targets: &mut [Target<'_>]) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {
-            let next = self.rest.take().or_else(|| self.pieces.next());
-            let Some((member, piece)) = next else {
+            let Some((member, stretch)) = self.travel.next((bytes.len() - done) as u64) else {
                 return Err("the server sent more bytes than the requests' pieces hold".to_owned());
             };
-            let taken = (piece.length as usize).min(bytes.len() - done);
-            targets[member].put(piece.memory as usize, bytes, done..done + taken);
-            self.moved += taken as u64;
-            done += taken;
-            self.rest = after(piece, taken as u64).map(|piece| (member, piece));
+            targets[member].deal(&stretch, bytes, done);
+            self.moved += stretch.bytes();
+            done += stretch.bytes() as usize;
         }
         Ok(())
     }
 
     pub(super) fn finish(mut self, expected: u64) -> Result<u64, String> {
-        let done = self.rest.is_none() && self.pieces.next().is_none();
-        if done && self.moved == expected {
+        if self.moved == expected && self.travel.is_done() {
             return Ok(self.moved);
         }
         Err(format!(
@@ -64,25 +100,15 @@ impl Deal {
     }
 }
 
-/// What is left of a piece after its first `taken` bytes.
-fn after(piece: Piece, taken: u64) -> Option<Piece> {
-    (taken < piece.length).then(|| Piece {
-        offset: CellOffset(piece.offset.0 + taken),
-        length: piece.length - taken,
-        memory: piece.memory + taken,
-        ..piece
-    })
-}
-
 /// Cuts the members' memory into frames.
-pub(super) struct Frames {
-    pieces: Box<dyn Iterator<Item = (usize, Piece)> + Send>,
-    rest: Option<(usize, Piece)>,
-}
+pub(super) struct Frames(Travel<Endless>);
 
 impl Frames {
-    pub(super) fn new(pieces: Box<dyn Iterator<Item = (usize, Piece)> + Send>) -> Frames {
-        Frames { pieces, rest: None }
+    pub(super) fn new(
+        turns: impl Iterator<Item = Turn> + Send + 'static,
+        own: Vec<Cutter<Endless>>,
+    ) -> Frames {
+        Frames(Travel::new(turns, own))
     }
 
     /// The next frame's payload, of the `left` bytes that are still to go.
@@ -90,16 +116,29 @@ impl Frames {
         let room = (*left).min(FRAME_BYTES as u64) as usize;
         let mut frame = BytesMut::with_capacity(room);
         while frame.len() < room {
-            let Some((member, piece)) = self.rest.take().or_else(|| self.pieces.next()) else {
+            let Some((member, stretch)) = self.0.next((room - frame.len()) as u64) else {
                 break;
             };
-            let most = piece.length.min((room - frame.len()) as u64);
-            let (bytes, range) = writings[member].source.find(piece.memory, most);
-            let taken = range.len() as u64;
-            frame.extend_from_slice(&bytes[range]);
-            self.rest = after(piece, taken).map(|piece| (member, piece));
+            put(&mut frame, &writings[member].source, &stretch);
         }
         *left -= frame.len() as u64;
         frame.freeze()
+    }
+}
+
+/// Appends the bytes of a stretch.
+fn put(frame: &mut BytesMut, source: &Source, stretch: &Stretch) {
+    let (rows, length) = if stretch.in_a_row() {
+        (1, stretch.bytes())
+    } else {
+        (stretch.count, stretch.length)
+    };
+    for n in 0..rows {
+        let (mut number, end) = (stretch.memory_of(n), stretch.memory_of(n) + length);
+        while number < end {
+            let (bytes, range) = source.find(number, end - number);
+            number += range.len() as u64;
+            frame.extend_from_slice(&bytes[range]);
+        }
     }
 }

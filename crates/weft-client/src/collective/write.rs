@@ -11,9 +11,12 @@ use crate::transfer::Writing;
 use crate::write::{Durability, Gather, send_frames};
 
 impl Collective<'_> {
-    pub(super) async fn write_request(&self, writing: Writing) -> Result<Collected, Error> {
+    pub(super) async fn write_request(
+        &self,
+        writing: Writing,
+        membership: Membership,
+    ) -> Result<Collected, Error> {
         let pattern = self.view.pattern(&writing.request)?;
-        let membership = self.join();
         let writes = slots(self.view)
             .map(|slot| self.write_slot(&writing, &pattern, membership.clone(), slot));
         let written = try_join_all(writes).await;

@@ -127,6 +127,26 @@ impl Pieces {
 }
 
 impl Pieces {
+    /// Looks for the next piece among so many runs of the request, of which other servers may have any number; whether the
+    /// next call finds it, or its absence, at once.
+    pub fn look(&mut self, runs: u32) -> bool {
+        match &mut self.0 {
+            Kind::Strips(pieces) => pieces.look(runs),
+            Kind::Runs(pieces) => pieces.look(runs),
+            _ => true,
+        }
+    }
+
+    /// Leaves out what it can of the pieces that lie at `end` of the view or after it, where nobody wants them. Others of
+    /// these may still come.
+    #[must_use]
+    pub fn below(mut self, end: u64) -> Pieces {
+        if let Kind::Strips(pieces) = &mut self.0 {
+            pieces.below(end);
+        }
+        self
+    }
+
     /// The next pieces of one cell that lie at equal distances; of what [`Iterator::next`] has begun, the rest.
     #[inline]
     pub fn next_stretch(&mut self) -> Option<Stretch> {

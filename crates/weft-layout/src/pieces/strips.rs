@@ -28,6 +28,8 @@ pub(crate) struct StripPieces {
     window: Window,
     /// The runs of the current strip from the current one on; none are left when `count` is 0.
     strip: Strip,
+    /// There are no more strips.
+    over: bool,
     /// Bytes of the current run that were passed.
     passed: u64,
     rhythm: Option<Beat>,
@@ -71,6 +73,7 @@ impl StripPieces {
             finder,
             window: Window::NONE,
             strip: DONE,
+            over: false,
             passed: 0,
             rhythm: None,
             lift: None,
@@ -80,15 +83,15 @@ impl StripPieces {
         pieces
     }
 
-    /// Goes to the next strip that may have own bytes.
+    /// Goes to the next strip, of which no run is left if it has no own bytes.
     fn next_strip(&mut self) {
+        let next = self.walk.next();
+        self.over = next.is_none();
+        self.strip = next.unwrap_or(DONE);
         self.passed = 0;
-        loop {
-            self.strip = self.walk.next().unwrap_or(DONE);
-            (self.rhythm, self.lift) = (None, None);
-            if self.strip.count < RHYTHM_MIN || self.find_beat() {
-                return;
-            }
+        (self.rhythm, self.lift) = (None, None);
+        if self.strip.count >= RHYTHM_MIN && !self.find_beat() {
+            self.strip.count = 0;
         }
     }
 
@@ -207,7 +210,23 @@ impl Alike {
 impl StripPieces {
     /// Finds the next pieces; false when there are none.
     fn find(&mut self) -> bool {
-        while self.strip.count > 0 {
+        loop {
+            if let Some(found) = self.find_among(u32::MAX) {
+                return found;
+            }
+        }
+    }
+
+    /// Looks at so many runs for the next pieces; `None` if they are not among these.
+    fn find_among(&mut self, runs: u32) -> Option<bool> {
+        for _ in 0..runs {
+            if self.strip.count == 0 {
+                if self.over {
+                    return Some(false);
+                }
+                self.next_strip();
+                continue;
+            }
             let (start, end) = (
                 self.strip.at + self.passed,
                 self.strip.at + self.strip.length,
@@ -238,9 +257,22 @@ impl StripPieces {
             } else {
                 self.take_alike(end);
             }
-            return true;
+            return Some(true);
         }
-        false
+        None
+    }
+
+    /// As [`Pieces::look`].
+    pub(crate) fn look(&mut self, runs: u32) -> bool {
+        self.ready.count > 0 || self.find_among(runs).is_some()
+    }
+
+    /// Passes over loops and strips that begin at `end` or after it.
+    pub(crate) fn below(&mut self, end: u64) {
+        self.walk.below(end);
+        if self.strip.count > 0 && self.strip.stride >= 0 && self.strip.at >= end {
+            self.strip.count = 0;
+        }
     }
 
     /// The current run is one piece: takes along those after it that are pieces like it, and goes on behind them.
@@ -322,6 +354,8 @@ pub(crate) struct RunPieces {
     strip: Strip,
     /// What is left of the current run, and its rank.
     run: Option<(Pieces, u64)>,
+    /// Found and not handed out.
+    ready: Option<Piece>,
 }
 
 impl RunPieces {
@@ -334,7 +368,38 @@ impl RunPieces {
             walk: nest.walk(),
             strip: DONE,
             run: None,
+            ready: None,
         }
+    }
+
+    /// Looks at so many runs for the next piece; `None` if it is not among these.
+    fn find_among(&mut self, runs: u32) -> Option<Option<Piece>> {
+        for _ in 0..runs {
+            if let Some((pieces, rank)) = &mut self.run {
+                if let Some(piece) = pieces.next() {
+                    let memory = *rank + piece.memory;
+                    return Some(Some(Piece { memory, ..piece }));
+                }
+                self.run = None;
+            }
+            let Some((span, rank)) = self.next_run() else {
+                return Some(None);
+            };
+            let pieces = Pieces::contiguous(&self.grid, &self.shape, span, self.slot)
+                .expect("every run lies in the hull that was checked");
+            self.run = Some((pieces, rank));
+        }
+        None
+    }
+
+    /// As [`Pieces::look`].
+    pub(crate) fn look(&mut self, runs: u32) -> bool {
+        if self.ready.is_some() {
+            return true;
+        }
+        let found = self.find_among(runs);
+        self.ready = found.flatten();
+        found.is_some()
     }
 
     /// The next run, as a range of the view and a rank.
@@ -356,18 +421,13 @@ impl Iterator for RunPieces {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
+        if let Some(piece) = self.ready.take() {
+            return Some(piece);
+        }
         loop {
-            if let Some((pieces, rank)) = &mut self.run {
-                if let Some(piece) = pieces.next() {
-                    let memory = *rank + piece.memory;
-                    return Some(Piece { memory, ..piece });
-                }
-                self.run = None;
+            if let Some(found) = self.find_among(u32::MAX) {
+                return found;
             }
-            let (span, rank) = self.next_run()?;
-            let pieces = Pieces::contiguous(&self.grid, &self.shape, span, self.slot)
-                .expect("every run lies in the hull that was checked");
-            self.run = Some((pieces, rank));
         }
     }
 }

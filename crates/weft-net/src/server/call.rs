@@ -60,6 +60,22 @@ pub struct Reply {
     answered: bool,
 }
 
+/// Tells of a caller, apart from the way back to it.
+#[derive(Clone)]
+pub struct Caller(Arc<Flow>);
+
+impl Caller {
+    /// Whether it no longer waits for the answer. Means nothing once it was answered.
+    pub fn gone(&self) -> bool {
+        self.0.cancelled()
+    }
+
+    /// Grows with what it takes of the answer.
+    pub fn taken(&self) -> u64 {
+        self.0.taken()
+    }
+}
+
 /// The caller is gone or no longer wants the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Gone;
@@ -234,6 +250,11 @@ impl Reply {
     /// Whether nobody waits for the answer any more.
     pub fn cancelled(&self) -> bool {
         self.flow.cancelled()
+    }
+
+    /// What tells of the caller while the reply is on its way.
+    pub fn caller(&self) -> Caller {
+        Caller(self.flow.clone())
     }
 
     /// Completes when nobody waits for the answer any more. Not for a reply that carries payload: this holds up its

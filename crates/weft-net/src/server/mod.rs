@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-pub use call::{Chunk, Gone, Parcel, Payload, Reply, Served};
+pub use call::{Caller, Chunk, Gone, Parcel, Payload, Reply, Served};
 
 use session::Accepting;
 

@@ -5,7 +5,7 @@
 //! last frame finds the place free.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, mpsc};
@@ -46,11 +46,17 @@ struct Open {
 pub(super) struct Flow {
     pub(super) room: Semaphore,
     cancelled: AtomicBool,
+    taken: AtomicU64,
 }
 
 impl Flow {
     pub(super) fn cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Window of the reply that the client has given back.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Acquire)
     }
 
     fn cancel(&self) {
@@ -95,6 +101,7 @@ impl Wire {
         let flow = Arc::new(Flow {
             room: Semaphore::new(self.reply_window as usize),
             cancelled: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
         });
         let (sender, chunks) = mpsc::unbounded_channel();
         let open = Open {
@@ -175,6 +182,9 @@ impl Wire {
                 return Err("the client credits more than it was sent".to_owned());
             }
             open.flow.room.add_permits(credit.bytes as usize);
+            open.flow
+                .taken
+                .fetch_add(credit.bytes.into(), Ordering::AcqRel);
         }
         Ok(())
     }

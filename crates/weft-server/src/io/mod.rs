@@ -13,6 +13,7 @@ mod growth;
 mod plan;
 mod read;
 mod scrub;
+mod walk;
 mod write;
 
 pub use check::on_the_wire as finding_on_the_wire;
@@ -58,6 +59,7 @@ pub struct IoService {
 struct Client {
     connections: usize,
     budget: Arc<Semaphore>,
+    share: Arc<collective::Share>,
 }
 
 /// A request, checked: what every data call starts with.
@@ -130,6 +132,7 @@ impl IoService {
             .or_insert_with(|| Client {
                 connections: 0,
                 budget: Arc::new(Semaphore::new(CLIENT_BUDGET)),
+                share: Arc::default(),
             })
             .connections += 1;
     }
@@ -221,6 +224,13 @@ impl IoService {
         )
     }
 
+    /// What the collectives of this client share; one that is gone gets a share of its own.
+    fn share(&self, peer: &Peer) -> Arc<collective::Share> {
+        let clients = self.clients();
+        let client = clients.get(&peer.client);
+        client.map(|c| c.share.clone()).unwrap_or_default()
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp(self.clock.now())
     }
@@ -239,7 +249,7 @@ impl IoService {
         let (memory, servers) = (job.request.memory(), job.map.grid().servers());
         if memory > limits::TRANSFER_MAX * u64::from(servers) {
             let what = format!(
-                "one call moves at most {} bytes per server; {memory} were asked for",
+                "one call moves at most {} bytes for each server of the file; {memory} were asked for",
                 limits::TRANSFER_MAX,
             );
             return Err(failure::invalid(what));

@@ -35,7 +35,11 @@ pub(super) struct Batch {
 }
 
 /// Cuts a stream of pieces into batches.
-pub(super) struct Batches<L>(Cutter<L>);
+pub(super) struct Batches<L> {
+    cutter: Cutter<L>,
+    /// The batch that is being put together.
+    batch: Batch,
+}
 
 /// Bytes of one cell that are read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,22 +52,17 @@ pub(super) struct Range {
 impl<L: CellLengths> Batches<L> {
     /// `length_of` says where each cell ends: pieces are cut there.
     pub(super) fn new(pieces: Pieces, length_of: L) -> Self {
-        Batches(Cutter::new(pieces, length_of))
+        Batches {
+            cutter: Cutter::new(pieces, length_of),
+            batch: Batch::default(),
+        }
     }
-}
 
-/// Whether what lies between the pieces of a stretch is read with them.
-fn bridged(stretch: &Stretch) -> bool {
-    stretch.stride - stretch.length <= BRIDGE
-}
-
-impl<L: CellLengths> Iterator for Batches<L> {
-    type Item = Batch;
-
-    fn next(&mut self) -> Option<Batch> {
-        let mut batch = Batch::default();
-        while batch.bytes < BATCH_BYTES && batch.span < SPAN_MAX {
-            let Some(found) = self.0.next(BATCH_BYTES - batch.bytes) else {
+    /// The next batch, `Some(None)` at the end; `None` if it is not complete after so many steps, which are counted down.
+    pub(super) fn next(&mut self, steps: &mut u32) -> Option<Option<Batch>> {
+        let batch = &mut self.batch;
+        while batch.bytes < BATCH_BYTES && batch.span < SPAN_MAX && self.cutter.look(steps)? {
+            let Some(found) = self.cutter.next(BATCH_BYTES - batch.bytes) else {
                 break;
             };
             let each = if bridged(&found) {
@@ -72,13 +71,19 @@ impl<L: CellLengths> Iterator for Batches<L> {
                 found.length + ALONE
             };
             let fit = ((SPAN_MAX - batch.span) / each).max(1);
-            let stretch = self.0.keep(found, fit);
+            let stretch = self.cutter.keep(found, fit);
             batch.span += each * (stretch.count - 1) + stretch.length + batch.gap_before(&stretch);
             batch.bytes += stretch.bytes();
             batch.stretches.push(stretch);
         }
-        (!batch.stretches.is_empty()).then_some(batch)
+        let batch = std::mem::take(batch);
+        Some((!batch.stretches.is_empty()).then_some(batch))
     }
+}
+
+/// Whether what lies between the pieces of a stretch is read with them.
+fn bridged(stretch: &Stretch) -> bool {
+    stretch.stride - stretch.length <= BRIDGE
 }
 
 impl Batch {
@@ -320,7 +325,8 @@ mod tests {
             length: request,
         };
         let pieces = map.pieces(&request, ServerSlot(0)).unwrap();
-        Batches::new(pieces, |_| length).collect()
+        let mut batches = Batches::new(pieces, |_| length);
+        std::iter::from_fn(|| batches.next(&mut { u32::MAX })?).collect()
     }
 
     fn part(bytes: &[u8]) -> Part {

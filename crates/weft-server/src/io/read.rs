@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
-use futures_util::stream;
+use futures_util::stream::FuturesOrdered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use weft_layout::{CellIndex, CellOffset, bytes_of};
+use weft_layout::{CellIndex, CellOffset};
 use weft_net::{Gone, Parcel, Reply, Served};
 use weft_proto::io::{CellRun, ReadReply, ReadRequest};
 use weft_proto::{Failure, Kind};
 use weft_store::{ForkKey, Part, READ_TRIES, StoreError};
 
 use super::plan::{BATCH_BYTES, Batch, Batches, Range};
+use super::walk::{self, Callers};
 use super::{IoService, Job};
 use crate::failure;
 use crate::metrics::Stage;
@@ -67,23 +68,31 @@ impl IoService {
         reply: &mut Reply,
     ) -> Result<(), Ended> {
         let job = self.job(&request.access).map_err(Ended::Failed)?;
-        let lengths = self.lengths(&job).await.map_err(Ended::Failed)?;
-        let pieces = job.pieces().map_err(Ended::Failed)?;
-        let bytes = bytes_of(pieces.clone(), lookup(&lengths));
+        let callers = Callers::of([reply.caller()]);
+        let lengths = self.lengths(&job, &callers).await;
+        let lengths = lengths.map_err(Ended::Failed)?;
+        let pieces = job.valid_pieces(&lengths).map_err(Ended::Failed)?;
+        let bytes = walk::bytes_of(pieces.clone(), lookup(&lengths), &callers).await?;
         let mut head = Some(ReadReply {
             lengths: runs(&lengths),
             bytes,
         });
         let small = bytes <= SMALL_JOB;
-        let fetch = |batch| self.fetch(&job, batch, (!small).then_some(&budget));
-        let mut batches = Batches::new(pieces, lookup(&lengths)).peekable();
-        // Nothing to overlap: most calls of small programs.
-        let only = batches.next_if(|batch| batch.bytes == bytes);
-        let first = stream::iter(only).then(fetch);
-        let mut arriving =
-            std::pin::pin!(first.chain(stream::iter(batches).map(fetch).buffered(DEPTH)));
-        let (mut sent, mut disk) = (0, Duration::ZERO);
-        while let Some(batch) = arriving.next().await {
+        let budget = (!small).then_some(&budget);
+        let mut batches = Batches::new(pieces, lookup(&lengths));
+        let mut under_way = FuturesOrdered::new();
+        let (mut left, mut sent, mut disk) = (bytes, 0, Duration::ZERO);
+        while sent < bytes {
+            // What follows the last bytes is not gone over.
+            while left > 0 && under_way.len() < DEPTH {
+                let next = walk::until(&callers, |steps| batches.next(steps));
+                let batch = next.await?.ok_or(Ended::Gone)?;
+                left -= batch.bytes;
+                under_way.push_back(self.fetch(&job, batch, budget));
+            }
+            let Some(batch) = under_way.next().await else {
+                break;
+            };
             let batch = batch.map_err(|e| Ended::Failed(failure::of_store(&e)))?;
             disk += batch.disk;
             sent += batch.payload.bytes();
@@ -153,9 +162,13 @@ impl IoService {
     }
 
     /// The lengths of the cells that the job touches here; cells without bytes are left out.
-    async fn lengths(&self, job: &Job) -> Result<BTreeMap<CellIndex, u64>, Failure> {
+    async fn lengths(
+        &self,
+        job: &Job,
+        callers: &Callers,
+    ) -> Result<BTreeMap<CellIndex, u64>, Failure> {
         let mut seen = BTreeSet::new();
-        job.touched(&mut seen)?;
+        walk::touched(job, &mut seen, callers).await?;
         self.lengths_of(job, seen).await
     }
 
@@ -187,18 +200,6 @@ impl IoService {
 }
 
 impl Job {
-    /// Adds the cells that the job touches here.
-    pub(super) fn touched(&self, seen: &mut BTreeSet<CellIndex>) -> Result<(), Failure> {
-        let own = self.map.grid().cells().div_ceil(self.map.grid().servers()) as usize;
-        let mut pieces = self.pieces()?;
-        while let Some(stretch) = pieces.next_stretch() {
-            if seen.insert(stretch.cell) && seen.len() == own {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn key(&self, cell: CellIndex) -> ForkKey {
         ForkKey {
             file: self.file,
@@ -211,6 +212,15 @@ impl Job {
         self.map
             .pieces(&self.request, self.slot)
             .map_err(|e| failure::of_map(&e))
+    }
+
+    /// The same, but for what begins beyond the ends of all cells, as far as that is passed over in no time.
+    pub(super) fn valid_pieces(
+        &self,
+        lengths: &BTreeMap<CellIndex, u64>,
+    ) -> Result<weft_layout::Pieces, Failure> {
+        let ends = lengths.iter().map(|(cell, l)| self.map.extent(*cell, *l));
+        Ok(self.pieces()?.below(ends.max().unwrap_or(0)))
     }
 }
 

@@ -13,6 +13,7 @@ use weft_proto::session::Role;
 use weft_proto::{Failure, Kind};
 use weft_store::{Run, Scattered};
 
+use super::walk::{self, Callers};
 use super::{IoService, Job};
 use crate::failure;
 use crate::metrics::Stage;
@@ -30,10 +31,19 @@ struct Dealer {
 
 impl Dealer {
     /// The writes that these bytes, which follow those dealt before, amount to: one for each cell, or in order.
-    fn deal(&mut self, job: &Job, data: &Bytes) -> Result<Vec<Scattered>, Failure> {
+    async fn deal(
+        &mut self,
+        job: &Job,
+        data: &Bytes,
+        callers: &Callers,
+    ) -> Result<Vec<Scattered>, Failure> {
         let mut dealt: Vec<(CellIndex, Run)> = Vec::new();
-        let mut at = 0;
+        let (mut at, mut steps) = (0, walk::STEPS);
         while at < data.len() {
+            if self.cutter.look(&mut steps).is_none() {
+                self.is_done(callers).await?;
+                steps = walk::STEPS;
+            }
             let Some(stretch) = self.cutter.next((data.len() - at) as u64) else {
                 return Err(failure::invalid(format!(
                     "the payload is {} bytes longer than the request's pieces",
@@ -66,6 +76,14 @@ impl Dealer {
                 data: data.clone(),
             })
             .collect())
+    }
+}
+
+impl Dealer {
+    /// Whether no piece is left.
+    async fn is_done(&mut self, callers: &Callers) -> Result<bool, Failure> {
+        let more = walk::until(callers, |steps| self.cutter.look(steps)).await;
+        Ok(!more.map_err(walk::nobody_waits)?)
     }
 }
 
@@ -105,6 +123,7 @@ impl IoService {
             ordered: request.ordered,
         };
         let now = self.now();
+        let callers = Callers::of([call.reply.caller()]);
         // What comes later must stay, so nothing may overtake it.
         let depth = if request.ordered { 1 } else { DEPTH };
         let mut under_way = FuturesUnordered::new();
@@ -125,7 +144,7 @@ impl IoService {
             let (data, sum) = (chunk.bytes, chunk.sum);
             let len = data.len();
             bytes += len as u64;
-            let writes = dealer.deal(&job, &data)?;
+            let writes = dealer.deal(&job, &data, &callers).await?;
             let store = &self.store;
             under_way.push(async move {
                 let started = Instant::now();
@@ -140,7 +159,7 @@ impl IoService {
             result.map_err(|e| failure::of_store(&e))?;
             disk += took;
         }
-        if bytes != request.bytes || !dealer.cutter.is_done() {
+        if bytes != request.bytes || !dealer.is_done(&callers).await? {
             return Err(failure::invalid(format!(
                 "the payload ended after {bytes} of {} bytes; those were written",
                 request.bytes

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use weft_layout::Endless;
 use weft_net::{Reply, Served};
 use weft_proto::collective::{
     CollectiveReadRequest, CollectiveWriteReply, CollectiveWriteRequest, Membership,
@@ -15,6 +16,7 @@ use weft_proto::{Code, Failure, limits};
 use super::table::{Arrived, Gathered, Key, Outcome};
 use super::{Part, WritePart, names};
 use crate::failure;
+use crate::io::walk::{self, Callers};
 use crate::io::{IoService, Job};
 
 /// How often a gathering looks for members that have given up.
@@ -24,6 +26,7 @@ impl IoService {
     /// One member's read.
     pub(in crate::io) async fn collective_read(&self, call: Served) {
         let request = call.request::<CollectiveReadRequest>();
+        let share = self.share(&call.peer);
         let reply = call.reply;
         let part = request
             .map_err(|e| failure::of_frame(&e))
@@ -33,6 +36,7 @@ impl IoService {
                 let part = Part {
                     membership,
                     job,
+                    share,
                     reply,
                     write: None,
                 };
@@ -45,10 +49,16 @@ impl IoService {
     /// One member's write.
     pub(in crate::io) async fn collective_write(&self, call: Served) {
         let request = call.request::<CollectiveWriteRequest>();
+        let share = self.share(&call.peer);
         let (reply, payload) = (call.reply, call.payload);
-        let checked = request
-            .map_err(|e| failure::of_frame(&e))
-            .and_then(|r| Ok((self.writing_member(&r)?, r)));
+        let checked = match request {
+            Ok(request) => {
+                let callers = Callers::of([reply.caller()]);
+                let job = self.writing_member(&request, &callers).await;
+                job.map(|job| (job, request))
+            }
+            Err(e) => Err(failure::of_frame(&e)),
+        };
         match checked {
             Ok((job, request)) => {
                 let write = WritePart {
@@ -62,6 +72,7 @@ impl IoService {
                 let part = Part {
                     membership: request.membership,
                     job,
+                    share,
                     reply,
                     write: Some(write),
                 };
@@ -100,11 +111,16 @@ impl IoService {
         self.job(access)
     }
 
-    fn writing_member(&self, request: &CollectiveWriteRequest) -> Result<Job, Failure> {
+    async fn writing_member(
+        &self,
+        request: &CollectiveWriteRequest,
+        callers: &Callers,
+    ) -> Result<Job, Failure> {
         let job = self
             .member(&request.membership, &request.access)?
             .living()?;
-        let bytes: u64 = job.pieces()?.map(|p| p.length).sum();
+        let bytes = walk::bytes_of(job.pieces()?, Endless, callers).await;
+        let bytes = bytes.map_err(walk::nobody_waits)?;
         if bytes != request.bytes {
             let what = format!(
                 "{} bytes announced, {bytes} bytes in the request's pieces",

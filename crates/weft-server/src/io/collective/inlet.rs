@@ -1,15 +1,13 @@
 //! Where the bytes of a collective write come from: a stream of each member, or one stream of the process that sends for
 //! all.
 
-use std::time::Duration;
-
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::timeout;
 use weft_net::Payload;
 
 use super::assembly::Assembly;
+use super::room::Patience;
 
 /// One stream.
 pub(super) struct Inlet {
@@ -20,7 +18,7 @@ pub(super) struct Inlet {
     frame: usize,
     lost: bool,
     /// How long it may stand still.
-    patience: Duration,
+    patience: Patience,
 }
 
 /// All of a job's.
@@ -32,7 +30,7 @@ pub(super) enum Inlets {
 }
 
 impl Inlet {
-    fn new(payload: Payload, patience: Duration) -> Inlet {
+    fn new(payload: Payload, patience: Patience) -> Inlet {
         Inlet {
             payload,
             rest: Bytes::new(),
@@ -45,8 +43,12 @@ impl Inlet {
     /// Waits until there are bytes; `false` if the stream has ended, or stands still for too long.
     pub(super) async fn more(&mut self) -> bool {
         if self.rest.is_empty() {
-            let next = timeout(self.patience, self.payload.next()).await;
-            let Some(bytes) = next.ok().flatten() else {
+            let next = tokio::select! {
+                biased;
+                next = self.payload.next() => next,
+                _ = self.patience.ends(|| 0) => None,
+            };
+            let Some(bytes) = next else {
                 self.lost = true;
                 return false;
             };
@@ -85,15 +87,15 @@ impl Inlet {
 }
 
 impl Inlets {
-    /// One stream of each member; one that stands still for longer than `patience` is lost.
-    pub(super) fn each(payloads: Vec<Payload>, patience: Duration) -> Inlets {
-        let inlet = |payload| Inlet::new(payload, patience);
+    /// One stream of each member; one that stands still for longer than `patience` says is lost.
+    pub(super) fn each(payloads: Vec<Payload>, patience: Patience) -> Inlets {
+        let inlet = |payload| Inlet::new(payload, patience.clone());
         Inlets::Each(payloads.into_iter().map(inlet).collect())
     }
 
-    /// One stream of all: nobody else waits for it.
-    pub(super) fn one(payload: Payload) -> Inlets {
-        Inlets::One(Inlet::new(payload, Duration::MAX))
+    /// One stream of all.
+    pub(super) fn one(payload: Payload, patience: Patience) -> Inlets {
+        Inlets::One(Inlet::new(payload, patience))
     }
 
     /// Fills a round, as far as no member is lost.

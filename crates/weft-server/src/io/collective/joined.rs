@@ -1,5 +1,8 @@
 //! The requests of all members from one process: one message, one job, one stream.
 
+use std::time::Duration;
+
+use weft_layout::Endless;
 use weft_net::{Reply, Served};
 use weft_proto::collective::{JoinedReadRequest, JoinedWriteReply, JoinedWriteRequest};
 use weft_proto::io::Access;
@@ -7,30 +10,43 @@ use weft_proto::{Code, Failure, limits};
 
 use super::inlet::Inlets;
 use super::read::Replies;
-use super::write::Terms;
+use super::write::{Owner, Terms};
 use crate::failure;
+use crate::io::walk::{self, Callers};
 use crate::io::{IoService, Job};
 
 impl IoService {
     pub(in crate::io) async fn joined_read(&self, call: Served) {
         let request = call.request::<JoinedReadRequest>();
+        let share = self.share(&call.peer);
         let reply: Reply = call.reply;
         let jobs = request
             .map_err(|e| failure::of_frame(&e))
             .and_then(|r| self.jobs(&r.accesses));
         match jobs {
             // Whoever asked was told how it went.
-            Ok(jobs) => drop(self.read_jobs(&jobs, Replies::One(reply)).await),
+            Ok(jobs) => {
+                let patience = self.collectives.patience_of(&share, Duration::MAX);
+                drop(
+                    self.read_jobs(&jobs, Replies::One(reply), patience, &share)
+                        .await,
+                );
+            }
             Err(failure) => reply.fail(&failure),
         }
     }
 
     pub(in crate::io) async fn joined_write(&self, call: Served) {
         let request = call.request::<JoinedWriteRequest>();
+        let share = self.share(&call.peer);
         let (reply, payload) = (call.reply, call.payload);
-        let mut inlets = Inlets::one(payload);
+        // No group waits for it.
+        let patience = self.collectives.patience_of(&share, Duration::MAX);
+        let mut inlets = Inlets::one(payload, patience);
+        let callers = Callers::of([reply.caller()]);
+        let owner = Owner { share, callers };
         let result = match request {
-            Ok(request) => self.write_joined(&request, &mut inlets).await,
+            Ok(request) => self.write_joined(&request, &mut inlets, &owner).await,
             Err(e) => Err(failure::of_frame(&e)),
         };
         match result {
@@ -43,11 +59,13 @@ impl IoService {
         &self,
         request: &JoinedWriteRequest,
         inlets: &mut Inlets,
+        owner: &Owner,
     ) -> Result<JoinedWriteReply, Failure> {
         let jobs = self.jobs(&request.accesses)?;
         let mut bytes = 0;
         for job in &jobs {
-            bytes += job.pieces()?.map(|p| p.length).sum::<u64>();
+            let counted = walk::bytes_of(job.pieces()?, Endless, &owner.callers);
+            bytes += counted.await.map_err(walk::nobody_waits)?;
         }
         if bytes != request.bytes || jobs.iter().any(|j| j.checkpoint != 0) {
             let what = format!(
@@ -65,7 +83,7 @@ impl IoService {
         };
         let number: Vec<u32> = (0..jobs.len() as u32).collect();
         if self
-            .write_jobs(&jobs, &number, inlets, &terms)
+            .write_jobs(&jobs, &number, inlets, &terms, owner)
             .await?
             .is_empty()
         {

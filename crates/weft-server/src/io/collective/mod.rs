@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! 1. A part is in one place: in a gathering, or in the job. Whoever takes it out answers it.
-//! 2. What is held for all collectives together is bounded: gatherings by number, members by number, rounds by
-//!    [`ROOM`]; what waits in parts is bounded by the windows of their connections.
+//! 2. What is held for all collectives together is bounded: gatherings by number, members by number, rounds by what
+//!    `room.rs` has; what waits in parts is bounded by the windows of their connections.
 //! 3. A member's request that comes again (same nonce) is never done twice beside another: it waits for the job that has
 //!    its part and is told what came of it.
 //!
@@ -19,69 +19,57 @@ mod inlet;
 mod joined;
 mod outlet;
 mod read;
+mod room;
 mod table;
 mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weft_layout::{Piece, Rounds};
 use weft_net::{Payload, Reply};
 use weft_proto::Failure;
 use weft_proto::collective::Membership;
 
 use super::Job;
+use room::{Patience, Room};
 use table::Table;
 
-/// Bytes of rounds between disk and wire, of all collectives of the server together.
-const ROOM: u32 = 128 << 20;
-/// Unit of that.
-const ROOM_UNIT: u64 = 4 << 10;
+pub(super) use room::Share;
 
 /// The collectives of one server.
+#[derive(Default)]
 pub(super) struct Collectives {
     table: Table,
-    room: Arc<Semaphore>,
-}
-
-impl Default for Collectives {
-    fn default() -> Self {
-        let room = Semaphore::new((u64::from(ROOM) / ROOM_UNIT) as usize);
-        Collectives {
-            table: Table::default(),
-            room: Arc::new(room),
-        }
-    }
+    room: Arc<Room>,
 }
 
 /// The shortest time that a member may stand still in the middle of a job.
 const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
-/// How long a job waits for a member that has come and stands still: as long as the group waits for one to come.
-fn patience(parts: &[Part]) -> Duration {
-    let waits = parts.iter().map(|part| part.membership.wait);
-    let longest = waits.max().unwrap_or_default();
-    Duration::from_millis(longest.into()).max(PATIENCE_MIN)
+impl Collectives {
+    /// How long a job waits for a member that has come and stands still: as long as the group waits for one to come.
+    fn patience(&self, parts: &[Part]) -> Patience {
+        let waits = parts.iter().map(|part| part.membership.wait);
+        let longest = Duration::from_millis(waits.max().unwrap_or_default().into());
+        self.patience_of(share(parts), longest.max(PATIENCE_MIN))
+    }
+
+    fn patience_of(&self, share: &Arc<Share>, most: Duration) -> Patience {
+        Patience::new(&self.room, share, most)
+    }
 }
 
-impl Collectives {
-    /// Room for a round of these bytes; a larger one than there is takes all.
-    async fn room(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
-        let units = bytes.div_ceil(ROOM_UNIT).min(u64::from(ROOM) / ROOM_UNIT);
-        // The semaphore is never closed; without a permit the bound would only be softer.
-        self.room
-            .clone()
-            .acquire_many_owned(units as u32)
-            .await
-            .ok()
-    }
+/// Whose share of the room a group's job takes.
+fn share(parts: &[Part]) -> &Arc<Share> {
+    &parts.first().expect("a job has parts").share
 }
 
 /// What one member brings.
 struct Part {
     membership: Membership,
     job: Job,
+    share: Arc<Share>,
     reply: Reply,
     write: Option<WritePart>,
 }

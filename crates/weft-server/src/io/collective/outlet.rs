@@ -1,13 +1,12 @@
 //! Where the bytes of a collective read go: a stream to each member, or one stream to the process that asks for all.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
-use tokio::time::timeout;
 use weft_net::{Parcel, Reply};
 use weft_proto::collective::{CollectiveReadReply, JoinedReadReply};
 use weft_proto::io::CellRun;
 use weft_proto::{Code, Failure, prost::Message};
+
+use super::room::Patience;
 
 /// One stream.
 pub(super) struct Outlet<M> {
@@ -15,7 +14,7 @@ pub(super) struct Outlet<M> {
     head: Option<M>,
     left: u64,
     /// How long it may take nothing.
-    patience: Duration,
+    patience: Patience,
 }
 
 /// All of a job's.
@@ -33,21 +32,25 @@ impl<M: Message> Outlet<M> {
         let last = self.left == 0;
         let Some(reply) = &mut self.reply else { return };
         let head = self.head.take();
+        let caller = reply.caller();
         let sending = async {
             match &head {
                 Some(head) => reply.head(head, payload, last).await,
                 None => reply.data(payload, last).await,
             }
         };
-        match timeout(self.patience, sending).await {
+        let sent = tokio::select! {
+            biased;
+            sent = sending => Ok(sent),
+            stood = self.patience.ends(|| caller.taken()) => Err(stood),
+        };
+        match sent {
             Ok(Ok(())) => {}
             Ok(Err(_)) => self.reply = None,
-            // The others of the group wait for it no longer.
-            Err(_) => {
-                let what = format!(
-                    "this member did not take its part within {:?} while others of its group waited",
-                    self.patience
-                );
+            // The others wait for it no longer.
+            Err(stood) => {
+                let what =
+                    format!("nothing of this answer was taken for {stood:.1?} while others waited");
                 if let Some(reply) = self.reply.take() {
                     reply.fail(&Failure::new(Code::MembersMissing, what));
                 }
@@ -70,7 +73,7 @@ impl Outlets {
         bytes: &[u64],
         lengths: &[CellRun],
         missing: &[u32],
-        patience: Duration,
+        patience: &Patience,
     ) -> Outlets {
         let outlet = |(reply, bytes): (Reply, &u64)| Outlet {
             reply: Some(reply),
@@ -80,18 +83,23 @@ impl Outlets {
                 missing: missing.to_vec(),
             }),
             left: *bytes,
-            patience,
+            patience: patience.clone(),
         };
         Outlets::Each(replies.into_iter().zip(bytes).map(outlet).collect())
     }
 
     /// One stream for all.
-    pub(super) fn one(reply: Reply, bytes: u64, lengths: Vec<CellRun>) -> Outlets {
+    pub(super) fn one(
+        reply: Reply,
+        bytes: u64,
+        lengths: Vec<CellRun>,
+        patience: Patience,
+    ) -> Outlets {
         Outlets::One(Outlet {
             reply: Some(reply),
             head: Some(JoinedReadReply { lengths, bytes }),
             left: bytes,
-            patience: Duration::MAX,
+            patience,
         })
     }
 
@@ -122,11 +130,8 @@ impl Outlets {
     /// Whether anybody still wants this member's bytes.
     pub(super) fn wants(&self, member: usize) -> bool {
         match self {
-            Outlets::Each(outlets) => outlets[member]
-                .reply
-                .as_ref()
-                .is_some_and(|r| !r.cancelled()),
-            Outlets::One(outlet) => outlet.reply.as_ref().is_some_and(|r| !r.cancelled()),
+            Outlets::Each(outlets) => outlets[member].wants(),
+            Outlets::One(outlet) => outlet.wants(),
         }
     }
 
@@ -140,6 +145,11 @@ impl Outlets {
 }
 
 impl<M> Outlet<M> {
+    fn wants(&self) -> bool {
+        let there = self.reply.as_ref().is_some_and(|r| !r.cancelled());
+        self.left > 0 && there
+    }
+
     fn fail(self, failure: &Failure) {
         let begun = self.left > 0 || self.head.is_some();
         if let Some(reply) = self.reply.filter(|_| begun) {

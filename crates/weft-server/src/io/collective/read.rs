@@ -1,46 +1,62 @@
 //! The job of a collective read: once over the cells, each range read once and sent to all that touch it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
 use bytes::BytesMut;
 use futures_util::future::try_join_all;
-use futures_util::{StreamExt, stream};
-use tokio::sync::OwnedSemaphorePermit;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::task::yield_now;
 use tokio::time::Instant;
-use weft_layout::{CellIndex, Clipped, Piece};
-use weft_net::{Parcel, Reply};
+use weft_layout::{CellIndex, Clipped, Piece, Pieces};
+use weft_net::{Gone, Parcel, Reply};
 use weft_proto::{Failure, Kind};
 use weft_store::{Part as Stored, READ_TRIES, StoreError};
 
 use super::outlet::Outlets;
+use super::room::{Held, Patience, Share};
 use super::table::Outcome;
-use super::{Part, patience, rounds};
+use super::{Part, rounds, share};
 use crate::failure;
 use crate::io::plan::{BRIDGE, Batch, RANGE_MAX, Range};
 use crate::io::read::runs;
+use crate::io::walk::{self, Callers};
 use crate::io::{IoService, Job};
 use crate::metrics::Stage;
 
-/// Rounds of one job between disk and wire: one being sent, one being read.
-const DEPTH: usize = 2;
-
 struct Fetched {
     payloads: Vec<Parcel>,
-    _room: Option<OwnedSemaphorePermit>,
+    room: Held,
+}
+
+/// Why a round was not read.
+enum Ended {
+    Failed(StoreError),
+    /// Nobody wants it any more.
+    Gone,
+}
+
+impl From<StoreError> for Ended {
+    fn from(error: StoreError) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+impl From<Gone> for Ended {
+    fn from(_: Gone) -> Ended {
+        Ended::Gone
+    }
 }
 
 impl IoService {
     /// Reads what all members ask for and answers them.
     pub(super) async fn read_together(&self, parts: Vec<Part>, missing: Vec<u32>) -> Outcome {
-        let patience = patience(&parts);
+        let patience = self.collectives.patience(&parts);
+        let share = share(&parts).clone();
         let (mut jobs, mut replies) = (Vec::new(), Vec::new());
         for part in parts {
             jobs.push(part.job);
             replies.push(part.reply);
         }
         let failure = self
-            .read_jobs(&jobs, Replies::Each(replies, &missing, patience))
+            .read_jobs(&jobs, Replies::Each(replies, &missing), patience, &share)
             .await
             .err();
         Outcome {
@@ -55,33 +71,33 @@ impl IoService {
         &self,
         jobs: &[Job],
         replies: Replies<'_>,
+        patience: Patience,
+        share: &Share,
     ) -> Result<(), Failure> {
         let started = Instant::now();
-        let lengths = match self.common_lengths(jobs).await {
-            Ok(lengths) => lengths,
+        let callers = replies.callers();
+        let (lengths, members) = match self.members(jobs, &callers).await {
+            Ok(members) => members,
             Err(failure) => return Err(replies.fail(failure)),
         };
-        let mut members = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            let pieces = match job.pieces() {
-                Ok(pieces) => pieces,
-                Err(failure) => return Err(replies.fail(failure)),
-            };
+        let (members, bytes): (Vec<_>, Vec<u64>) = members.into_iter().unzip();
+        let clip = |pieces| {
             let length_of = |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
-            members.push(Clipped::new(pieces, length_of));
-        }
-        let bytes: Vec<u64> = members
-            .iter()
-            .map(|m| m.clone().map(|p| p.length).sum())
-            .collect();
+            Clipped::new(pieces, length_of)
+        };
+        let members = members.into_iter().map(clip).collect();
         let mut outlets = match replies {
-            Replies::Each(replies, missing, patience) => {
-                Outlets::each(replies, &bytes, &runs(&lengths), missing, patience)
+            Replies::Each(replies, missing) => {
+                Outlets::each(replies, &bytes, &runs(&lengths), missing, &patience)
             }
-            Replies::One(reply) => Outlets::one(reply, bytes.iter().sum(), runs(&lengths)),
+            Replies::One(reply) => {
+                Outlets::one(reply, bytes.iter().sum(), runs(&lengths), patience)
+            }
         };
         outlets.begin().await;
-        let result = self.send_rounds(jobs, members, &mut outlets).await;
+        let result = self
+            .send_rounds(jobs, members, &mut outlets, share, &callers)
+            .await;
         let kind = if matches!(outlets, Outlets::One(_)) {
             Kind::JoinedRead
         } else {
@@ -95,32 +111,56 @@ impl IoService {
         })
     }
 
+    /// Reads the next round while one is sent.
     async fn send_rounds(
         &self,
         jobs: &[Job],
         members: Vec<impl Iterator<Item = Piece> + Clone>,
         outlets: &mut Outlets,
+        share: &Share,
+        callers: &Callers,
     ) -> Result<(), StoreError> {
         let Some(first) = jobs.first() else {
             return Ok(());
         };
-        let fetches =
-            stream::iter(rounds(first, members)).map(|round| self.fetch_round(first, round));
-        let mut arriving = std::pin::pin!(fetches.buffered(DEPTH));
-        while let Some(fetched) = arriving.next().await {
-            outlets.give(fetched?.payloads).await;
-            if !(0..jobs.len()).any(|member| outlets.wants(member)) {
+        let mut rounds = rounds(first, members);
+        let mut next = async || {
+            yield_now().await;
+            let round = rounds.next()?;
+            Some(self.fetch_round(first, round, share, callers).await)
+        };
+        let mut fetched = next().await;
+        while let Some(round) = fetched {
+            let Fetched { payloads, room } = match round {
+                Ok(round) => round,
+                Err(Ended::Failed(e)) => return Err(e),
+                Err(Ended::Gone) => return Ok(()),
+            };
+            let give = async {
+                outlets.give(payloads).await;
+                drop(room);
+                (0..jobs.len()).any(|member| outlets.wants(member))
+            };
+            let (wanted, following) = tokio::join!(give, next());
+            if !wanted {
                 break;
             }
+            fetched = following;
         }
         Ok(())
     }
 
     /// Reads one round, its ranges side by side, each once.
-    async fn fetch_round(&self, job: &Job, round: Vec<Vec<Piece>>) -> Result<Fetched, StoreError> {
+    async fn fetch_round(
+        &self,
+        job: &Job,
+        round: Vec<Vec<Piece>>,
+        share: &Share,
+        callers: &Callers,
+    ) -> Result<Fetched, Ended> {
         let ranges = union(&round);
         let bytes = ranges.iter().map(|r| r.end - r.start).sum();
-        let room = self.collectives.room(bytes).await;
+        let room = self.collectives.room.take(bytes, share, callers).await?;
         let started = Instant::now();
         let batches: Vec<Batch> = round.into_iter().map(Batch::of).collect();
         let mut tries = 0;
@@ -140,10 +180,7 @@ impl IoService {
         };
         self.metrics
             .stage(Kind::CollectiveRead, Stage::Disk, started.elapsed());
-        Ok(Fetched {
-            payloads,
-            _room: room,
-        })
+        Ok(Fetched { payloads, room })
     }
 
     /// Reads a range of any length, parts of it side by side. What it lacks (the cell was cut meanwhile) is zeros.
@@ -167,28 +204,51 @@ impl IoService {
         Ok(try_join_all(parts).await?.into_iter().flatten().collect())
     }
 
-    /// The lengths of the cells that any of the jobs touches here; cells without bytes are left out.
-    async fn common_lengths(&self, jobs: &[Job]) -> Result<BTreeMap<CellIndex, u64>, Failure> {
+    /// The lengths of the cells that any of the jobs touches here, those without bytes left out; and of each job its pieces
+    /// and how many bytes these have.
+    async fn members(
+        &self,
+        jobs: &[Job],
+        callers: &Callers,
+    ) -> Result<(BTreeMap<CellIndex, u64>, Vec<(Pieces, u64)>), Failure> {
         let Some(first) = jobs.first() else {
-            return Ok(BTreeMap::new());
+            return Ok((BTreeMap::new(), Vec::new()));
         };
         let mut seen = BTreeSet::new();
         for job in jobs {
-            job.touched(&mut seen)?;
+            walk::touched(job, &mut seen, callers).await?;
         }
-        self.lengths_of(first, seen).await
+        let lengths = self.lengths_of(first, seen).await?;
+        let mut members = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let pieces = job.valid_pieces(&lengths)?;
+            let length_of = |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
+            let bytes = walk::bytes_of(pieces.clone(), length_of, callers).await;
+            let bytes = bytes.map_err(walk::nobody_waits)?;
+            // Of one that has none here nothing is gone over any more.
+            let pieces = if bytes > 0 { pieces } else { pieces.below(0) };
+            members.push((pieces, bytes));
+        }
+        Ok((lengths, members))
     }
 }
 
 /// Who is to be answered.
 pub(super) enum Replies<'a> {
-    /// Each member, and told who did not come; one that takes nothing for so long gets no more.
-    Each(Vec<Reply>, &'a [u32], Duration),
+    /// Each member, and told who did not come.
+    Each(Vec<Reply>, &'a [u32]),
     /// The one that asks for all.
     One(Reply),
 }
 
 impl Replies<'_> {
+    fn callers(&self) -> Callers {
+        match self {
+            Replies::Each(replies, _) => Callers::of(replies.iter().map(Reply::caller)),
+            Replies::One(reply) => Callers::of([reply.caller()]),
+        }
+    }
+
     fn fail(self, failure: Failure) -> Failure {
         match self {
             Replies::Each(replies, ..) => super::gather::fail_replies(replies, &failure),

@@ -1,12 +1,12 @@
 //! The job of a collective write: round by round, what all members write in one part of the cells, filled together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use weft_layout::{CellOffset, Cutter, Endless, Shared};
+use weft_layout::{CellOffset, Comparison, Cutter, Endless, Shared};
 use weft_net::Reply;
 use weft_proto::collective::CollectiveWriteReply;
 use weft_proto::{Code, Failure, Kind};
@@ -15,9 +15,11 @@ use weft_store::{StoreError, Write};
 use super::assembly::Assembly;
 use super::gather::fail_replies;
 use super::inlet::Inlets;
+use super::room::{Held, Share};
 use super::table::Outcome;
-use super::{Part, first_failure, names, patience, rounds};
+use super::{Part, first_failure, names, rounds, share};
 use crate::failure;
+use crate::io::walk::{self, Callers, nobody_waits};
 use crate::io::{IoService, Job};
 use crate::metrics::Stage;
 
@@ -33,10 +35,15 @@ pub(super) struct Terms {
     pub(super) go_on: bool,
 }
 
-/// A round on its way into the store.
+/// On whose account a job is done.
+pub(super) struct Owner {
+    pub(super) share: Arc<Share>,
+    pub(super) callers: Callers,
+}
+
+/// A round on its way into the store. Its room is free when the store has all of it, whoever waits for that.
 struct Flush {
     writes: JoinSet<Result<(), StoreError>>,
-    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Flush {
@@ -70,7 +77,8 @@ impl IoService {
             member_order: false,
             go_on,
         };
-        let patience = patience(&parts);
+        let patience = self.collectives.patience(&parts);
+        let share = share(&parts).clone();
         let (mut jobs, mut replies, mut payloads, mut members) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for part in parts {
@@ -86,7 +94,13 @@ impl IoService {
         }
         let mut inlets = Inlets::each(payloads, patience);
         let number: Vec<u32> = members.iter().map(|(member, _)| *member).collect();
-        let result = self.write_jobs(&jobs, &number, &mut inlets, &terms).await;
+        let owner = Owner {
+            share,
+            callers: Callers::of(replies.iter().map(Reply::caller)),
+        };
+        let result = self
+            .write_jobs(&jobs, &number, &mut inlets, &terms, &owner)
+            .await;
         match result {
             Ok(lost) => {
                 missing.extend(lost.iter().map(|i| number[*i]));
@@ -120,6 +134,7 @@ impl IoService {
         number: &[u32],
         inlets: &mut Inlets,
         terms: &Terms,
+        owner: &Owner,
     ) -> Result<Vec<usize>, Failure> {
         // One member that may not write keeps all from it: nothing of a collective is done by halves.
         jobs.iter().try_for_each(|job| self.may_grow(job))?;
@@ -131,14 +146,21 @@ impl IoService {
             .iter()
             .map(Job::pieces)
             .collect::<Result<Vec<_>, _>>()?;
-        let shared = rounds(first, pieces.clone()).shared();
+        let mut comparison = Comparison::new(first.map.grid(), first.slot, pieces.clone());
+        let shared = walk::until(&owner.callers, |_| comparison.step()).await;
+        let shared = shared.map_err(nobody_waits)?;
+        drop(comparison);
         let together = disjoint(shared, number, terms)?;
         let _under_way = self.gates.enter(first.file).await;
         if together {
             let mut flushing: Option<Flush> = None;
             for round in rounds(first, pieces) {
                 let bytes = round.iter().flatten().map(|p| p.length).sum();
-                let room = self.collectives.room(bytes).await;
+                let room = self
+                    .collectives
+                    .room
+                    .take(bytes, &owner.share, &owner.callers);
+                let room = room.await.map_err(nobody_waits)?;
                 let mut assembly = Assembly::new(&round);
                 inlets.fill(&mut assembly, jobs.len()).await;
                 self.metrics.copied(bytes);
@@ -147,6 +169,9 @@ impl IoService {
                     flush.done().await?;
                 }
                 flushing = Some(self.flush(first, assembly, terms.chunk, room));
+                if inlets.lost(jobs.len()).len() == jobs.len() {
+                    break;
+                }
             }
             if let Some(flush) = flushing {
                 flush.done().await?;
@@ -165,23 +190,19 @@ impl IoService {
         Ok(inlets.lost(jobs.len()))
     }
 
-    fn flush(
-        &self,
-        job: &Job,
-        assembly: Assembly,
-        chunk: u32,
-        room: Option<OwnedSemaphorePermit>,
-    ) -> Flush {
+    fn flush(&self, job: &Job, assembly: Assembly, chunk: u32, room: Held) -> Flush {
         let now = self.now();
+        let room = Arc::new(room);
         let mut writes = JoinSet::new();
         for group in assembly.into_writes(chunk, |cell| job.key(cell)) {
-            let store = self.store.clone();
-            writes.spawn(async move { store.write(group, now).await });
+            let (store, room) = (self.store.clone(), room.clone());
+            writes.spawn(async move {
+                let written = store.write(group, now).await;
+                drop(room);
+                written
+            });
         }
-        Flush {
-            writes,
-            _room: room,
-        }
+        Flush { writes }
     }
 
     /// Writes one member's bytes in the order in which they come.

@@ -1,0 +1,113 @@
+//! Many collectives at once: they share the memory that a server has for rounds, and nobody waits for ever.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::TestVolume;
+use futures_util::future::{join_all, try_join_all};
+use weft_client::{Access, Group, NewLayout, OpenView, Operation, Transfer, Volume};
+use weft_layout::{Pattern, ViewOffset};
+
+/// Rounds as large as they come: 16 MiB, two in each job.
+const CELLS: u32 = 4;
+const BSU: u64 = 4 << 20;
+const BYTES: usize = 32 << 20;
+
+async fn open(volume: &Volume, path: &str) -> OpenView {
+    let layout = NewLayout {
+        cells: Some(CELLS),
+        bsu: Some(BSU),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create(0o644).layout(&layout);
+    let file = volume.attach(path, access).await.unwrap();
+    file.canonical().unwrap()
+}
+
+fn alone(id: String) -> Group {
+    Group::new(id, 1, 0).wait(Duration::from_hours(1))
+}
+
+fn all() -> Transfer {
+    Transfer::of(Pattern::bytes(BYTES as u64))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn collectives_that_need_more_room_than_there_is_all_end() {
+    const JOBS: usize = 12;
+    let test = TestVolume::start(1).await;
+    let clients = join_all((0..4).map(|_| test.client())).await;
+    let mut views = Vec::new();
+    for job in 0..JOBS {
+        views.push(open(&clients[job % clients.len()], &format!("/{job}")).await);
+    }
+    let data = |job: usize| Bytes::from(vec![job as u8 + 1; BYTES]);
+    let writes = views.iter().enumerate().map(|(job, view)| {
+        let group = alone(format!("writes {job}"));
+        view.collective(&group).post_write(all(), data(job))
+    });
+    let writes: Vec<_> = writes.collect();
+    let written = try_join_all(writes.into_iter().map(Operation::wait));
+    let written = tokio::time::timeout(Duration::from_mins(2), written).await;
+    let written = written.expect("all end").unwrap();
+    assert!(written.iter().all(|w| w.bytes == BYTES as u64));
+    let reads = views.iter().enumerate().map(|(job, view)| {
+        let group = alone(format!("reads {job}"));
+        view.collective(&group).post_read(all(), vec![0; BYTES])
+    });
+    let reads: Vec<_> = reads.collect();
+    let read = try_join_all(reads.into_iter().map(Operation::wait));
+    let read = tokio::time::timeout(Duration::from_mins(2), read).await;
+    for (job, (_, read)) in read.expect("all end").unwrap().into_iter().enumerate() {
+        assert!(read == data(job), "job {job}");
+    }
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_stand_still_leave_their_room_to_those_who_wait_for_it() {
+    let test = TestVolume::start(1).await;
+    let sound = open(&test.client().await, "/file").await;
+    let data = Bytes::from(vec![5; BYTES]);
+    sound.write_at(ViewOffset(0), data).await.unwrap();
+    let mut stand = Vec::new();
+    for client in 0..2 {
+        let (stopping, stop) = test.stopping_client().await;
+        let view = open(&stopping, "/file").await;
+        // It stops later, with a connection.
+        view.size().await.unwrap();
+        stop.reads.stop();
+        for job in 0..5 {
+            let group = alone(format!("stands {client} {job}"));
+            let read = view.collective(&group).post_read(all(), vec![0; BYTES]);
+            stand.push((read, stopping.clone()));
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let began = Instant::now();
+    let mut small = [0; 4];
+    let group = alone("small".to_owned());
+    let read = sound.collective(&group);
+    let read = read.read_at(ViewOffset(9), &mut small);
+    let read = tokio::time::timeout(Duration::from_secs(5), read).await;
+    assert_eq!(read.expect("it has room of its own").unwrap().bytes, 4);
+    let mut large = vec![0; BYTES];
+    let group = alone("large".to_owned());
+    let read = sound.collective(&group);
+    let read = read.read_at(ViewOffset(0), &mut large);
+    let read = tokio::time::timeout(Duration::from_mins(1), read).await;
+    assert_eq!(
+        read.expect("room becomes free").unwrap().bytes,
+        BYTES as u64
+    );
+    let waited = began.elapsed();
+    assert!(
+        waited > Duration::from_secs(4),
+        "there was room: {waited:?}"
+    );
+    assert!(large.iter().all(|byte| *byte == 5));
+    assert!(stand.iter().all(|(read, _)| !read.poll()));
+    test.stop().await;
+}
