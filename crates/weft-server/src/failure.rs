@@ -12,7 +12,7 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         | StoreError::Corrupt { .. }
         | StoreError::LogDamaged { .. }
         | StoreError::Version { .. } => Code::Corrupt,
-        StoreError::NoSpace { .. } => Code::NoSpace,
+        StoreError::NoSpace { .. } | StoreError::IndexFull { .. } => Code::NoSpace,
         StoreError::Stale { .. } => Code::Stale,
         StoreError::NoCheckpoint { .. } => Code::NotFound,
         StoreError::Disk { .. }

@@ -59,7 +59,11 @@ impl Batches {
 
 impl Inner {
     /// Brings everything logged before the call into the index and removes its segments.
+    ///
+    /// # Errors
+    /// [`StoreError::IndexFull`] where the index may not grow: everything stays in the log.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
+        self.index.check_room()?;
         let _one = self.apply_lock.lock().await;
         let logged = self.lock().logged;
         let bound = self.log.rotate(&self.state, &self.counters)?;
@@ -310,7 +314,7 @@ impl Retry {
         };
         self.pause = (self.pause * 2).clamp(RETRY.0, RETRY.1);
         self.at = Some(Instant::now() + self.pause);
-        tracing::warn!(%error, again_in = ?self.pause, "space that is not needed any more does not come back yet");
+        tracing::warn!(%error, again_in = ?self.pause, "the log and space that is not needed any more do not come back yet");
     }
 }
 
@@ -375,7 +379,16 @@ impl Inner {
         }
         let wanted = self.signals.apply.swap(false, Relaxed);
         if wanted || self.log_is_long(&self.lock()) {
-            return self.apply().await;
+            return match self.apply().await {
+                Err(full @ StoreError::IndexFull { .. }) => {
+                    self.signals.apply.fetch_or(wanted, Relaxed);
+                    retry.done(Err(full));
+                    // Writers at a bound see for themselves that waiting would not end.
+                    self.signals.room.notify_waiters();
+                    Ok(())
+                }
+                done => done,
+            };
         }
         let full = {
             let mut state = self.lock();
@@ -400,8 +413,8 @@ impl Inner {
 }
 
 impl Store {
-    /// Flushes, syncs and applies everything, and marks the store as closed in good order.
-    /// Later writes are refused.
+    /// Flushes, syncs and applies everything, and marks the store as closed in good order: where that has no room, everything
+    /// is synced and stays in the log. Later writes are refused.
     pub async fn close(&self) -> Result<(), StoreError> {
         let inner = &self.0;
         {
@@ -411,10 +424,14 @@ impl Store {
         }
         inner.signals.room.notify_waiters();
         let this = Arc::clone(inner);
-        whole(async move { this.apply().await }).await?;
+        let applied = match whole(async move { this.apply().await }).await {
+            // The log has it, and is replayed at the next opening.
+            Err(StoreError::IndexFull { .. }) => self.sync().await.map(|()| false),
+            done => done.map(|()| true),
+        }?;
         inner.signals.stop.store(true, Relaxed);
         inner.signals.work.notify_one();
-        if inner.lock().dirty_blocks > 0 {
+        if !applied || inner.lock().dirty_blocks > 0 {
             return Ok(());
         }
         let this = Arc::clone(inner);

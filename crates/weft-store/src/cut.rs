@@ -173,7 +173,7 @@ impl Inner {
     /// As [`Inner::admit`], but a full disk is no reason to refuse what makes room.
     pub(crate) async fn admit_cut(&self) -> Result<(), StoreError> {
         match self.admit().await {
-            Err(StoreError::NoSpace { .. }) => Ok(()),
+            Err(StoreError::NoSpace { .. } | StoreError::IndexFull { .. }) => Ok(()),
             other => other,
         }
     }

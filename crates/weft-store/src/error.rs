@@ -100,6 +100,12 @@ pub enum StoreError {
         /// Bytes that writes could have.
         available: u64,
     },
+    /// The index has no room to grow, so the log cannot be emptied into it; nothing was changed.
+    #[error("{reason}")]
+    IndexFull {
+        /// What the engine said.
+        reason: String,
+    },
     /// The file was deleted; its id is never used again.
     #[error("file {file} was deleted")]
     Stale {
@@ -255,8 +261,10 @@ impl StoreError {
 
 impl From<weft_kv::KvError> for StoreError {
     fn from(error: weft_kv::KvError) -> Self {
-        Self::Index {
-            reason: error.to_string(),
+        let reason = error.to_string();
+        match error {
+            weft_kv::KvError::NoSpace { .. } => Self::IndexFull { reason },
+            _ => Self::Index { reason },
         }
     }
 }

@@ -42,6 +42,9 @@ impl Inner {
             if !stalled {
                 Counters::add(&self.counters.stalls, 1);
                 stalled = true;
+            } else {
+                // The log cannot be emptied.
+                self.index.check_room()?;
             }
             self.signals.work.notify_one();
             room.await;

@@ -124,3 +124,42 @@ fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_
         );
     });
 }
+
+#[test]
+fn an_index_without_room_leaves_everything_in_the_log_and_writers_hear_of_it() {
+    run(async {
+        let machine = Machine::new(10);
+        let store = machine.open().await.unwrap();
+        put(&store, 0).await.unwrap();
+        machine.index.set_full(true);
+        let mut refused = None;
+        for n in 1..WRITES {
+            if let Err(error) = put(&store, n).await {
+                refused = Some((n, error));
+                break;
+            }
+        }
+        let (first, error) = refused.expect("the log is shorter than what was written");
+        assert!(matches!(error, StoreError::IndexFull { .. }), "{error}");
+        // What makes room goes on, and nothing is lost, whether the store is closed or killed.
+        let (from, cut) = (first - 1, (first - 1) * 100);
+        store.delete_file(FileId(first % 50)).await.unwrap();
+        store.sync().await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        machine.kill(10);
+        let store = machine.open().await.unwrap();
+        let found = read(&store, &key(from % 50, 0), cut, 1 << 20).await;
+        assert!(found.unwrap() == pattern(from, LENGTH));
+        // With room it goes on by itself.
+        machine.index.set_full(false);
+        for n in 0..WRITES {
+            let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
+            let write = store.write(vec![one], now());
+            let done = tokio::time::timeout(Duration::from_secs(600), write).await;
+            done.expect("a writer waits for ever").unwrap();
+        }
+        let found = read(&store, &key(from % 50, 0), cut, 1 << 20).await;
+        assert!(found.unwrap() == pattern(from, LENGTH));
+    });
+}

@@ -21,6 +21,7 @@ pub struct CrashKv {
     /// Which operations of the machine were the index's.
     steps: Mutex<Vec<u64>>,
     unreadable: AtomicBool,
+    full: AtomicBool,
 }
 
 fn put(map: &mut Map, batch: &Batch) {
@@ -135,7 +136,23 @@ impl OrderedKv for Living {
     ) -> Result<(), KvError> {
         self.index.transact(work)
     }
+    fn check_room(&self) -> Result<(), KvError> {
+        if self.index.full.load(Ordering::Relaxed) {
+            return Err(KvError::NoSpace {
+                path: "/index".to_owned(),
+                available: 1,
+                needed: 2,
+            });
+        }
+        Ok(())
+    }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
+        if self.index.full.load(Ordering::Relaxed) {
+            return Err(KvError::Engine {
+                doing: "write",
+                reason: "the simulated disk is full".to_owned(),
+            });
+        }
         self.step("write")?;
         self.index.write(batch)
     }
@@ -160,6 +177,11 @@ impl CrashKv {
     /// From now on every read fails, or none does.
     pub fn set_unreadable(&self, unreadable: bool) {
         self.unreadable.store(unreadable, Ordering::Relaxed);
+    }
+
+    /// From now on the disk of the index is full, or has room.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
     }
 
     /// Batches that no sync covers.
