@@ -75,8 +75,8 @@ pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
     while let Some((i, next)) = arriving.next().await {
         let what = || joined.view().what("read for a group from");
         let bytes = next.map_err(|e| Error::of_call(what(), e))?;
-        let dealt = deals[i].0.take(&bytes, &mut targets);
-        dealt.map_err(|reason| joined.view().broken(joined.slots[i], reason))?;
+        let taken = deals[i].0.take(&bytes, &mut targets);
+        taken.map_err(|reason| joined.view().broken(joined.slots[i], reason))?;
     }
     let mut moved = 0;
     for ((deal, bytes), slot) in deals.into_iter().zip(&joined.slots) {

@@ -373,6 +373,7 @@ impl RunPieces {
     }
 
     /// Looks at so many runs for the next piece; `None` if it is not among these.
+    #[allow(clippy::option_option)] // not known yet, and there is none, are two answers
     fn find_among(&mut self, runs: u32) -> Option<Option<Piece>> {
         for _ in 0..runs {
             if let Some((pieces, rank)) = &mut self.run {

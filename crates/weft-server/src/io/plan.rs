@@ -59,6 +59,7 @@ impl<L: CellLengths> Batches<L> {
     }
 
     /// The next batch, `Some(None)` at the end; `None` if it is not complete after so many steps, which are counted down.
+    #[allow(clippy::option_option)] // not known yet, and there is none, are two answers
     pub(super) fn next(&mut self, steps: &mut u32) -> Option<Option<Batch>> {
         let batch = &mut self.batch;
         while batch.bytes < BATCH_BYTES && batch.span < SPAN_MAX && self.cutter.look(steps)? {

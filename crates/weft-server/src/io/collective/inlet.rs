@@ -88,7 +88,7 @@ impl Inlet {
 
 impl Inlets {
     /// One stream of each member; one that stands still for longer than `patience` says is lost.
-    pub(super) fn each(payloads: Vec<Payload>, patience: Patience) -> Inlets {
+    pub(super) fn each(payloads: Vec<Payload>, patience: &Patience) -> Inlets {
         let inlet = |payload| Inlet::new(payload, patience.clone());
         Inlets::Each(payloads.into_iter().map(inlet).collect())
     }

@@ -92,7 +92,7 @@ impl IoService {
             replies.push(part.reply);
             payloads.push(write.payload);
         }
-        let mut inlets = Inlets::each(payloads, patience);
+        let mut inlets = Inlets::each(payloads, &patience);
         let number: Vec<u32> = members.iter().map(|(member, _)| *member).collect();
         let owner = Owner {
             share,
