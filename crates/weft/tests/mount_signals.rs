@@ -5,6 +5,7 @@ mod mount_support;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ elif what == 'append':
     file = os.open('log', os.O_WRONLY | os.O_APPEND)
     assert os.write(file, b'whole line') == 10
     os.close(file)
+signal.setitimer(signal.ITIMER_REAL, 0)
 ";
 
 #[test]
@@ -98,6 +100,10 @@ fn what_a_killed_program_began_is_carried_to_its_end_and_leaves_nothing_open() {
         fs::create_dir(&there).unwrap();
         fs::write(there.join("f"), "").unwrap();
     }
+    // Else they would be looked up first; until the news of them is here that is so.
+    std::thread::sleep(Duration::from_millis(500));
+    let mode = |path: &Path| fs::metadata(path.join("0/f")).map(|now| now.mode() & 0o777);
+    assert_eq!(mode(&m.path).unwrap(), 0o644);
     let mut children = Vec::new();
     for (number, program) in programs.iter().enumerate() {
         let mut command = Command::new("sh");
@@ -122,7 +128,7 @@ fn what_a_killed_program_began_is_carried_to_its_end_and_leaves_nothing_open() {
     wait_until("the mode is seen on both mounts", || {
         [&m.path, &other]
             .iter()
-            .all(|path| fs::metadata(path.join("0/f")).is_ok_and(|now| now.mode() & 0o777 == 0o604))
+            .all(|path| mode(path).is_ok_and(|mode| mode == 0o604))
     });
     for number in 1..programs.len() {
         // Only of what is open nowhere.
