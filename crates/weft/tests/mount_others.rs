@@ -63,7 +63,7 @@ fn who_opens_a_file_that_another_mount_just_made_longer_reads_all_of_it() {
         fs::write(&here, "four").unwrap();
         let open = fs::File::open(&here).unwrap();
         assert_eq!(rest(&open, 0), b"four");
-        append(&there, &[b'm'; 40_000]);
+        append(&there, &vec![b'm'; 40_000]);
         // The news of it may come before, between and after these.
         rest(&open, 0);
         assert_eq!(fs::read(&here).unwrap().len(), 40_004, "{round}");
