@@ -178,7 +178,7 @@ fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_retur
             let mut syncs = 0;
             for i in 0..10 {
                 let before = counts(&m.path);
-                put(&file, i * LENGTH as u64, &[2; LENGTH], each);
+                put(&file, i * LENGTH as u64, &vec![2; LENGTH], each);
                 let after = counts(&m.path);
                 let of =
                     |what: &str| after.get(what).unwrap_or(&0) - before.get(what).unwrap_or(&0);

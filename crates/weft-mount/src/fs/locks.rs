@@ -129,7 +129,9 @@ async fn let_go(closing: &[Arc<Handle>]) -> bool {
     while closing.iter().any(|handle| handle.is_closing()) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    closing.iter().for_each(|handle| handle.note_not_closing());
+    for handle in closing {
+        handle.note_not_closing();
+    }
     !closing.is_empty()
 }
 
