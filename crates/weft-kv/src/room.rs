@@ -95,9 +95,11 @@ impl Room {
         {
             return Some(space);
         }
-        let measured = (self.measure)(&self.folder).and_then(|space| self.tend(space));
-        *seen = measured.as_ref().ok().map(|space| (Instant::now(), *space));
-        measured.ok()
+        let measured = (self.measure)(&self.folder).ok();
+        // A reserve that cannot be had or given back changes nothing of what is free.
+        let space = measured.map(|space| self.tend(space).unwrap_or(space));
+        *seen = space.map(|space| (Instant::now(), space));
+        space
     }
 
     fn tend(&self, space: Space) -> io::Result<Space> {
@@ -113,6 +115,7 @@ impl Room {
         }
         match std::fs::metadata(&path) {
             Ok(held) if scarce && held.len() > 0 => std::fs::remove_file(&path)?,
+            Ok(held) if ample && held.len() == 0 => set_aside(&path, reserve)?,
             Err(e) if ample && e.kind() == io::ErrorKind::NotFound => set_aside(&path, reserve)?,
             _ => return Ok(space),
         }
@@ -124,11 +127,11 @@ impl Room {
 fn set_aside(path: &Path, bytes: u64) -> io::Result<()> {
     let file: File = OpenOptions::new().create(true).append(true).open(path)?;
     let flags = rustix::fs::FallocateFlags::empty();
-    if rustix::fs::fallocate(&file, flags, 0, bytes).is_err() {
-        // An empty file says that this was tried.
+    let allocated = rustix::fs::fallocate(&file, flags, 0, bytes);
+    if allocated.is_err() {
         file.set_len(0)?;
     }
-    Ok(())
+    Ok(allocated?)
 }
 
 #[cfg(test)]

@@ -234,7 +234,9 @@ impl Inner {
                 None => continue,
             };
             let (old, size) = (state.forks[&id].length, state.forks[&id].chunk);
-            if length >= old || size == 0 || whole.contains(&id) {
+            // At the length it has: a tail that is owed is not to be read back at once, either.
+            let tail = state.forks[&id].tail.is_some();
+            if length > old || length == old && !tail || size == 0 || whole.contains(&id) {
                 ItemRecord::Truncate { id, length }.encode(&mut body);
                 let emptied = state.cut(id, length, modified.0, sequence);
                 state.logged += DATA_COST + emptied * MAP_COST;

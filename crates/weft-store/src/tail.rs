@@ -15,6 +15,7 @@ use crate::record::{ForkId, ItemRecord, new_body};
 use crate::replay::MAP_COST;
 use crate::state::{Fork, State};
 use crate::store::Inner;
+use crate::write::whole;
 
 /// Blocks of the chunks of one part.
 const PART_BLOCKS: u32 = 16 << 10;
@@ -112,7 +113,9 @@ impl Inner {
     pub(crate) async fn settle(&self, id: ForkId) -> Result<(), StoreError> {
         while self.settle_part(id)? {
             if self.log_is_long(&self.lock()) {
-                self.apply().await?;
+                // Apart from the caller, who may go away: what was taken for the index must come to it.
+                let me = self.me();
+                whole(async move { me.apply().await }).await?;
             } else {
                 tokio::task::yield_now().await;
             }

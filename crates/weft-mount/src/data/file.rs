@@ -25,6 +25,8 @@ pub(super) struct FileData {
     pub(super) landed: Notify,
     /// Truncates and the like go one after another.
     turn: Semaphore,
+    /// Syncs of the cells, too: who comes during one must not take for survived what that one still asks for.
+    syncs: tokio::sync::Mutex<()>,
 }
 
 impl FileData {
@@ -35,6 +37,7 @@ impl FileData {
             cache,
             landed: Notify::new(),
             turn: Semaphore::new(1),
+            syncs: tokio::sync::Mutex::default(),
         }
     }
 
@@ -148,6 +151,15 @@ impl Drop for Syncing<'_> {
         if self.1 {
             self.0.state.lock().syncing -= 1;
         }
+    }
+}
+
+/// A sync that has not succeeded: dropped, it is owed.
+struct Owed<'a>(&'a FileData);
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unsynced = true;
     }
 }
 
@@ -332,6 +344,7 @@ impl OpenData {
         self.flush_to_sync().await?;
         drop(syncing);
         let cells = matches!(self.data.state.lock().home, Home::Cells);
+        let _one = self.data.syncs.lock().await;
         if cells {
             // Another attachment may have moved them: then this one does not know what to sync.
             self.data.to_cells(&self.file).await?;
@@ -341,12 +354,26 @@ impl OpenData {
                 return Ok(());
             }
         }
+        // Also where the caller goes away.
+        let owed = Owed(&self.data);
         // What was acknowledged survived the server's death, so a sync after it covers that, too.
-        let synced = patiently(self.data.cache.config.patience, || self.file.sync()).await;
-        if synced.is_err() {
-            self.data.state.lock().unsynced = true;
-        }
-        Ok(synced?)
+        patiently(self.data.cache.config.patience, || self.file.sync()).await?;
+        std::mem::forget(owed);
+        Ok(())
+    }
+
+    /// Failures so far of what any open of the file wrote.
+    pub fn failures(&self) -> u64 {
+        self.data.state.lock().failures
+    }
+
+    /// The last failure, if there was one since there were so many; whoever else was told of it.
+    pub fn failed_since(&self, failures: u64) -> Result<(), DataError> {
+        let state = self.data.state.lock();
+        let failed = state.last_failure.clone();
+        failed
+            .filter(|_| state.failures != failures)
+            .map_or(Ok(()), Err)
     }
 
     /// Whether the bytes lie with the metadata, so that a sync of them is one of the namespace.

@@ -138,7 +138,7 @@ impl FileData {
             }
             Flight::Inline(step) => {
                 let result = match step {
-                    Inlined::Ask => self.ask_again(via).await,
+                    Inlined::Ask => self.learn_again(via).await,
                     _ => self.spill(via).await,
                 };
                 // What cannot be moved, or is not known, cannot be written over either.

@@ -80,6 +80,18 @@ impl FileData {
         Ok(())
     }
 
+    /// As [`FileData::ask_again`], for bytes that are lost if it is given up.
+    pub(super) async fn learn_again(&self, file: &File) -> Result<(), GaveUp> {
+        while self.state.lock().is_doubtful() {
+            let asked = self.cache.now();
+            let now = patiently(self.patience(), || file.ask_inline()).await?;
+            if self.state.lock().learn_home(asked, now) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Stores all content; false if the file's bytes have moved to the cells meanwhile.
     pub(super) async fn store(
         &self,
@@ -87,7 +99,7 @@ impl FileData {
         content: &Bytes,
         written: i64,
     ) -> Result<bool, GaveUp> {
-        let patience = self.patience();
+        let (patience, began) = (self.patience(), self.cache.now());
         let how = Store {
             modified: written,
             ..Store::default()
@@ -100,6 +112,10 @@ impl FileData {
                 state.changed = self.cache.tick();
                 if matches!(state.home, Home::Inline(_)) {
                     state.home = Home::Inline(content.clone());
+                    if state.heard > began {
+                        // Somebody else may have stored after this, and the answer to a question have told it already.
+                        state.doubted = self.cache.tick();
+                    }
                 }
                 Ok(true)
             }

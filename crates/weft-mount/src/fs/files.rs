@@ -38,6 +38,8 @@ pub(super) struct Handle {
     pub(super) at_work: RwLock<()>,
     /// A descriptor of it was closed, perhaps the last: then its locks are about to end.
     closing: AtomicBool,
+    /// Its locks are being let go.
+    letting_go: AtomicBool,
     /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
     wrote: AtomicBool,
     /// Since it was opened, or attributes of the file were set, nothing was found to be taken away: see `privileges`.
@@ -56,6 +58,7 @@ impl Handle {
             lockers: Mutex::default(),
             at_work: RwLock::default(),
             closing: AtomicBool::new(false),
+            letting_go: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
             stripped: AtomicBool::new(false),
         }
@@ -70,6 +73,16 @@ impl Handle {
     /// What it locked has ended, or it was not the last descriptor that was closed.
     pub(super) fn note_not_closing(&self) {
         self.closing.store(false, Ordering::Release);
+    }
+
+    /// Its locks are let go now.
+    pub(super) fn note_letting_go(&self) {
+        self.letting_go.store(true, Ordering::Release);
+    }
+
+    /// Whether its locks are being let go.
+    pub(super) fn is_letting_go(&self) -> bool {
+        self.is_closing() && self.letting_go.load(Ordering::Acquire)
     }
 
     /// Whether its locks may be about to end.

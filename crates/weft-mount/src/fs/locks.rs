@@ -17,7 +17,7 @@ use super::files::Handle;
 use super::views::{is_view, unsupported};
 use super::{FileSystem, FsError};
 
-/// How long the kernel may take to tell of the end of an open, and this mount to let its locks go.
+/// How long the kernel may take to tell of the end of an open; what this mount takes then to let its locks go is waited for.
 const CLOSING: Duration = Duration::from_millis(100);
 
 impl FileSystem {
@@ -48,12 +48,11 @@ impl FileSystem {
         }
         match locked {
             Locked::Granted => {
-                let seen = self.see_others(&handle).await;
-                if seen.is_err() {
-                    // Who is told that it failed will not let go.
-                    unlock(&handle, range, owner).await;
-                }
-                seen
+                // Who is told that it failed, or was interrupted, will not let go.
+                let granted = Granted(Some((handle.clone(), range, owner)));
+                self.see_others(&handle).await?;
+                granted.keep();
+                Ok(())
             }
             Locked::Held(_) => Err(FsError::wrong("somebody else holds it", Errno::AGAIN)),
             Locked::Deadlock => Err(FsError::wrong(
@@ -116,6 +115,7 @@ impl FileSystem {
     /// The last descriptor of an open is closed: what it locked itself ends.
     pub(super) async fn unlock_open(&self, handle: &Arc<Handle>) {
         let owners = std::mem::take(&mut *handle.lockers.lock());
+        handle.note_letting_go();
         for owner in owners {
             release(handle, owner).await;
         }
@@ -126,7 +126,9 @@ impl FileSystem {
 /// Waits for the end of opens that seem to be closing; false if there are none. Those that go on are not waited for again.
 async fn let_go(closing: &[Arc<Handle>]) -> bool {
     let deadline = Instant::now() + CLOSING;
-    while closing.iter().any(|handle| handle.is_closing()) && Instant::now() < deadline {
+    while closing.iter().any(|handle| handle.is_letting_go())
+        || closing.iter().any(|handle| handle.is_closing()) && Instant::now() < deadline
+    {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     for handle in closing {
@@ -135,16 +137,26 @@ async fn let_go(closing: &[Arc<Handle>]) -> bool {
     !closing.is_empty()
 }
 
-/// Takes a lock back; goes on when the caller is interrupted.
-async fn unlock(handle: &Arc<Handle>, range: LockRange, owner: LockOwner) {
-    let handle = handle.clone();
-    let unlock = tokio::spawn(async move {
-        if let Err(error) = handle.file.unlock(range, owner).await {
-            tracing::warn!(file = handle.id, %error, "a lock may be held until the file is closed");
-        }
-    });
-    // It does not panic, and if it did there was nothing left to do.
-    let _ = unlock.await;
+/// A lock whose caller does not know of it yet: dropped, it is taken back, in the background.
+struct Granted(Option<(Arc<Handle>, LockRange, LockOwner)>);
+
+impl Granted {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        let Some((handle, range, owner)) = self.0.take() else {
+            return;
+        };
+        tokio::spawn(async move {
+            if let Err(error) = handle.file.unlock(range, owner).await {
+                tracing::warn!(file = handle.id, %error, "a lock may be held until the file is closed");
+            }
+        });
+    }
 }
 
 /// Goes on when the caller is interrupted: nobody else would let go.

@@ -305,6 +305,7 @@ impl FileSystem {
         let _at_work = handle.at_work.read().await;
         let synced = how.synced && handle.direct;
         let syncing = synced.then(|| handle.data.syncing());
+        let failures = handle.data.failures();
         if how.kill_set_id || how.append || handle.past_pages {
             self.strip(&handle, how.kill_set_id).await?;
         }
@@ -316,6 +317,8 @@ impl FileSystem {
         self.written(&handle);
         if synced {
             self.sync(number).await?;
+            // Another write of this descriptor may have been told of it in this one's place.
+            handle.data.failed_since(failures)?;
         }
         drop(syncing);
         Ok(())

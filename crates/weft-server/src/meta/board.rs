@@ -46,6 +46,8 @@ enum Stage {
 }
 
 struct Entry {
+    /// It is about a tree, whichever of its files are left.
+    tree: bool,
     files: Vec<u64>,
     servers: Vec<ServerId>,
     stage: Stage,
@@ -141,6 +143,7 @@ impl Board {
                 self.queues.entry(*file).or_default().insert(number);
             }
             let entry = Entry {
+                tree: matches!(intent, Intent::Tree { .. }),
                 files,
                 servers,
                 stage: Stage::Behind,
@@ -156,12 +159,12 @@ impl Board {
         nobodys
     }
 
-    /// A file's delete is owed: nothing else is any more.
+    /// A file's delete is owed: nothing else about this file alone is any more.
     fn supersede(&mut self, file: u64) {
         let queue = self.queues.get(&file).cloned().unwrap_or_default();
         for number in queue {
-            let begun = |entry: &Entry| entry.stage == Stage::UnderWay;
-            if !self.entries.get(&number).is_some_and(begun) {
+            let stays = |entry: &Entry| entry.stage == Stage::UnderWay || entry.tree;
+            if !self.entries.get(&number).is_some_and(stays) {
                 self.done(number, false);
             }
         }
@@ -220,19 +223,21 @@ impl Board {
             return;
         };
         self.files -= entry.files.len();
-        let mut next = BTreeSet::new();
+        let (mut next, mut behind) = (BTreeSet::new(), BTreeSet::new());
         for file in &entry.files {
             if let Some(queue) = self.queues.get_mut(file) {
                 queue.remove(&number);
                 next.extend(queue.first());
+                behind.extend(queue.iter().filter(|n| self.waiting.contains_key(n)));
                 if queue.is_empty() {
                     self.queues.remove(file);
                 }
             }
         }
         self.tell(number);
+        // Whoever waits further behind may have something else before it now, and sees to that.
+        behind.into_iter().for_each(|number| self.tell(number));
         for number in next {
-            self.tell(number);
             self.wake(number, false);
         }
         for server in entry.servers {
@@ -332,12 +337,16 @@ impl Board {
         self.servers.get(&server).map_or(0, |state| state.lane.mark)
     }
 
-    /// A server has done its deletes below this number.
-    pub(super) fn deleted(&mut self, server: ServerId, below: u64) {
+    /// A server has done its deletes below this number; it was asked, unless there were none.
+    pub(super) fn deleted(&mut self, server: ServerId, below: u64, asked: bool) {
         let lane = &mut self.servers.entry(server).or_default().lane;
         (lane.under_way, lane.refusal) = (false, None);
         lane.mark = lane.mark.max(below);
-        self.answered(server);
+        if asked {
+            self.answered(server);
+        } else {
+            self.send_deletes(server, false);
+        }
     }
 
     /// Whether all these servers have done the delete of this number.

@@ -122,16 +122,16 @@ fn deletes_are_done_when_each_of_their_servers_has_come_behind_them() {
     );
     assert_eq!(first, [Work::Deletes(A), Work::Deletes(B)]);
     board.not_deleted(A, (1, 1), refusal(A, true));
-    board.deleted(B, 1001);
+    board.deleted(B, 1001, true);
     assert_eq!(board.take_work(), [Work::Deletes(B)]);
-    board.deleted(B, 2000);
+    board.deleted(B, 2000, true);
     assert_eq!(board.take_work(), []);
     assert!(!board.is_deleted(1, &[A, B]) && board.is_deleted(1, &[B]));
     // What comes later is no reason to ask a silent server.
     assert_eq!(read(&mut board, vec![delete(2000, 1, &[A])]), []);
     board.tick();
     assert_eq!(board.take_work(), [Work::Deletes(A)]);
-    board.deleted(A, 2001);
+    board.deleted(A, 2001, true);
     assert!(board.is_deleted(1999, &[A, B]));
     board.delete_again(A, 1500);
     assert!(!board.is_deleted(1500, &[A]) && board.is_deleted(1499, &[A]));

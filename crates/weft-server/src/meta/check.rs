@@ -158,6 +158,9 @@ impl MetaService {
                 return Ok((gone, Stable::AsItIs));
             }
             let reply = self.namespace.repair(now, &request.finding)?;
+            if refused && !reply.done.is_empty() {
+                self.owed.taken_back(finding.expected);
+            }
             let stable = if reply.done.is_empty() {
                 Stable::AsItIs
             } else {

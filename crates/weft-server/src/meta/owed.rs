@@ -27,7 +27,7 @@ use crate::node::stopped;
 const DELETES: usize = 1024;
 /// Records looked at for them, and for one page of what is owed.
 const RECORDS: usize = 16 << 10;
-/// Rollbacks that were given up and whose callers may still come to hear of it.
+/// Intents that were given up and whose callers may still come to hear of it.
 const GIVEN_UP: usize = 1024;
 /// How long a check waits for what is owed to be tried.
 const LOOK: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub(super) struct Owed {
     /// Who changes what is owed by hand keeps everybody else from carrying it.
     pub(super) carrying: tokio::sync::RwLock<()>,
     stopped: AtomicBool,
-    /// Rollbacks that were given up, for the callers who wait for them.
+    /// Intents that were given up, for the callers who wait for them.
     given_up: parking_lot::Mutex<BTreeMap<u64, Failure>>,
 }
 
@@ -54,6 +54,20 @@ impl Owed {
 
     pub(super) fn tick(&self) {
         self.with(Board::tick);
+    }
+
+    /// An intent was taken back by a repair: whoever still waits for it is not to think that it was carried out.
+    pub(super) fn taken_back(&self, number: u64) {
+        let what = "it was taken back by a repair, and is not done";
+        self.give_up(number, Failure::new(Code::Unavailable, what));
+    }
+
+    fn give_up(&self, number: u64, failure: Failure) {
+        let mut given_up = self.given_up.lock();
+        given_up.insert(number, failure);
+        if given_up.len() > GIVEN_UP {
+            given_up.pop_first();
+        }
     }
 
     pub(super) fn is_refused(&self, number: u64) -> bool {
@@ -181,11 +195,8 @@ impl MetaService {
             self.namespace.withdraw(number)?;
             tracing::warn!(number, reason = %refusal.reason, "a rollback is given up");
             // Its caller may be about to begin to wait.
-            let mut given_up = self.owed.given_up.lock();
-            given_up.insert(number, not_rolled_back(&refusal, &intent));
-            if given_up.len() > GIVEN_UP {
-                given_up.pop_first();
-            }
+            let failure = not_rolled_back(&refusal, &intent);
+            self.owed.give_up(number, failure);
             return Ok(false);
         }
         let file = self.namespace.owed_truncate(intent.file().0);
@@ -219,7 +230,8 @@ impl MetaService {
                 return self.owed.with(|b| b.not_deleted(server, first, refusal));
             }
         }
-        self.owed.with(|board| board.deleted(server, page.next));
+        self.owed
+            .with(|board| board.deleted(server, page.next, first.is_some()));
         for intent in &page.intents {
             let (number, servers) = (intent.number(), intent.servers());
             if !self.owed.board.lock().is_deleted(number, &servers) {
