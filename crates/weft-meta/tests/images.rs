@@ -50,6 +50,7 @@ fn engine(folder: &Path) -> Arc<FjallKv> {
     let options = FjallOptions {
         cache: 1 << 20,
         memtable: 2 << 10,
+        reserve: 0,
         accept_loss: false,
     };
     Arc::new(FjallKv::open(folder.join("meta"), options).unwrap())

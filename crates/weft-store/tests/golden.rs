@@ -65,6 +65,7 @@ impl Index {
         let options = FjallOptions {
             cache: 1 << 20,
             memtable: 2 << 10,
+            reserve: 0,
             accept_loss: false,
         };
         let engine = FjallKv::open(folder.join("index"), options).unwrap();
