@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::TestVolume;
 use futures_util::future::{join_all, try_join_all};
-use weft_client::{Access, Group, NewLayout, OpenView, Operation, Transfer, Volume};
+use weft_client::{
+    Access, Group, JoinedRead, NewLayout, OpenView, Operation, Transfer, Volume, read_joined,
+};
 use weft_layout::{Pattern, ViewOffset};
 
 /// Rounds as large as they come: 16 MiB, two in each job.
@@ -16,8 +18,12 @@ const BSU: u64 = 4 << 20;
 const BYTES: usize = 32 << 20;
 
 async fn open(volume: &Volume, path: &str) -> OpenView {
+    open_of(CELLS, volume, path).await
+}
+
+async fn open_of(cells: u32, volume: &Volume, path: &str) -> OpenView {
     let layout = NewLayout {
-        cells: Some(CELLS),
+        cells: Some(cells),
         bsu: Some(BSU),
         ..NewLayout::default()
     };
@@ -63,6 +69,29 @@ async fn collectives_that_need_more_room_than_there_is_all_end() {
     for (job, (_, read)) in read.expect("all end").unwrap().into_iter().enumerate() {
         assert!(read == data(job), "job {job}");
     }
+    test.stop().await;
+}
+
+/// Each server lets others of them begin first, and none waits for another server while it holds room.
+#[tokio::test(flavor = "multi_thread")]
+async fn joined_reads_from_several_servers_that_need_more_room_than_there_is_all_end() {
+    const JOBS: usize = 8;
+    let test = TestVolume::start(2).await;
+    let view = open_of(2 * CELLS, &test.client().await, "/file").await;
+    let data = Bytes::from(vec![3; BYTES]);
+    view.write_at(ViewOffset(0), data.clone()).await.unwrap();
+    let transfer = all();
+    let mut buffers = vec![vec![0; BYTES]; JOBS];
+    let reads = buffers.iter_mut().map(|buffer| {
+        read_joined(vec![JoinedRead {
+            view: &view,
+            transfer: &transfer,
+            buffer,
+        }])
+    });
+    let read = tokio::time::timeout(Duration::from_mins(2), try_join_all(reads)).await;
+    assert_eq!(read.expect("all end").unwrap(), [BYTES as u64; JOBS]);
+    assert!(buffers.iter().all(|buffer| *buffer == data));
     test.stop().await;
 }
 
