@@ -1,8 +1,8 @@
 //! The requests of a whole group from one process, which has the memory of all members: one message to each server.
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
-use futures_util::stream::{self, StreamExt};
+use futures_util::future::{TryFutureExt, ready, try_join_all};
+use futures_util::stream::{self, Stream, StreamExt};
 use weft_layout::{
     CellIndex, CellLengths, Clipped, Comparison, Cutter, Endless, Pieces, Request, Rounds,
     ServerSlot, Shared,
@@ -56,31 +56,32 @@ pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
         targets.push(target);
     }
     let joined = Joined::new(parts)?;
-    let asked = joined.slots.iter().map(|slot| joined.ask(*slot));
-    let (mut deals, mut streams) = (Vec::new(), Vec::new());
-    for (i, (head, incoming)) in try_join_all(asked).await?.into_iter().enumerate() {
-        let deal = joined.deal(&head, joined.slots[i]);
-        let deal = deal.map_err(|reason| joined.view().broken(joined.slots[i], reason))?;
-        deals.push((deal, head.bytes));
-        // All servers send at once, and each goes on while there is room for what it sends.
-        let bytes = stream::unfold(Some(incoming), move |incoming| async move {
-            let mut incoming = incoming?;
-            let next = incoming.next().await.transpose()?;
-            let rest = next.is_ok().then_some(incoming);
-            Some(((i, next), rest))
-        });
-        streams.push(Box::pin(bytes));
-    }
+    let mut deals: Vec<_> = joined.slots.iter().map(|_| None).collect();
+    // Each server's bytes are taken as they come, whatever the others do: their rounds hold room until then.
+    let streams = joined.slots.iter().enumerate().map(|(i, slot)| {
+        let stream = joined.server_stream(*slot);
+        Box::pin(stream.map(move |item| (i, item)))
+    });
     let mut arriving = stream::select_all(streams);
-    while let Some((i, next)) = arriving.next().await {
-        let what = || joined.view().what("read for a group from");
-        let bytes = next.map_err(|e| Error::of_call(what(), e))?;
-        let taken = deals[i].0.take(&bytes, &mut targets);
-        taken.map_err(|reason| joined.view().broken(joined.slots[i], reason))?;
+    while let Some((i, arrived)) = arriving.next().await {
+        let done = match arrived? {
+            Arrived::Head(head) => {
+                let deal = joined.deal(&head, joined.slots[i]);
+                deal.map(|deal| deals[i] = Some((deal, head.bytes)))
+            }
+            Arrived::Bytes(bytes) => match &mut deals[i] {
+                Some((deal, _)) => deal.take(&bytes, &mut targets),
+                None => Err("bytes came before the head of their stream".to_owned()),
+            },
+        };
+        done.map_err(|reason| joined.view().broken(joined.slots[i], reason))?;
     }
     let mut moved = 0;
-    for ((deal, bytes), slot) in deals.into_iter().zip(&joined.slots) {
-        let finished = deal.finish(bytes);
+    for (deal, slot) in deals.into_iter().zip(&joined.slots) {
+        let finished = match deal {
+            Some((deal, bytes)) => deal.finish(bytes),
+            None => Err("a stream ended before its head".to_owned()),
+        };
         moved += finished.map_err(|reason| joined.view().broken(*slot, reason))?;
     }
     Ok(moved)
@@ -116,6 +117,14 @@ pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> 
         part.view.file.note_write(None);
     }
     Ok(written?.into_iter().sum())
+}
+
+/// What arrives from one server, in order.
+enum Arrived {
+    /// The stream begins.
+    Head(JoinedReadReply),
+    /// The next bytes.
+    Bytes(Bytes),
 }
 
 /// All members' requests on one file.
@@ -236,6 +245,20 @@ impl<'a> Joined<'a> {
                 Err(e) => return Err(self.failed("read", server, e)),
             }
         }
+    }
+
+    /// One server's answer.
+    fn server_stream(&self, slot: ServerSlot) -> impl Stream<Item = Result<Arrived, Error>> + Send {
+        let asked = self.ask(slot).map_ok(move |(head, incoming)| {
+            let bytes = stream::try_unfold(incoming, move |mut incoming| async move {
+                let next = incoming.next().await;
+                let next =
+                    next.map_err(|e| Error::of_call(self.view().what("read for a group from"), e))?;
+                Ok(next.map(|bytes| (Arrived::Bytes(bytes), incoming)))
+            });
+            stream::once(ready(Ok(Arrived::Head(head)))).chain(bytes)
+        });
+        asked.try_flatten_stream()
     }
 
     fn failed(&self, doing: &str, server: weft_layout::ServerId, error: CallError) -> Error {
