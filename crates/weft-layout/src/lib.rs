@@ -98,7 +98,7 @@ pub use quantity::{
     CellIndex, CellOffset, FileId, FileOffset, OFFSET_MAX, ServerId, ServerSlot, ViewOffset,
 };
 pub use request::{Piece, Request, Shaped};
-pub use rounds::{Clipped, Round, Rounds};
+pub use rounds::{Clipped, Round, Rounds, Search};
 pub use shared::{Comparison, Shared};
 pub use spaced::{Spaced, SpacedCopy, copy_all, copy_spaced};
 pub use stretch::{CellLengths, Cutter, Endless, Stretch, bytes_of};

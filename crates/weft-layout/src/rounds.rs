@@ -8,6 +8,7 @@
 //!
 //! Both sides of a joined call run the same rounds: the cuts follow from the pieces alone.
 
+use crate::stretch::RUNS;
 use crate::{CellIndex, CellOffset, Grid, Piece, Pieces, ServerSlot};
 
 /// Weight that a round aims at.
@@ -24,19 +25,65 @@ pub(crate) const WIDTH_MIN: u64 = 4 << 10;
 /// What each member has in a round, in its own order.
 pub type Round = Vec<Vec<Piece>>;
 
+/// Pieces that can be looked for a little at a time.
+pub trait Search: Iterator<Item = Piece> {
+    /// As [`Pieces::look`].
+    fn look(&mut self, _runs: u32) -> bool {
+        true
+    }
+}
+
+impl Search for std::vec::IntoIter<Piece> {}
+
+impl Search for Pieces {
+    fn look(&mut self, runs: u32) -> bool {
+        Pieces::look(self, runs)
+    }
+}
+
 /// Goes over the pieces of all members.
 #[derive(Clone, Debug)]
 pub struct Rounds<I> {
     members: Vec<Cursor<I>>,
     cells: u64,
     width: u64,
+    begun: Option<Begun<I>>,
+}
+
+/// A round that is put together.
+#[derive(Clone, Debug)]
+struct Begun<I> {
+    round: Round,
+    weight: u64,
+    pieces: usize,
+    width: u64,
+    /// Less than a band is too much already.
+    part: bool,
+    band: Option<Band<I>>,
+}
+
+/// A band that is added to a round.
+#[derive(Clone, Debug)]
+struct Band<I> {
+    end: u64,
+    /// The members before it, and what each had: its pieces and the last of them.
+    before: Vec<Cursor<I>>,
+    had: Vec<(usize, Option<Piece>)>,
+    /// Whose turn it is, and how many bytes it has already.
+    member: usize,
+    mine: u64,
+    /// What all have.
+    bytes: u64,
+    pieces: usize,
 }
 
 /// Pieces that are taken one after another, or a part of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<I> {
     pieces: I,
+    /// The next, if it was looked for.
     pub(crate) next: Option<Piece>,
+    known: bool,
 }
 
 /// How wide bands are, as long as nothing makes them narrower.
@@ -54,136 +101,198 @@ fn cells(grid: &Grid, slot: ServerSlot) -> u64 {
     (grid.cells_on(slot).count() as u64).max(1)
 }
 
-impl<I: Iterator<Item = Piece> + Clone> Rounds<I> {
+impl<I: Search + Clone> Rounds<I> {
     /// The rounds of these members' pieces on one server.
     pub fn new(grid: &Grid, slot: ServerSlot, members: impl IntoIterator<Item = I>) -> Self {
         Rounds {
             members: members.into_iter().map(Cursor::new).collect(),
             cells: cells(grid, slot),
             width: width(grid, slot),
+            begun: None,
         }
     }
 
-    /// Where the band of width `width` ends in which the first of all next pieces lies.
-    fn band(&self, width: u64) -> Option<u64> {
-        let next = self.members.iter().filter_map(|m| m.next);
-        next.map(|piece| (piece.offset.0 / width + 1) * width).min()
+    /// Looks for the next round for at most so many steps of some nanoseconds each, and counts them down: `None` if it is
+    /// not known yet.
+    #[allow(clippy::option_option)] // whether it is known, and whether there is one
+    pub fn look(&mut self, steps: &mut u32) -> Option<Option<Round>> {
+        let mut begun = self.begun.take().unwrap_or_else(|| Begun {
+            round: vec![Vec::new(); self.members.len()],
+            weight: 0,
+            pieces: 0,
+            width: self.width,
+            part: false,
+            band: None,
+        });
+        if self.go_on(&mut begun, steps).is_none() {
+            self.begun = Some(begun);
+            return None;
+        }
+        let any = begun.round.iter().any(|taken| !taken.is_empty());
+        Some(any.then_some(begun.round))
     }
 
-    /// Takes what lies before `end`, of each member at most `most` bytes; stops after one piece more than there is room
-    /// for. How many bytes and pieces that makes.
-    fn take(&mut self, end: u64, most: u64, room: usize, round: &mut Round) -> (u64, usize) {
-        let (mut bytes, mut pieces) = (0, 0);
-        for (member, taken) in self.members.iter_mut().zip(round) {
-            let had = taken.len();
-            bytes += member.take(end, most, had + room + 1 - pieces, taken);
-            pieces += taken.len() - had;
-            if pieces > room {
+    /// Adds bands until the round is whole; `None` if it is not yet.
+    fn go_on(&mut self, begun: &mut Begun<I>, steps: &mut u32) -> Option<()> {
+        while begun.weight < TARGET {
+            let mut band = match begun.band.take() {
+                Some(band) => band,
+                None => match self.band(begun, steps)? {
+                    Some(band) => band,
+                    None => break,
+                },
+            };
+            if self.take(begun, &mut band, steps).is_none() {
+                begun.band = Some(band);
+                return None;
+            }
+            if begun.part {
                 break;
             }
-        }
-        (bytes, pieces)
-    }
-
-    /// A part of a band that is too much for one round.
-    fn part(&mut self) -> Option<Round> {
-        let end = self.band(WIDTH_MIN)?;
-        let members = self.members.len();
-        let (bytes, pieces) = (
-            (WEIGHT_MAX / members as u64).max(1),
-            (PIECES_MAX / members).max(1),
-        );
-        let mut round = vec![Vec::new(); members];
-        for (member, taken) in self.members.iter_mut().zip(&mut round) {
-            member.take(end, bytes, pieces, taken);
-        }
-        Some(round)
-    }
-}
-
-impl<I: Iterator<Item = Piece> + Clone> Iterator for Rounds<I> {
-    type Item = Round;
-
-    fn next(&mut self) -> Option<Round> {
-        let mut round = vec![Vec::new(); self.members.len()];
-        let (mut weight, mut pieces) = (0, 0);
-        let mut width = self.width;
-        while weight < TARGET {
-            let Some(end) = self.band(width) else { break };
-            let before = self.clone();
-            let had: Vec<(usize, Option<Piece>)> =
-                round.iter().map(|r| (r.len(), r.last().copied())).collect();
-            let across = width * self.cells;
-            let room = PIECES_MAX - pieces;
-            let (bytes, count) = self.take(end, across, room, &mut round);
             // Pieces that lie alone bring the blocks around them; not more than the band has.
-            let more = bytes.max((bytes + ALONE * count as u64).min(across));
-            if weight + more <= WEIGHT_MAX && count <= room {
-                (weight, pieces) = (weight + more, pieces + count);
+            let across = begun.width * self.cells;
+            let alone = (band.bytes + ALONE * band.pieces as u64).min(across);
+            let weight = begun.weight + band.bytes.max(alone);
+            let pieces = begun.pieces + band.pieces;
+            if weight <= WEIGHT_MAX && pieces <= PIECES_MAX {
+                (begun.weight, begun.pieces) = (weight, pieces);
                 continue;
             }
-            *self = before;
-            for (taken, (length, last)) in round.iter_mut().zip(had) {
+            self.members = band.before;
+            for (taken, (length, last)) in begun.round.iter_mut().zip(band.had) {
                 taken.truncate(length);
                 if let (Some(now), Some(last)) = (taken.last_mut(), last) {
                     *now = last;
                 }
             }
-            if weight > 0 {
+            if begun.weight > 0 {
                 break;
             }
-            if width <= WIDTH_MIN {
-                return self.part();
-            }
-            width = (width / 2).max(WIDTH_MIN);
+            begun.part = begun.width <= WIDTH_MIN;
+            begun.width = (begun.width / 2).max(WIDTH_MIN);
         }
-        (weight > 0).then_some(round)
+        Some(())
+    }
+
+    /// The band in which the first of all next pieces lies.
+    #[allow(clippy::option_option)] // as of `look`
+    fn band(&mut self, begun: &Begun<I>, steps: &mut u32) -> Option<Option<Band<I>>> {
+        let mut end: Option<u64> = None;
+        for member in &mut self.members {
+            let next = member.look(steps)?;
+            let ends = next.map(|piece| (piece.offset.0 / begun.width + 1) * begun.width);
+            end = end.into_iter().chain(ends).min();
+        }
+        let had = begun.round.iter().map(|r| (r.len(), r.last().copied()));
+        Some(end.map(|end| Band {
+            end,
+            before: self.members.clone(),
+            had: had.collect(),
+            member: 0,
+            mine: 0,
+            bytes: 0,
+            pieces: 0,
+        }))
+    }
+
+    /// Takes what lies in the band, up to one piece more than there is room for; of a part, as much as each member may have.
+    fn take(&mut self, begun: &mut Begun<I>, band: &mut Band<I>, steps: &mut u32) -> Option<()> {
+        let count = self.members.len();
+        let (most, each) = if begun.part {
+            let most = (WEIGHT_MAX / count as u64).max(1);
+            (most, (PIECES_MAX / count).max(1))
+        } else {
+            (begun.width * self.cells, usize::MAX)
+        };
+        while let Some(cursor) = self.members.get_mut(band.member) {
+            let (had, _) = band.had[band.member];
+            let taken = &mut begun.round[band.member];
+            let pieces = band.pieces + taken.len() - had;
+            let full = !begun.part && begun.pieces + pieces > PIECES_MAX;
+            if !full
+                && taken.len() < each
+                && let Some(piece) = cursor.cut(band.end, most - band.mine, steps)?
+            {
+                band.mine += piece.length;
+                add(taken, piece);
+                continue;
+            }
+            band.bytes += band.mine;
+            (band.pieces, band.mine) = (pieces, 0);
+            if full {
+                break;
+            }
+            band.member += 1;
+        }
+        Some(())
     }
 }
 
-impl<I: Iterator<Item = Piece>> Cursor<I> {
-    pub(crate) fn new(mut pieces: I) -> Self {
-        let next = pieces.next();
-        Cursor { pieces, next }
-    }
+impl<I: Search + Clone> Iterator for Rounds<I> {
+    type Item = Round;
 
-    /// The next piece if it starts before `end`, cut there and after `most` bytes.
-    pub(crate) fn cut(&mut self, end: u64, most: u64) -> Option<Piece> {
-        let piece = self.next.filter(|p| p.offset.0 < end && most > 0)?;
-        let length = piece.length.min(end - piece.offset.0).min(most);
-        self.next = if length < piece.length {
-            Some(Piece {
-                offset: CellOffset(piece.offset.0 + length),
-                length: piece.length - length,
-                memory: piece.memory + length,
-                ..piece
-            })
-        } else {
-            self.pieces.next()
-        };
-        Some(Piece { length, ..piece })
-    }
-
-    /// Takes the pieces that start before `end`, cut there, at most `most` bytes of them and until there are `pieces` in
-    /// all; how many bytes those are.
-    fn take(&mut self, end: u64, most: u64, pieces: usize, taken: &mut Vec<Piece>) -> u64 {
-        let mut bytes = 0;
-        while taken.len() < pieces
-            && let Some(piece) = self.cut(end, most - bytes)
-        {
-            bytes += piece.length;
-            match taken.last_mut() {
-                Some(last)
-                    if last.cell == piece.cell
-                        && last.offset.0 + last.length == piece.offset.0
-                        && last.memory + last.length == piece.memory =>
-                {
-                    last.length += piece.length;
-                }
-                _ => taken.push(piece),
+    fn next(&mut self) -> Option<Round> {
+        loop {
+            if let Some(round) = self.look(&mut { u32::MAX }) {
+                return round;
             }
         }
-        bytes
+    }
+}
+
+impl<I: Search> Cursor<I> {
+    pub(crate) fn new(pieces: I) -> Self {
+        Cursor {
+            pieces,
+            next: None,
+            known: false,
+        }
+    }
+
+    /// The next piece; counts down the steps it takes to find it, `None` if they are too few.
+    #[allow(clippy::option_option)] // whether it is known, and whether there is one
+    pub(crate) fn look(&mut self, steps: &mut u32) -> Option<Option<Piece>> {
+        while !self.known {
+            *steps = steps.checked_sub(1)?;
+            if self.pieces.look(RUNS) {
+                (self.next, self.known) = (self.pieces.next(), true);
+            } else {
+                *steps = steps.saturating_sub(RUNS);
+            }
+        }
+        Some(self.next)
+    }
+
+    /// The next piece if it starts before `end`, cut there and after `most` bytes; `None` as of [`Cursor::look`].
+    #[allow(clippy::option_option)] // as of `look`
+    pub(crate) fn cut(&mut self, end: u64, most: u64, steps: &mut u32) -> Option<Option<Piece>> {
+        let next = self.look(steps)?;
+        let Some(piece) = next.filter(|p| p.offset.0 < end && most > 0) else {
+            return Some(None);
+        };
+        let length = piece.length.min(end - piece.offset.0).min(most);
+        self.known = length < piece.length;
+        self.next = self.known.then(|| Piece {
+            offset: CellOffset(piece.offset.0 + length),
+            length: piece.length - length,
+            memory: piece.memory + length,
+            ..piece
+        });
+        Some(Some(Piece { length, ..piece }))
+    }
+}
+
+/// Adds a piece, to the last one if it goes on with that.
+fn add(taken: &mut Vec<Piece>, piece: Piece) {
+    match taken.last_mut() {
+        Some(last)
+            if last.cell == piece.cell
+                && last.offset.0 + last.length == piece.offset.0
+                && last.memory + last.length == piece.memory =>
+        {
+            last.length += piece.length;
+        }
+        _ => taken.push(piece),
     }
 }
 
@@ -194,6 +303,8 @@ pub struct Clipped<L> {
     length_of: L,
     /// The cell last looked up: neighbours mostly lie in one.
     last: Option<(CellIndex, u64)>,
+    /// The next, if it was found already.
+    ready: Option<Piece>,
 }
 
 impl<L: FnMut(CellIndex) -> u64> Clipped<L> {
@@ -203,7 +314,38 @@ impl<L: FnMut(CellIndex) -> u64> Clipped<L> {
             pieces,
             length_of,
             last: None,
+            ready: None,
         }
+    }
+
+    fn clip(&mut self, piece: Piece) -> Option<Piece> {
+        let length = match self.last {
+            Some((cell, length)) if cell == piece.cell => length,
+            _ => (self.length_of)(piece.cell),
+        };
+        self.last = Some((piece.cell, length));
+        let valid = length.saturating_sub(piece.offset.0).min(piece.length);
+        (valid > 0).then_some(Piece {
+            length: valid,
+            ..piece
+        })
+    }
+}
+
+impl<L: FnMut(CellIndex) -> u64> Search for Clipped<L> {
+    fn look(&mut self, runs: u32) -> bool {
+        for _ in 0..runs {
+            if self.ready.is_some() {
+                return true;
+            }
+            if self.pieces.look(1) {
+                let Some(piece) = self.pieces.next() else {
+                    return true;
+                };
+                self.ready = self.clip(piece);
+            }
+        }
+        self.ready.is_some()
     }
 }
 
@@ -211,19 +353,13 @@ impl<L: FnMut(CellIndex) -> u64> Iterator for Clipped<L> {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
+        if let Some(piece) = self.ready.take() {
+            return Some(piece);
+        }
         loop {
             let piece = self.pieces.next()?;
-            let length = match self.last {
-                Some((cell, length)) if cell == piece.cell => length,
-                _ => (self.length_of)(piece.cell),
-            };
-            self.last = Some((piece.cell, length));
-            let valid = length.saturating_sub(piece.offset.0).min(piece.length);
-            if valid > 0 {
-                return Some(Piece {
-                    length: valid,
-                    ..piece
-                });
+            if let Some(piece) = self.clip(piece) {
+                return Some(piece);
             }
         }
     }

@@ -8,15 +8,16 @@
 //! Rejected: a bit for each byte (a server's cells may be sparse and of any length), and trusting any order of the pieces:
 //! views and patterns have too many.
 
-use crate::rounds::{Cursor, WIDTH_MIN, width};
+use crate::rounds::{Cursor, Search, WIDTH_MIN, width};
+use crate::stretch::RUNS;
 use crate::{CellIndex, CellOffset, Grid, Piece, ServerSlot};
 
 /// Pieces that are compared with one another at a time.
 const KEPT: usize = 256 << 10;
 /// Passes over pieces that are not in the order of bands.
 const PASSES_MAX: usize = 64;
-/// Pieces that a step looks at.
-const STEP: usize = 32 << 10;
+/// Pieces, and runs of other servers between them, that a step looks at.
+const STEP: u32 = 32 << 10;
 
 /// Whether members touch the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +54,27 @@ enum Way<I> {
     /// Compares all at once, if they are not too many.
     All(Pass<I>),
     /// Compares them band by band.
-    Bands {
-        next: Vec<Cursor<I>>,
-        /// Where the bands end that were compared.
-        done: u64,
-    },
+    Bands(Bands<I>),
     /// Compares the next of them in the order of the cells, whatever order they come in.
     Passes(Pass<I>),
+}
+
+/// The pieces of all members, band by band.
+#[derive(Clone, Debug)]
+struct Bands<I> {
+    next: Vec<Cursor<I>>,
+    /// Where the bands end that were compared.
+    done: u64,
+    band: Option<Band<I>>,
+}
+
+/// The pieces of one band, as far as they were found.
+#[derive(Clone, Debug)]
+struct Band<I> {
+    end: u64,
+    before: Vec<Cursor<I>>,
+    member: usize,
+    all: Vec<(usize, Piece)>,
 }
 
 /// Where a piece is in the order of the cells: no two are in one place.
@@ -79,7 +94,7 @@ struct Pass<I> {
     reach: Reach,
 }
 
-impl<I: Iterator<Item = Piece> + Clone> Comparison<I> {
+impl<I: Search + Clone> Comparison<I> {
     /// Of these members' pieces on one server.
     pub fn new(grid: &Grid, slot: ServerSlot, members: impl IntoIterator<Item = I>) -> Self {
         let members: Vec<I> = members.into_iter().collect();
@@ -109,15 +124,18 @@ impl<I: Iterator<Item = Piece> + Clone> Comparison<I> {
             Way::All(pass) => {
                 let ended = pass.walk(STEP);
                 if pass.more {
-                    let next = self.members.iter().cloned().map(Cursor::new).collect();
-                    self.way = Way::Bands { next, done: 0 };
+                    self.way = Way::Bands(Bands {
+                        next: self.members.iter().cloned().map(Cursor::new).collect(),
+                        done: 0,
+                        band: None,
+                    });
                     return None;
                 }
                 let kept = ended.then(|| std::mem::take(&mut pass.kept))?;
                 let found = Reach::default().compare(kept, &mut self.own);
                 found.or(self.own).or(Some(Shared::No))
             }
-            Way::Bands { next, done } => match band(next, &mut self.width, done, &mut self.own) {
+            Way::Bands(bands) => match bands.step(&mut self.width, &mut self.own) {
                 Some(Shared::Unknown) => {
                     self.way = Way::Passes(Pass::new(&self.members));
                     None
@@ -142,46 +160,57 @@ impl<I: Iterator<Item = Piece> + Clone> Comparison<I> {
     }
 }
 
-/// Compares the next band; `None` if more may follow, [`Shared::Unknown`] if bands do not settle it.
-fn band<I: Iterator<Item = Piece> + Clone>(
-    next: &mut Vec<Cursor<I>>,
-    width: &mut u64,
-    done: &mut u64,
-    own: &mut Option<Shared>,
-) -> Option<Shared> {
-    loop {
-        let first = next.iter().filter_map(|m| m.next.map(|p| p.offset.0)).min();
-        let Some(first) = first else {
-            return Some(Shared::No);
+impl<I: Search + Clone> Bands<I> {
+    /// Compares the next band, or finds some of its pieces; `None` if more may follow, [`Shared::Unknown`] if bands do not
+    /// settle it.
+    fn step(&mut self, width: &mut u64, own: &mut Option<Shared>) -> Option<Shared> {
+        let steps = &mut { STEP };
+        let mut band = if let Some(band) = self.band.take() {
+            band
+        } else {
+            let mut first = None;
+            for cursor in &mut self.next {
+                let next = cursor.look(steps)?.map(|p| p.offset.0);
+                first = first.into_iter().chain(next).min();
+            }
+            let Some(first) = first else {
+                return Some(Shared::No);
+            };
+            Band {
+                end: (first / *width + 1) * *width,
+                before: self.next.clone(),
+                member: 0,
+                all: Vec::new(),
+            }
         };
-        let end = (first / *width + 1) * *width;
-        let before = next.clone();
-        let mut all = Vec::new();
-        for (member, cursor) in next.iter_mut().enumerate() {
-            while let Some(piece) = cursor.cut(end, u64::MAX) {
+        while band.all.len() <= KEPT
+            && let Some(cursor) = self.next.get_mut(band.member)
+        {
+            let Some(cut) = cursor.cut(band.end, u64::MAX, steps) else {
+                self.band = Some(band);
+                return None;
+            };
+            match cut {
                 // Behind the bands that were compared: what it meets there is forgotten.
-                if piece.offset.0 < *done {
-                    return Some(Shared::Unknown);
-                }
-                all.push((member, piece));
-                if all.len() > KEPT {
-                    break;
-                }
+                Some(piece) if piece.offset.0 < self.done => return Some(Shared::Unknown),
+                Some(piece) => band.all.push((band.member, piece)),
+                None => band.member += 1,
             }
         }
-        if all.len() <= KEPT {
-            *done = end;
-            return Reach::default().compare(all, own);
+        if band.all.len() <= KEPT {
+            self.done = band.end;
+            return Reach::default().compare(band.all, own);
         }
         if *width <= WIDTH_MIN {
             return Some(Shared::Unknown);
         }
-        *next = before;
+        self.next = band.before;
         *width = (*width / 2).max(WIDTH_MIN);
+        None
     }
 }
 
-impl<I: Iterator<Item = Piece> + Clone> Pass<I> {
+impl<I: Search + Clone> Pass<I> {
     fn new(members: &[I]) -> Self {
         Pass {
             left: members.iter().cloned().enumerate().rev().collect(),
@@ -194,11 +223,16 @@ impl<I: Iterator<Item = Piece> + Clone> Pass<I> {
     }
 
     /// Goes over the next pieces and keeps those that are first in the order of the cells; whether it has seen all.
-    fn walk(&mut self, pieces: usize) -> bool {
-        for _ in 0..pieces {
-            let Some((member, rest)) = self.left.last_mut() else {
-                return true;
+    fn walk(&mut self, mut steps: u32) -> bool {
+        while let Some((member, rest)) = self.left.last_mut() {
+            let Some(left) = steps.checked_sub(1) else {
+                return false;
             };
+            steps = left;
+            if !rest.look(RUNS) {
+                steps = steps.saturating_sub(RUNS);
+                continue;
+            }
             let Some(piece) = rest.next() else {
                 self.left.pop();
                 continue;
@@ -213,7 +247,7 @@ impl<I: Iterator<Item = Piece> + Clone> Pass<I> {
                 self.keep();
             }
         }
-        false
+        true
     }
 
     /// Forgets all but the first.

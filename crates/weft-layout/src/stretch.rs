@@ -7,7 +7,7 @@
 use crate::{CellIndex, CellOffset, Piece, Pieces, Spaced};
 
 /// Runs that are looked at together.
-const RUNS: u32 = 64;
+pub(crate) const RUNS: u32 = 64;
 
 /// `count` pieces of one cell: the first, and how the next ones follow. They are disjoint and ascend in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weft_layout::{CellIndex, CellOffset, Comparison, Grid, Piece, Rounds, ServerSlot, Shared};
+use weft_layout::{
+    CellIndex, CellOffset, Comparison, Grid, Piece, Rounds, Search, ServerSlot, Shared,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -23,6 +25,42 @@ fn rounds(grid: &Grid, members: &[Vec<Piece>]) -> Rounds<std::vec::IntoIter<Piec
 fn shared(grid: &Grid, members: &[Vec<Piece>]) -> Shared {
     let members = members.iter().map(|m| m.clone().into_iter());
     Comparison::new(grid, ServerSlot(0), members).shared()
+}
+
+/// Runs of other servers before each piece of a [`Far`].
+const RUNS: u32 = 1000;
+
+/// Pieces far from one another, which are to be looked for before they are taken.
+#[derive(Clone)]
+struct Far {
+    pieces: std::vec::IntoIter<Piece>,
+    passed: u32,
+}
+
+impl Far {
+    fn each(members: &[Vec<Piece>]) -> impl Iterator<Item = Far> {
+        members.iter().map(|m| Far {
+            pieces: m.clone().into_iter(),
+            passed: 0,
+        })
+    }
+}
+
+impl Search for Far {
+    fn look(&mut self, runs: u32) -> bool {
+        self.passed = RUNS.min(self.passed + runs);
+        self.passed == RUNS
+    }
+}
+
+impl Iterator for Far {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        assert_eq!(self.passed, RUNS, "taken before it was found");
+        self.passed = 0;
+        self.pieces.next()
+    }
 }
 
 /// Pieces with numbers that follow one another.
@@ -99,6 +137,31 @@ proptest! {
         for (got, wanted) in all.into_iter().zip(members) {
             prop_assert_eq!(joined(got), joined(wanted));
         }
+    }
+
+    #[test]
+    fn what_is_looked_for_in_small_steps_is_the_same(
+        bsu in prop_oneof![1..100u64, 1..9 * MIB],
+        members in vec(prop_oneof![wild(1), ascending()], 1..5),
+        steps in 1..2000u32,
+    ) {
+        let grid = grid(1, bsu);
+        let mut far = Rounds::new(&grid, ServerSlot(0), Far::each(&members));
+        let mut looks = 0;
+        let mut next = || loop {
+            looks += 1;
+            if let Some(round) = far.look(&mut { steps }) {
+                break round;
+            }
+        };
+        for round in rounds(&grid, &members) {
+            prop_assert_eq!(next(), Some(round));
+        }
+        prop_assert_eq!(next(), None);
+        let pieces = members.iter().map(Vec::len).sum::<usize>() as u32;
+        prop_assert!(looks >= pieces * RUNS / (steps + 64), "{} looks", looks);
+        let far = Comparison::new(&grid, ServerSlot(0), Far::each(&members));
+        prop_assert_eq!(far.shared(), shared(&grid, &members));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! matter, which the server does not know.
 
 use bytes::{Bytes, BytesMut};
-use weft_layout::{CellLengths, Cutter, Endless, Piece, Rounds, Stretch};
+use weft_layout::{CellLengths, Cutter, Endless, Piece, Rounds, Search, Stretch};
 
 use crate::read::Memory as _;
 use crate::span::{Source, Target};
@@ -18,7 +18,7 @@ type Turn = (usize, u64);
 /// The members' turns in these rounds of their requests as they travel.
 pub(super) fn turns<I>(rounds: Rounds<I>) -> impl Iterator<Item = Turn> + Send
 where
-    I: Iterator<Item = Piece> + Clone + Send,
+    I: Search + Clone + Send,
 {
     let bytes = |pieces: Vec<Piece>| pieces.iter().map(|p| p.length).sum();
     rounds.flat_map(move |round| round.into_iter().map(bytes).enumerate())

@@ -26,7 +26,7 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_layout::{Piece, Rounds};
+use weft_layout::{Rounds, Search};
 use weft_net::{Payload, Reply};
 use weft_proto::Failure;
 use weft_proto::collective::Membership;
@@ -86,7 +86,7 @@ struct WritePart {
 }
 
 /// The rounds of a job's members.
-fn rounds<I: Iterator<Item = Piece> + Clone>(job: &Job, members: Vec<I>) -> Rounds<I> {
+fn rounds<I: Search + Clone>(job: &Job, members: Vec<I>) -> Rounds<I> {
     Rounds::new(job.map.grid(), job.slot, members)
 }
 

@@ -5,7 +5,7 @@ use futures_util::future::try_join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::yield_now;
 use tokio::time::Instant;
-use weft_layout::{CellIndex, Clipped, Piece, Pieces};
+use weft_layout::{CellIndex, Clipped, Piece, Pieces, Search};
 use weft_net::{Gone, Parcel, Reply};
 use weft_proto::{Failure, Kind};
 use weft_store::{Part as Stored, READ_TRIES, StoreError};
@@ -115,7 +115,7 @@ impl IoService {
     async fn send_rounds(
         &self,
         jobs: &[Job],
-        members: Vec<impl Iterator<Item = Piece> + Clone>,
+        members: Vec<impl Search + Clone>,
         outlets: &mut Outlets,
         share: &Share,
         callers: &Callers,
@@ -126,8 +126,10 @@ impl IoService {
         let mut rounds = rounds(first, members);
         let mut next = async || {
             yield_now().await;
-            let round = rounds.next()?;
-            Some(self.fetch_round(first, round, share, callers).await)
+            match walk::until(callers, |steps| rounds.look(steps)).await {
+                Ok(round) => Some(self.fetch_round(first, round?, share, callers).await),
+                Err(gone) => Some(Err(gone.into())),
+            }
         };
         let mut fetched = next().await;
         while let Some(round) = fetched {

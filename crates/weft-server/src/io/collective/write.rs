@@ -154,7 +154,12 @@ impl IoService {
         let _under_way = self.gates.enter(first.file).await;
         if together {
             let mut flushing: Option<Flush> = None;
-            for round in rounds(first, pieces) {
+            let mut rounds = rounds(first, pieces);
+            loop {
+                let round = walk::until(&owner.callers, |steps| rounds.look(steps)).await;
+                let Some(round) = round.map_err(nobody_waits)? else {
+                    break;
+                };
                 let bytes = round.iter().flatten().map(|p| p.length).sum();
                 let room = self
                     .collectives
@@ -178,7 +183,10 @@ impl IoService {
             }
         } else {
             for (member, job) in jobs.iter().enumerate() {
-                self.write_one(job, member, inlets, terms.chunk).await?;
+                let bytes = walk::bytes_of(job.pieces()?, Endless, &owner.callers).await;
+                let bytes = bytes.map_err(nobody_waits)?;
+                self.write_one(job, (member, bytes), inlets, terms.chunk)
+                    .await?;
                 Self::still_all(inlets, number, terms)?;
             }
         }
@@ -205,15 +213,14 @@ impl IoService {
         Flush { writes }
     }
 
-    /// Writes one member's bytes in the order in which they come.
+    /// Writes one member's bytes, so many, in the order in which they come.
     async fn write_one(
         &self,
         job: &Job,
-        member: usize,
+        (member, mut left): (usize, u64),
         inlets: &mut Inlets,
         chunk: u32,
     ) -> Result<(), Failure> {
-        let mut left: u64 = job.pieces()?.map(|p| p.length).sum();
         let mut cutter = Cutter::whole(job.pieces()?);
         let inlet = inlets.of(member);
         while left > 0 && inlet.more().await {
