@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cases::{Case, Content, any_case, any_view, any_wide_pattern, case_of, create};
+use cases::{Case, Content, any_case, any_pattern, any_view, case_of, create};
 use common::TestVolume;
 use futures_util::future::{join_all, try_join_all};
 use model::Byte;
@@ -155,6 +155,26 @@ async fn read(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &Conten
             "{id}: member {i} of {members}: {view:?} {transfer:?}"
         );
     }
+}
+
+/// A few bytes here and there over some MiB: of several rounds, where other members' bytes are in between. What goes
+/// backwards or by columns meets in the view and not in memory.
+fn any_wide_pattern(rng: &mut SmallRng) -> Pattern {
+    let length = rng.random_range(1..9u64);
+    let step = length.cast_signed();
+    let here = match rng.random_range(0..4) {
+        0 => any_pattern(rng, 1),
+        1 => Pattern::bytes(length)
+            .every(-step)
+            .times(rng.random_range(1..900)),
+        _ => {
+            let (rows, columns) = (rng.random_range(1..40), rng.random_range(1..30));
+            let column = Pattern::bytes(length).every(step * columns).times(rows);
+            column.every(step).times(columns.cast_unsigned())
+        }
+    };
+    let apart = rng.random_range(1 << 20..5 << 20) * [1, -1][rng.random_range(0..2)];
+    here.every(apart).times(rng.random_range(2..6))
 }
 
 /// Each case is a file and a group whose members write and read through views of their own; `WEFT_CASES` asks for more.

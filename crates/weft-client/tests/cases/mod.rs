@@ -67,26 +67,6 @@ pub fn any_pattern(rng: &mut SmallRng, depth: u32) -> Pattern {
     }
 }
 
-/// A few bytes here and there over some MiB: of several rounds, where other members' bytes are in between. What goes
-/// backwards or by columns meets in the view and not in memory.
-pub fn any_wide_pattern(rng: &mut SmallRng) -> Pattern {
-    let length = rng.random_range(1..9u64);
-    let step = length.cast_signed();
-    let here = match rng.random_range(0..4) {
-        0 => any_pattern(rng, 1),
-        1 => Pattern::bytes(length)
-            .every(-step)
-            .times(rng.random_range(1..900)),
-        _ => {
-            let (rows, columns) = (rng.random_range(1..40), rng.random_range(1..30));
-            let column = Pattern::bytes(length).every(step * columns).times(rows);
-            column.every(step).times(columns.cast_unsigned())
-        }
-    };
-    let apart = rng.random_range(1 << 20..5 << 20) * [1, -1][rng.random_range(0..2)];
-    here.every(apart).times(rng.random_range(2..6))
-}
-
 /// A pattern of `length` bytes in memory that touches none twice.
 pub fn any_memory(rng: &mut SmallRng, length: u64) -> Pattern {
     if length == 0 {
