@@ -396,8 +396,8 @@ async fn joined_requests_of_many_rounds_keep_their_members_apart() {
     let far = backwards.every(8 << 20).times(4);
     let transfers = [2040, 2040 + 4096].map(|at| Transfer::of(far.clone()).at(ViewOffset(at)));
     let data = [1u8, 2].map(|member| {
-        let bytes = (0..4 * 2048).map(|i| ((i / 8 * 2) as u8).wrapping_add(member * 101));
-        Bytes::from_iter(bytes)
+        let bytes = (0..4 * 2048u32).map(|i| ((i / 8 * 2) as u8).wrapping_add(member * 101));
+        bytes.collect::<Bytes>()
     });
     let members = transfers
         .iter()

@@ -327,7 +327,9 @@ impl MetaError {
             MetaError::TooManyLinks { .. } => Code::TooManyLinks,
             MetaError::NoAttribute { .. } => Code::NoAttribute,
             MetaError::AttributeTooLarge { .. } => Code::AttributeTooLarge,
-            MetaError::AttributesFull { .. } => Code::NoSpace,
+            MetaError::AttributesFull { .. } | MetaError::Kv(KvError::NoSpace { .. }) => {
+                Code::NoSpace
+            }
             MetaError::Stale { .. } => Code::Stale,
             MetaError::QuotaExceeded { .. } => Code::QuotaExceeded,
             MetaError::CrossDevice { .. } => Code::CrossDevice,
@@ -348,7 +350,6 @@ impl MetaError {
             MetaError::NotFormatted => Code::WrongVolume,
             MetaError::FormatVersion { .. } => Code::Version,
             MetaError::Corrupt { .. } => Code::Corrupt,
-            MetaError::Kv(KvError::NoSpace { .. }) => Code::NoSpace,
             MetaError::Kv(_) => Code::Io,
         }
     }

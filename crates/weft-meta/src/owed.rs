@@ -87,8 +87,7 @@ impl Namespace {
                         files += intent.files().len();
                         page.intents.push(intent);
                     }
-                    Ok(None) => {}
-                    Err(MetaError::Corrupt { .. }) => {}
+                    Ok(None) | Err(MetaError::Corrupt { .. }) => {}
                     Err(error) => {
                         failed = Some(error);
                         return ControlFlow::Break(());

@@ -10,7 +10,6 @@ use weft_layout::ServerId;
 use weft_meta::{CheckpointTask, Intent, Watcher};
 use weft_proto::checkpoint::*;
 use weft_proto::fsck::{Finding, ListFilesRequest};
-use weft_proto::meta::*;
 
 on_both_engines! {
     deletes_of_a_silent_server_hide_nothing_behind_them

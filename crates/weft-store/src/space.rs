@@ -39,12 +39,12 @@ impl Inner {
                     });
                 }
             }
-            if !stalled {
+            if stalled {
+                // Where it fails, the log cannot be emptied.
+                self.index.check_room()?;
+            } else {
                 Counters::add(&self.counters.stalls, 1);
                 stalled = true;
-            } else {
-                // The log cannot be emptied.
-                self.index.check_room()?;
             }
             self.signals.work.notify_one();
             room.await;

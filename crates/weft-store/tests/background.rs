@@ -18,7 +18,7 @@ const LENGTH: usize = 3_000;
 async fn put(store: &Store, n: u64) -> Result<(), StoreError> {
     let one = write(&key(n % 50, 0), CHUNK, n * 100, pattern(n, LENGTH));
     let write = store.write(vec![one], now());
-    let done = tokio::time::timeout(Duration::from_secs(600), write).await;
+    let done = tokio::time::timeout(Duration::from_mins(10), write).await;
     done.expect("a writer waits for ever")
 }
 
@@ -80,7 +80,7 @@ fn a_segment_that_cannot_be_removed_is_tried_again_and_stops_nothing() {
         assert!(many > 15, "{many}");
         machine.disk.keep_files(false);
         store.apply().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(120)).await;
+        tokio::time::sleep(Duration::from_mins(2)).await;
         assert!(segments(&machine) < 5, "{} of {many}", segments(&machine));
         drop(store);
         machine.kill(8);
@@ -108,7 +108,7 @@ fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_
         for n in 0..WRITES {
             let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
             let write = store.write(vec![one], now());
-            let done = tokio::time::timeout(Duration::from_secs(600), write).await;
+            let done = tokio::time::timeout(Duration::from_mins(10), write).await;
             done.expect("a writer waits for ever").unwrap();
         }
         machine.index.set_unreadable(false);
@@ -156,7 +156,7 @@ fn an_index_without_room_leaves_everything_in_the_log_and_writers_hear_of_it() {
         for n in 0..WRITES {
             let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
             let write = store.write(vec![one], now());
-            let done = tokio::time::timeout(Duration::from_secs(600), write).await;
+            let done = tokio::time::timeout(Duration::from_mins(10), write).await;
             done.expect("a writer waits for ever").unwrap();
         }
         let found = read(&store, &key(from % 50, 0), cut, 1 << 20).await;

@@ -62,7 +62,8 @@ fn a_long_cut_is_seen_at_once_and_the_space_comes_back_in_the_background() {
         assert!(used > 100 * u64::from(CHUNK), "{used}: it was done at once");
         assert!(whole(&store).await == filled(1, CHUNKS)[..10_000]);
         let runs = store.data_runs(&key(1, 0), None, CellOffset(0), 1000).await;
-        assert_eq!(runs.unwrap().runs, [0..10_000]);
+        let runs = runs.unwrap().runs;
+        assert!(runs.len() == 1 && runs[0] == (0..10_000), "{runs:?}");
         // Whoever makes it longer finds zeros, however much of it is still owed.
         store
             .extend(&key(1, 0), CHUNK, 800_000, now())
@@ -241,12 +242,12 @@ async fn a_cut_of_more_chunks_than_the_cache_holds_comes_to_its_end_beside_reade
             })
         })
         .collect();
-    let cut = tokio::time::timeout(Duration::from_secs(60), cut(&store, 5_000, 1));
+    let cut = tokio::time::timeout(Duration::from_mins(1), cut(&store, 5_000, 1));
     cut.await.expect("the cut comes to no end").unwrap();
     assert!(whole(&store).await == filled(1, 50)[..5_000]);
     let fork = key(1, 0);
     let grown = store.extend(&fork, CHUNK, 1 << 20, now());
-    let grown = tokio::time::timeout(Duration::from_secs(120), grown);
+    let grown = tokio::time::timeout(Duration::from_mins(2), grown);
     grown.await.expect("the tail comes to no end").unwrap();
     stop.store(true, Ordering::Relaxed);
     for reader in readers {

@@ -298,11 +298,22 @@ fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_fu
         println!("SKIPPED: this needs root");
         return;
     }
-    let volume = Volume(TempDir::new().unwrap());
-    let namespace = volume.path("volume/meta");
-    fs::create_dir_all(&namespace).unwrap();
+    let volume = Volume::up(&["--servers", "1", "--cache", "64M", "--capacity", "64M"]);
+    volume.down();
+    let (namespace, away) = (volume.path("volume/meta"), volume.path("away"));
+    fs::rename(&namespace, &away).unwrap();
+    fs::create_dir(&namespace).unwrap();
     let _small = SmallDisk::mount(&namespace);
-    volume.start(&["--servers", "1", "--cache", "64M", "--capacity", "64M"]);
+    let mut copy = Command::new("cp");
+    good(
+        &copy
+            .args(["-a", "--sparse=always"])
+            .arg(away.join("."))
+            .arg(&namespace)
+            .output()
+            .unwrap(),
+    );
+    volume.start(&[]);
     good(&volume.run("mkdir /d"));
     for n in 0..8 {
         good(&volume.put(&format!("/d/f{n}"), &bytes(n, MIB)));

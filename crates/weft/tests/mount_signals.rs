@@ -6,8 +6,8 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use mount_support::{Mounted, sh, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +18,12 @@ fn stop(pids: &[i32], still: bool) {
         let signal = if still { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_raw(*pid).unwrap(), signal).unwrap();
     }
+}
+
+/// Whether a process is in a call that a mount has not answered yet, where the kernel tells.
+fn waits_for_the_mount(child: &Child) -> bool {
+    let place = fs::read_to_string(format!("/proc/{}/wchan", child.id()));
+    place.is_ok_and(|place| place.contains("request_wait_answer"))
 }
 
 /// Gets a signal each 50 milliseconds, as programs with timers do, and expects no call to fail by it.
@@ -119,7 +125,11 @@ fn what_a_killed_program_began_is_carried_to_its_end_and_leaves_nothing_open() {
     for child in &mut children {
         drop(child.stdin.take());
     }
-    std::thread::sleep(Duration::from_millis(500));
+    // On a busy machine a program takes a while to come to its call.
+    let deadline = Instant::now() + Duration::from_secs(3);
+    while !children.iter().all(waits_for_the_mount) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     for child in &mut children {
         child.kill().unwrap();
         child.wait().unwrap();

@@ -236,7 +236,9 @@ impl Board {
         }
         self.tell(number);
         // Whoever waits further behind may have something else before it now, and sees to that.
-        behind.into_iter().for_each(|number| self.tell(number));
+        for number in behind {
+            self.tell(number);
+        }
         for number in next {
             self.wake(number, false);
         }
@@ -250,30 +252,29 @@ impl Board {
     }
 
     /// An intent was tried in vain.
-    pub(super) fn failed(&mut self, number: u64, refusal: Refusal) {
+    pub(super) fn failed(&mut self, number: u64, refusal: &Refusal) {
         let Some(mut entry) = self.leave(number) else {
             return;
         };
         entry.tries += 1;
         entry.refusal = Some(refusal.clone());
         let servers = entry.servers.clone();
-        match refusal.server.filter(|_| refusal.silent) {
-            Some(server) => {
-                entry.stage = Stage::Parked(server);
-                let state = self.servers.entry(server).or_default();
-                state.silent = true;
-                state.parked.insert(number);
-            }
-            None => {
-                entry.stage = Stage::Later;
-                self.later.insert(number);
-            }
+        if let Some(server) = refusal.server.filter(|_| refusal.silent) {
+            entry.stage = Stage::Parked(server);
+            let state = self.servers.entry(server).or_default();
+            state.silent = true;
+            state.parked.insert(number);
+        } else {
+            entry.stage = Stage::Later;
+            self.later.insert(number);
         }
         let behind = entry.files.iter().filter_map(|file| self.queues.get(file));
         let behind = behind.filter(|queue| queue.len() > 1).flatten();
         let told: BTreeSet<u64> = behind.copied().chain([number]).collect();
         self.entries.insert(number, entry);
-        told.into_iter().for_each(|number| self.tell(number));
+        for number in told {
+            self.tell(number);
+        }
         for server in servers {
             if refusal.server == Some(server) && !refusal.silent {
                 self.answered(server);
@@ -406,17 +407,14 @@ impl Board {
             .files
             .iter()
             .filter_map(|file| self.queues[file].first());
-        match heads.min().filter(|first| **first < number) {
-            Some(first) => {
-                let of = &self.entries[first];
-                let refusal = of.refusal.clone();
-                Standing::Behind(*first, of.tries, refusal)
-            }
-            None => {
-                let under_way = entry.stage == Stage::UnderWay;
-                let refusal = entry.refusal.clone().filter(|_| !under_way);
-                Standing::Tried(entry.tries, refusal)
-            }
+        if let Some(first) = heads.min().filter(|first| **first < number) {
+            let of = &self.entries[first];
+            let refusal = of.refusal.clone();
+            Standing::Behind(*first, of.tries, refusal)
+        } else {
+            let under_way = entry.stage == Stage::UnderWay;
+            let refusal = entry.refusal.clone().filter(|_| !under_way);
+            Standing::Tried(entry.tries, refusal)
         }
     }
 

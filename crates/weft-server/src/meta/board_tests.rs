@@ -71,13 +71,13 @@ fn a_silent_server_is_asked_by_one_intent_at_a_time_and_holds_up_no_other_server
     let mut board = Board::default();
     let begun = read(&mut board, vec![truncate(1, 11, A), truncate(2, 12, A)]);
     assert_eq!(begun.len(), 2);
-    board.failed(1, refusal(A, true));
-    board.failed(2, refusal(A, true));
+    board.failed(1, &refusal(A, true));
+    board.failed(2, &refusal(A, true));
     let more = (3..3000).map(|n| truncate(n, n + 10, if n == 2999 { B } else { A }));
     assert_eq!(read(&mut board, more.collect()), [Work::Intent(2999)]);
     board.tick();
     assert_eq!(board.take_work(), [Work::Intent(1)]);
-    board.failed(1, refusal(A, true));
+    board.failed(1, &refusal(A, true));
     assert_eq!(board.take_work(), []);
     // A caller's own is tried at once.
     board.wake(5, true);
@@ -90,7 +90,7 @@ fn a_silent_server_is_asked_by_one_intent_at_a_time_and_holds_up_no_other_server
 fn what_is_refused_waits_for_the_tick_and_is_told_until_it_is_done() {
     let mut board = Board::default();
     read(&mut board, vec![truncate(1, 7, A), truncate(2, 8, A)]);
-    board.failed(1, refusal(A, false));
+    board.failed(1, &refusal(A, false));
     board.done(2, true);
     assert_eq!(board.take_work(), [], "a hot loop");
     assert_eq!(board.refused().len(), 1);
@@ -105,7 +105,7 @@ fn what_is_refused_waits_for_the_tick_and_is_told_until_it_is_done() {
 fn a_delete_takes_what_is_not_under_way_of_its_file_along() {
     let mut board = Board::default();
     read(&mut board, vec![truncate(1, 7, A)]);
-    board.failed(1, refusal(A, false));
+    board.failed(1, &refusal(A, false));
     let begun = read(&mut board, vec![delete(2, 7, &[A, B])]);
     assert_eq!(begun, [Work::Deletes(A), Work::Deletes(B)]);
     assert!(matches!(board.standing(1), Standing::Done));

@@ -118,7 +118,9 @@ impl MetaService {
                 let refused = self.refused().await;
                 let mut pass = locked(&self.check.0);
                 if pass.number == request.pass && !std::mem::replace(&mut pass.owed, true) {
-                    refused.into_iter().for_each(|finding| pass.found(finding));
+                    for finding in refused {
+                        pass.found(finding);
+                    }
                 }
             }
         }

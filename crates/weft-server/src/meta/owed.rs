@@ -159,7 +159,7 @@ impl MetaService {
                     Ok(asked) => board.done(number, asked),
                     Err(refusal) => {
                         tracing::debug!(number, reason = %refusal.reason, "it is still owed");
-                        board.failed(number, refusal);
+                        board.failed(number, &refusal);
                     }
                 });
             }
@@ -254,7 +254,7 @@ impl MetaService {
         let caller = Caller::new(&self.owed, number);
         self.learn_servers();
         self.read_owed().map_err(|e| failure::of_meta(&e))?;
-        let (mut before, mut tried) = (None, 0);
+        let (mut before, mut failed) = (None, 0);
         let still = |reason: String| Failure::new(Code::Unavailable, format!("{reason}; {what}"));
         loop {
             if self.owed.stopped.load(Ordering::Acquire) {
@@ -280,8 +280,8 @@ impl MetaService {
                 && let Some(refusal) = refusal
             {
                 before = Some((at, count));
-                tried += 1;
-                if tried >= tries || at != number {
+                failed += 1;
+                if failed >= tries || at != number {
                     return Err(told(at == number, at, &refusal, still));
                 }
             }

@@ -12,8 +12,13 @@ use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, store_config};
 
-/// Kept on the metadata service's disk, so that files can be deleted when others have filled it.
-const NAMESPACE_RESERVE: u64 = 64 << 20;
+/// With a reserve on the metadata service's disk, so that files can be deleted when others have filled it.
+const NAMESPACE: FjallOptions = FjallOptions {
+    cache: 64 << 20,
+    memtable: 64 << 20,
+    reserve: 64 << 20,
+    accept_loss: false,
+};
 
 /// Run one node of a volume in the foreground
 #[derive(Args)]
@@ -89,11 +94,8 @@ impl Serve {
             let mut namespace = None;
             let meta_role = if meta {
                 let folder = lock(NodeName::Meta)?.join("namespace");
-                let options = FjallOptions {
-                    cache: config.meta.cache.0,
-                    reserve: NAMESPACE_RESERVE,
-                    ..FjallOptions::default()
-                };
+                let cache = config.meta.cache.0;
+                let options = FjallOptions { cache, ..NAMESPACE };
                 let kv = Arc::new(FjallKv::open(&folder, options)?);
                 closing_note::check(&folder, kv.as_ref())?;
                 namespace = Some((folder, kv.clone()));
