@@ -303,6 +303,7 @@ fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_fu
     let (namespace, away) = (volume.path("volume/meta"), volume.path("away"));
     fs::rename(&namespace, &away).unwrap();
     fs::create_dir(&namespace).unwrap();
+    fs::remove_file(away.join("namespace/weft.reserve")).unwrap();
     let _small = SmallDisk::mount(&namespace);
     let mut copy = Command::new("cp");
     good(
@@ -322,6 +323,8 @@ fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_fu
     // Another program takes all there is.
     let filler = namespace.join("filler");
     fill(&filler);
+    // What was measured counts for a moment.
+    std::thread::sleep(std::time::Duration::from_millis(300));
     let refused = volume.run("mkdir /new");
     assert!(text(&refused).contains("no space"), "{}", text(&refused));
     let refused = volume.put("/d/new", b"new");
@@ -333,6 +336,7 @@ fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_fu
     good(&volume.run("rm /d/f4 /d/moved"));
 
     fs::remove_file(filler).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
     good(&volume.run("mkdir /new"));
     good(&volume.put("/new/file", &bytes(9, MIB)));
     assert!(volume.run("cat /new/file").stdout == bytes(9, MIB));
