@@ -6,11 +6,10 @@ mod common;
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 
-use common::{Volume, check, creating};
+use common::{Found, Volume, check, creating};
 use proptest::prelude::*;
 use prost::Message;
 use weft_kv::{Batch, OrderedKv, Space};
-use weft_meta::Watcher;
 use weft_meta::record::{
     CountersRecord, DeleteRecord, EntryRecord, InlineRecord, InodeRecord, IntentRecord,
     OrphanRecord, XattrRecord,
@@ -22,19 +21,6 @@ use weft_proto::meta::{Layout, SetXattrRequest};
 const REGULAR: i32 = 1;
 const DIRECTORY: i32 = 2;
 const SYMLINK: i32 = 3;
-
-#[derive(Default)]
-struct Found(Vec<Finding>);
-
-impl Watcher for Found {
-    fn seen(&mut self, _: u64, _: u64) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    fn found(&mut self, finding: Finding) {
-        self.0.push(finding);
-    }
-}
 
 fn findings(volume: &Volume) -> Vec<Finding> {
     let mut found = Found::default();

@@ -15,12 +15,10 @@ use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{Volume, at, by_id, creating, who};
+use common::{Found, Volume, at, by_id, creating, who};
 use packed::{Tree, gather, pack, scatter, unpack};
 use weft_kv::{FjallKv, FjallOptions, OrderedKv, Space};
-use weft_meta::Watcher;
 use weft_proto::checkpoint::{ListCheckpointsRequest, MakeCheckpointRequest};
-use weft_proto::fsck::Finding;
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
 use weft_proto::quota::{QuotaKind, SetQuotaRequest};
@@ -157,18 +155,6 @@ fn all_names(volume: &Volume) -> String {
     let mut text = format!("volume {} {}\n", volume.meta.name(), hex(&volume.meta.id()));
     names(volume, "", &at("/"), &mut text);
     text
-}
-
-#[derive(Default)]
-struct Found(Vec<Finding>);
-
-impl Watcher for Found {
-    fn seen(&mut self, _: u64, _: u64) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-    fn found(&mut self, finding: Finding) {
-        self.0.push(finding);
-    }
 }
 
 fn assert_sound(volume: &Volume, what: &str) {

@@ -3,13 +3,11 @@
 
 mod common;
 
-use std::ops::ControlFlow;
-
-use common::{Volume, at, attaching, who};
+use common::{Found, Volume, at, attaching, who};
 use weft_layout::ServerId;
-use weft_meta::{CheckpointTask, Intent, Watcher};
+use weft_meta::{CheckpointTask, Intent};
 use weft_proto::checkpoint::*;
-use weft_proto::fsck::{Finding, ListFilesRequest};
+use weft_proto::fsck::ListFilesRequest;
 
 on_both_engines! {
     deletes_of_a_silent_server_hide_nothing_behind_them
@@ -169,19 +167,6 @@ fn a_checkpoint_that_is_taken_back_is_dropped_where_it_was_made(v: &mut Volume) 
     }
     assert!(v.meta.checkpoint_info(id, "c").unwrap().is_none());
     made(v, "f", "c");
-}
-
-#[derive(Default)]
-struct Found(Vec<Finding>);
-
-impl Watcher for Found {
-    fn seen(&mut self, _: u64, _: u64) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    fn found(&mut self, finding: Finding) {
-        self.0.push(finding);
-    }
 }
 
 fn a_tree_that_is_being_rolled_back_is_no_finding(v: &mut Volume) {

@@ -4,12 +4,28 @@
 
 pub mod check;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_kv::{FjallKv, FjallOptions, MemKv, OrderedKv};
 use weft_layout::ServerId;
-use weft_meta::{Attached, Intent, MetaError, Namespace, Truncation, VolumeSettings};
+use weft_meta::{Attached, Intent, MetaError, Namespace, Truncation, VolumeSettings, Watcher};
+use weft_proto::fsck::Finding;
 use weft_proto::meta::*;
+
+/// What a check finds.
+#[derive(Default)]
+pub struct Found(pub Vec<Finding>);
+
+impl Watcher for Found {
+    fn seen(&mut self, _: u64, _: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn found(&mut self, finding: Finding) {
+        self.0.push(finding);
+    }
+}
 
 pub const ROOT_USER: u32 = 0;
 
