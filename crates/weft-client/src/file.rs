@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 use weft_layout::{CellIndex, Layout, Map, ServerId, View};
 use weft_net::CallError;
 use weft_proto::io::{CreateForkRequest, ForkPlace, RemoveForkRequest, SyncRequest};
+use weft_proto::limits::END_UNKNOWN;
 use weft_proto::meta::{AttachReply, ReportRequest, Target, TruncateRequest};
 use weft_proto::prost::Message;
 use weft_proto::{Call, Code};
@@ -42,7 +43,8 @@ pub(crate) struct Attachment {
     detached: AtomicBool,
     /// Time of the last write through this attachment; `i64::MIN`: none.
     written: AtomicI64,
-    /// One past the last canonical byte written through this attachment, or [`END_UNKNOWN`].
+    /// One past the last canonical byte written through this attachment, or [`END_UNKNOWN`]: something was written through a
+    /// view whose end in canonical order was not worked out, or by another process.
     end: AtomicU64,
 }
 
@@ -55,8 +57,8 @@ pub struct Closed {
     pub alone: bool,
 }
 
-/// Something was written through a view whose end in canonical order was not worked out, or by another process.
-const END_UNKNOWN: u64 = u64::MAX;
+/// How often a close asks for a size that somebody else has changed meanwhile.
+const SIZE_TRIES: u32 = 3;
 
 impl File {
     pub(crate) fn new(
@@ -303,21 +305,20 @@ impl File {
             modified: (written != i64::MIN).then_some(written),
             detach: true,
             write: a.write,
-            end: None,
+            end: (written != i64::MIN).then(|| a.end.load(Ordering::Acquire)),
             kill_priv: false,
+            turn: None,
         };
-        if request.modified.is_some() {
-            let end = a.end.load(Ordering::Acquire);
-            if end == END_UNKNOWN {
-                request.size = Some(self.size_at_close().await?);
-            } else {
-                request.end = Some(end);
-            }
-        }
         let mut reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
-        if reply.size_wanted {
+        let mut tries = 0;
+        while reply.size_wanted {
+            if tries == SIZE_TRIES {
+                // Others come and go all the time: the service finds it out when they are gone.
+                request.end = None;
+            }
+            tries += 1;
             request.size = Some(self.size_at_close().await?);
-            request.end = None;
+            request.turn = Some(reply.turn);
             reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
         }
         let alone = reply.alone;
@@ -392,6 +393,7 @@ impl Drop for Attachment {
                 write: self.write,
                 end: None,
                 kill_priv: false,
+                turn: None,
             };
             let volume = self.volume.clone();
             // Outside a runtime there is nobody to send it: the service notices when the connection ends.

@@ -131,12 +131,11 @@ fn bench(name: &str, kv: &Arc<dyn OrderedKv>, count: u64) {
     timed("report and detach", count, |number| {
         let request = ReportRequest {
             file: ids[number as usize],
-            size: Some(4096),
             modified: Some(3),
             detach: true,
             write: true,
-            end: None,
-            kill_priv: false,
+            end: Some(4096),
+            ..Default::default()
         };
         meta.report(1, &request).expect("a report");
     });

@@ -3,6 +3,7 @@
 //! Invariant: a count is never zero; what reached zero is removed.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 
 use crate::appends::{Appender, end_of};
 
@@ -35,7 +36,7 @@ struct OpenFile {
 /// What is known when an attachment ends.
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "four independent facts, told once"
+    reason = "independent facts, told once"
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
@@ -47,14 +48,27 @@ pub(crate) struct Ended {
     pub(crate) unchanged: bool,
     /// There was one writer, and the size was exact before it: where it ended tells the size.
     pub(crate) alone: bool,
+    /// Changes when another writer comes, and with a truncate.
+    pub(crate) turn: u64,
 }
 
 /// All attachments.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct OpenFiles {
     files: HashMap<u64, OpenFile>,
     clients: HashMap<u64, BTreeSet<u64>>,
     turn: u64,
+}
+
+impl Default for OpenFiles {
+    fn default() -> OpenFiles {
+        OpenFiles {
+            files: HashMap::default(),
+            clients: HashMap::default(),
+            // A client may still hold a turn of the service's last run: it must not be one of this.
+            turn: RandomState::new().hash_one(()) >> 1,
+        }
+    }
 }
 
 impl OpenFiles {
@@ -124,7 +138,7 @@ impl OpenFiles {
         }
     }
 
-    /// No two turns are the same, also not of a file that was closed in between.
+    /// No two turns are the same, also not of a file that was closed in between, or of another run of the service.
     fn next_turn(&mut self) -> u64 {
         self.turn += 1;
         self.turn
@@ -179,6 +193,7 @@ impl OpenFiles {
             unused: lone,
             unchanged: open.exact_before && !open.wrote,
             alone: open.exact_before && !open.shared,
+            turn: open.turn,
         })
     }
 

@@ -172,12 +172,21 @@ fn detach(client: u64, path: &'static str, write: bool) -> Step {
         let file = meta.stat(&request)?.attributes.id;
         let request = ReportRequest {
             file,
-            size: write.then_some(100),
             modified: write.then_some(30),
             detach: true,
             write,
-            end: None,
-            kill_priv: false,
+            end: write.then_some(100),
+            ..ReportRequest::default()
+        };
+        let reply = meta.report(client, &request)?;
+        if !reply.size_wanted {
+            return Ok(reply);
+        }
+        let (size, turn) = (Some(100), Some(reply.turn));
+        let request = ReportRequest {
+            size,
+            turn,
+            ..request
         };
         meta.report(client, &request)
     })

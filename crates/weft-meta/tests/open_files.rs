@@ -5,6 +5,7 @@ mod common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use weft_meta::{Intent, MetaError, Truncation};
+use weft_proto::limits::END_UNKNOWN;
 use weft_proto::meta::*;
 
 on_both_engines! {
@@ -31,6 +32,8 @@ on_both_engines! {
     a_raced_truncate_is_not_made_exact_by_an_idle_writer
     a_lone_writers_end_tells_the_size
     an_end_is_not_enough_where_others_changed_the_size
+    a_size_from_before_another_writer_is_not_taken
+    a_size_from_before_a_truncate_is_not_taken
     a_clean_close_needs_no_grace
     a_truncate_needs_permission_unless_attached
     a_truncate_clears_set_id_bits
@@ -53,14 +56,27 @@ fn report(
 ) {
     let request = ReportRequest {
         file,
-        size,
         modified,
         detach,
         write: true,
-        end: None,
-        kill_priv: false,
+        end: size.map(|_| END_UNKNOWN),
+        ..ReportRequest::default()
     };
-    v.meta.report(client, &request).unwrap();
+    let reply = v.meta.report(client, &request).unwrap();
+    if reply.size_wanted {
+        let reply = v.meta.report(client, &asked(request, size, &reply));
+        assert!(!reply.unwrap().size_wanted);
+    }
+}
+
+/// The same with the size that was asked for after this answer.
+fn asked(request: ReportRequest, size: Option<u64>, after: &ReportReply) -> ReportRequest {
+    let turn = Some(after.turn);
+    ReportRequest {
+        size,
+        turn,
+        ..request
+    }
 }
 
 fn size(v: &Volume, path: &str) -> (u64, bool) {
@@ -77,9 +93,8 @@ fn a_size_is_exact_again_when_the_last_writer_told_it(v: &mut Volume) {
     assert!(!second.committed);
     assert_eq!(size(v, "f"), (0, false));
     report(v, 1, f, Some(100), Some(5000), false);
-    assert_eq!(size(v, "f"), (100, false));
     report(v, 1, f, Some(200), Some(6000), true);
-    assert_eq!(size(v, "f"), (200, false));
+    assert_eq!(size(v, "f"), (0, false));
     report(v, 2, f, Some(300), None, true);
     assert_eq!(size(v, "f"), (300, true));
     assert_eq!(v.stat(0, "f").unwrap().modified, 6000);
@@ -132,6 +147,7 @@ fn a_reader_changes_nothing(v: &mut Volume) {
         write: false,
         end: None,
         kill_priv: false,
+        turn: None,
     };
     v.meta.report(1, &request).unwrap();
     assert_eq!(v.stat(0, "f").unwrap(), before);
@@ -444,9 +460,9 @@ fn a_write_behind_a_truncate_leaves_the_size_inexact(v: &mut Volume) {
     let number = owed(v.truncate(0, "f", 10));
     open(v, 1, "f", true);
     report(v, 1, f, Some(50), Some(5001), true);
-    assert_eq!(size(v, "f"), (50, false));
+    assert!(!size(v, "f").1);
     v.meta.truncate_done(number, 6000).unwrap();
-    assert_eq!(size(v, "f"), (50, false));
+    assert!(!size(v, "f").1);
     // The same with a client that dies, and with one that writes across a restart.
     let number = owed(v.truncate(0, "f", 10));
     open(v, 1, "f", true);
@@ -489,12 +505,11 @@ fn a_raced_truncate_is_not_made_exact_by_an_idle_writer(v: &mut Volume) {
 fn ends(v: &Volume, client: u64, file: u64, end: u64) -> bool {
     let request = ReportRequest {
         file,
-        size: None,
         modified: Some(5000),
         detach: true,
         write: true,
         end: Some(end),
-        kill_priv: false,
+        ..ReportRequest::default()
     };
     v.meta.report(client, &request).unwrap().size_wanted
 }
@@ -528,6 +543,78 @@ fn an_end_is_not_enough_where_others_changed_the_size(v: &mut Volume) {
     v.meta.truncate_done(number, 5000).unwrap();
     assert!(ends(v, 1, f, 5));
     report(v, 1, f, Some(10), None, true);
+    assert_eq!(size(v, "f"), (10, true));
+}
+
+/// Who was asked for a size answered before somebody came, wrote more, and went.
+fn a_size_from_before_another_writer_is_not_taken(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    let request = ReportRequest {
+        file: f,
+        modified: Some(5000),
+        detach: true,
+        write: true,
+        end: Some(100),
+        ..ReportRequest::default()
+    };
+    for other in [1, 2] {
+        open(v, 1, "f", true);
+        open(v, other, "f", true);
+        report(v, other, f, None, Some(4000), true);
+        let wanted = v.meta.report(1, &request).unwrap();
+        assert!(wanted.size_wanted);
+        open(v, other, "f", true);
+        assert!(!ends(v, other, f, 200), "the first one is still there");
+        let late = v.meta.report(1, &asked(request, Some(100), &wanted));
+        let late = late.unwrap();
+        assert!(late.size_wanted && late.turn != wanted.turn);
+        assert!(!size(v, "f").1);
+        v.meta.report(1, &asked(request, Some(200), &late)).unwrap();
+        assert_eq!(size(v, "f"), (200, true));
+        // Somebody is there who will tell.
+        open(v, 1, "f", true);
+        open(v, other, "f", true);
+        report(v, other, f, None, Some(4000), true);
+        let wanted = v.meta.report(1, &request).unwrap();
+        open(v, other, "f", true);
+        let late = v.meta.report(1, &asked(request, Some(200), &wanted));
+        assert!(!late.unwrap().size_wanted);
+        assert!(!size(v, "f").1);
+        assert!(ends(v, other, f, 300));
+        report(v, other, f, Some(300), None, true);
+        assert_eq!(size(v, "f"), (300, true));
+    }
+}
+
+fn a_size_from_before_a_truncate_is_not_taken(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    open(v, 1, "f", true);
+    let request = ReportRequest {
+        file: f,
+        modified: Some(5000),
+        detach: true,
+        write: true,
+        end: Some(END_UNKNOWN),
+        ..ReportRequest::default()
+    };
+    let wanted = v.meta.report(1, &request).unwrap();
+    assert!(wanted.size_wanted);
+    let number = owed(v.truncate(0, "f", 10));
+    v.meta.truncate_done(number, 6000).unwrap();
+    let late = v.meta.report(1, &asked(request, Some(100), &wanted));
+    let late = late.unwrap();
+    assert!(late.size_wanted);
+    // A turn of the service's last run is none of this.
+    v.restart();
+    let writing = ReassertRequest {
+        writing: vec![f],
+        ..ReassertRequest::default()
+    };
+    v.meta.reassert(1, &writing).unwrap();
+    v.meta.reap_orphans().unwrap();
+    let again = v.meta.report(1, &asked(request, Some(100), &late)).unwrap();
+    assert!(again.size_wanted);
+    v.meta.report(1, &asked(request, Some(10), &again)).unwrap();
     assert_eq!(size(v, "f"), (10, true));
 }
 

@@ -167,12 +167,11 @@ impl World {
         *known = size.max(*known);
         let report = ReportRequest {
             file,
-            size: Some(*known),
             modified: Some(now),
             detach: true,
             write: true,
-            end: None,
-            kill_priv: false,
+            end: Some(*known),
+            ..ReportRequest::default()
         };
         self.v.meta.report(1, &report)?;
         Ok(())

@@ -223,12 +223,12 @@ pub struct AttachReply {
 }
 
 /// What a writer knows of size and time; closes with `detach`.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ReportRequest {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// The file's size, if the client asked all its servers.
+    /// The file's size, if the client asked all its servers; worth nothing without `turn`.
     #[prost(uint64, optional, tag = "2")]
     pub size: Option<u64>,
     /// Time of the last write; absent: nothing was written.
@@ -240,20 +240,23 @@ pub struct ReportRequest {
     /// The attachment was one for writing.
     #[prost(bool, tag = "5")]
     pub write: bool,
-    /// One past the last canonical byte that this attachment wrote, if `size` is absent: the size follows from it if
-    /// nobody else wrote meanwhile.
+    /// One past the last canonical byte that this attachment wrote, or [`END_UNKNOWN`](crate::limits::END_UNKNOWN): the
+    /// size follows from it if nobody else wrote meanwhile.
     #[prost(uint64, optional, tag = "6")]
     pub end: Option<u64>,
     /// A writer that is not privileged wrote: the file loses its set-id bits.
     #[prost(bool, tag = "7")]
     pub kill_priv: bool,
+    /// That of the answer that wanted the size, which was asked for after it.
+    #[prost(uint64, optional, tag = "8")]
+    pub turn: Option<u64>,
 }
 
 /// Done, unless the size is wanted.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReportReply {
     /// `end` does not tell the size, and no other writer is left to tell it: nothing was done; ask the servers and
-    /// report again with `size`.
+    /// report again with `size` and `turn`.
     #[prost(bool, tag = "1")]
     pub size_wanted: bool,
     /// Attributes after it, where a writer's attachment has ended and they are exact.
@@ -262,6 +265,10 @@ pub struct ReportReply {
     /// Nobody else has written it while this attachment lasted.
     #[prost(bool, tag = "3")]
     pub alone: bool,
+    /// What a size that is wanted is good for: until another writer comes, who may be gone before it is told, or the file is
+    /// truncated.
+    #[prost(uint64, tag = "4")]
+    pub turn: u64,
 }
 
 /// End attachments that have nothing to tell: of readers, and of writers whose writes were all stored or reported.

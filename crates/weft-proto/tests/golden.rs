@@ -921,8 +921,9 @@ fn names(kind: Kind) -> Kind {
                 write: true,
                 end: Some(0),
                 kill_priv: true,
+                turn: Some(5),
             },
-            "084d100018ffffffffffffffffff012001280130003801",
+            "084d100018ffffffffffffffffff0120012801300038014005",
             &ReportReply {
                 size_wanted: true,
                 attributes: Some(Attributes {
@@ -930,8 +931,9 @@ fn names(kind: Kind) -> Kind {
                     ..Attributes::default()
                 }),
                 alone: true,
+                turn: 5,
             },
-            "08011203a001011801",
+            "08011203a0010118012005",
         ),
         Kind::Detach => call(
             &DetachRequest {

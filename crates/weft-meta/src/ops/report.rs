@@ -4,7 +4,7 @@
 //! write at all. Whenever that is not certain the size stays inexact, and who needs it asks the
 //! servers: inexact is always safe.
 
-use weft_proto::limits::DETACH_MAX;
+use weft_proto::limits::{DETACH_MAX, END_UNKNOWN};
 use weft_proto::meta::{DetachReply, DetachRequest, ReportReply, ReportRequest};
 
 use crate::ops::attributes;
@@ -37,23 +37,31 @@ impl Namespace {
                 };
                 // Of an inline file the service knows all; nobody can have written to its cells.
                 let in_cells = request.write && !inode.inline;
-                let told = request.size.filter(|_| in_cells);
                 let modified = told_time.filter(|_| in_cells);
                 let ended = edit.open_files().if_detached(client, id, request.write);
                 let ended = ended.filter(|_| request.detach);
-                let follows = match (told, request.end.filter(|_| in_cells), ended) {
-                    (None, Some(end), Some(ended)) if ended.no_writer && !self.recovering() => {
-                        if !ended.alone {
+                let mut size = None;
+                if let Some(last) = ended.filter(|ended| ended.no_writer)
+                    && in_cells
+                    && inode.truncate == 0
+                    && !self.recovering()
+                {
+                    match (request.size, request.end) {
+                        (Some(told), _) if request.turn == Some(last.turn) => size = Some(told),
+                        (_, Some(end)) if last.alone && end != END_UNKNOWN => {
+                            size = Some(end.max(inode.size));
+                        }
+                        // Also where somebody came since it was asked for, and has written and gone: it may miss his bytes.
+                        (_, Some(_)) => {
                             return Ok(ReportReply {
                                 size_wanted: true,
+                                turn: last.turn,
                                 ..ReportReply::default()
                             });
                         }
-                        Some(end.max(inode.size))
+                        (_, None) => {}
                     }
-                    _ => None,
-                };
-                let size = told.or(follows);
+                }
                 let unchanged = ended.is_some_and(|ended| ended.unchanged);
                 let unchanged = unchanged && modified.is_none();
                 let exact = request.write
@@ -95,7 +103,7 @@ impl Namespace {
                 if told_time.is_some() {
                     open.wrote(id);
                 }
-                if request.write && !reply.size_wanted {
+                if reply.attributes.is_some() {
                     self.growth.told(id);
                 }
                 if request.detach && !reply.size_wanted {

@@ -128,12 +128,9 @@ impl Volume {
     pub fn detach(&mut self, client: u64, file: u64, write: bool) {
         let request = ReportRequest {
             file,
-            size: None,
-            modified: None,
             detach: true,
             write,
-            end: None,
-            kill_priv: false,
+            ..ReportRequest::default()
         };
         self.meta.report(client, &request).unwrap();
     }

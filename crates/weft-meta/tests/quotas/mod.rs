@@ -69,10 +69,10 @@ fn write(v: &mut Volume, uid: u32, path: &str, size: u64) -> Result<u64, MetaErr
     let file = v.attach(1, &request)?.reply.attributes.id;
     let report = ReportRequest {
         file,
-        size: Some(size),
         modified: Some(5),
         detach: true,
         write: true,
+        end: Some(size),
         ..ReportRequest::default()
     };
     v.meta.report(1, &report)?;
