@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -185,6 +186,40 @@ async fn a_strict_read_sees_what_another_client_wrote_just_now() {
         let read = reader.read(i * 1000, 2000).await.unwrap();
         assert_eq!(read, vec![i as u8; 1000]);
     }
+    test.stop().await;
+}
+
+/// News that come between the question where a file ends and the append take the answer from nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn appends_beside_news_of_the_file_overwrite_nothing() {
+    let test = TestVolume::start(1).await;
+    let volume = test.client().await;
+    let cache = cache(DataConfig::default());
+    let done = Arc::new(AtomicBool::new(false));
+    let news = std::thread::spawn({
+        let (cache, done) = (cache.clone(), done.clone());
+        move || {
+            while !done.load(Ordering::Relaxed) {
+                cache.invalidate_all();
+            }
+        }
+    });
+    let mut end = 0;
+    for _ in 0..200 {
+        // With a second writer there the service does not know by itself where the file ends.
+        let file = attach(&volume, "/file", 1, 65_536).await;
+        let other = attach(&volume, "/file", 1, 65_536).await;
+        let open = cache.open(file).unwrap();
+        for _ in 0..3 {
+            assert_eq!(open.append(vec![7; 300].into()).await.unwrap(), end);
+            end += 300;
+        }
+        other.close().await.unwrap();
+        open.close().await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    news.join().unwrap();
+    assert!(elsewhere(&test, "/file").await == vec![7; end as usize]);
     test.stop().await;
 }
 

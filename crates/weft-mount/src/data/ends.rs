@@ -43,7 +43,11 @@ impl Asking<'_> {
             ends.known = Some(Instant::now());
         }
         ends.asking -= 1;
-        let end = ends.end;
+        // Later news may have taken back what was known since: this answer is the latest there is.
+        let end = match size {
+            Some(size) if ends.known.is_none() => size.max(ends.grown),
+            _ => ends.end,
+        };
         drop(state);
         // It is counted down already, under the same lock.
         std::mem::forget(self);

@@ -281,13 +281,19 @@ impl OpenData {
         self.data.ask_again(&self.file).await?;
         // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
         // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
-        let known = self.data.state.lock().knows_end();
-        if !known || !self.data.cache.config.write_behind {
-            self.data.ask_size(&self.file).await?;
-        }
+        let known = {
+            let state = self.data.state.lock();
+            state.knows_end().then_some(state.ends.end)
+        };
+        let known = match known.filter(|_| self.data.cache.config.write_behind) {
+            Some(end) => end,
+            None => self.data.ask_size(&self.file).await?,
+        };
         let deal = || {
-            let end = self.data.state.lock().ends.end;
-            self.file.append_offset(length, end)
+            let state = self.data.state.lock();
+            // News that come after the question take back what was known, not what is there.
+            let end = if state.knows_end() { 0 } else { known };
+            self.file.append_offset(length, end.max(state.ends.end))
         };
         let offset = patiently(patience, deal).await?;
         self.write(offset, data).await?;
