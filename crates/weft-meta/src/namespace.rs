@@ -218,7 +218,7 @@ impl Namespace {
             changes: ChangeLog::default(),
             leases: Leases::default(),
             delegations: Delegations::default(),
-            open_files: Mutex::default(),
+            open_files: Mutex::new(OpenFiles::of_run(counters.next_id)),
             servers: RwLock::new(servers),
             growth: Growth::default(),
             unsettled: Unsettled::default(),

@@ -3,7 +3,6 @@
 //! Invariant: a count is never zero; what reached zero is removed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
 
 use crate::appends::{Appender, end_of};
 
@@ -53,25 +52,23 @@ pub(crate) struct Ended {
 }
 
 /// All attachments.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     files: HashMap<u64, OpenFile>,
     clients: HashMap<u64, BTreeSet<u64>>,
     turn: u64,
 }
 
-impl Default for OpenFiles {
-    fn default() -> OpenFiles {
+impl OpenFiles {
+    /// Nothing is open yet. `first_id` is the first id that this run of the service gives out: clients may still hold turns of
+    /// a run before it, which ended while they had files open and lost some ids.
+    pub(crate) fn of_run(first_id: u64) -> OpenFiles {
         OpenFiles {
-            files: HashMap::default(),
-            clients: HashMap::default(),
-            // A client may still hold a turn of the service's last run: it must not be one of this.
-            turn: RandomState::new().hash_one(()) >> 1,
+            turn: first_id.wrapping_shl(32),
+            ..OpenFiles::default()
         }
     }
-}
 
-impl OpenFiles {
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -140,7 +137,7 @@ impl OpenFiles {
 
     /// No two turns are the same, also not of a file that was closed in between, or of another run of the service.
     fn next_turn(&mut self) -> u64 {
-        self.turn += 1;
+        self.turn = self.turn.wrapping_add(1);
         self.turn
     }
 
