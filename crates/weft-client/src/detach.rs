@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft_proto::limits::DETACH_MAX;
 use weft_proto::meta::DetachRequest;
 
-use crate::volume::{Repeat, Shared};
+use crate::volume::Ending;
 use crate::{Error, Volume};
 
 /// From the first attachment that ends until it is told, so that one call tells of several.
@@ -91,25 +91,17 @@ impl Volume {
         let Some(request) = self.shared.detaches.lock().take() else {
             return false;
         };
-        self.shared.note_all_detached(&request);
-        // Not repeated: whoever meets a new connection tells what is left, and a repetition would end others.
-        let told: Result<_, Error> = self.meta("end attachments", &request, Repeat::Unsafe).await;
+        let reading = request.reading.iter().map(|file| (*file, false));
+        let writing = request.writing.iter().map(|file| (*file, true));
+        let mut ending = Ending::new(&self.shared, reading.chain(writing).collect());
+        let what = "end attachments";
+        let told: Result<_, Error> = self
+            .meta_ending(what, &request, &mut ending, |_| true)
+            .await;
         if let Err(error) = told {
             tracing::debug!(%error, "attachments end with the connection");
-            self.shared.must_tell();
         }
         true
-    }
-}
-
-impl Shared {
-    fn note_all_detached(&self, request: &DetachRequest) {
-        for file in &request.reading {
-            self.note_detached(*file, false);
-        }
-        for file in &request.writing {
-            self.note_detached(*file, true);
-        }
     }
 }
 

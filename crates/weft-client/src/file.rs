@@ -9,12 +9,12 @@ use weft_layout::{CellIndex, Layout, Map, ServerId, View};
 use weft_net::CallError;
 use weft_proto::io::{CreateForkRequest, ForkPlace, RemoveForkRequest, SyncRequest};
 use weft_proto::limits::END_UNKNOWN;
-use weft_proto::meta::{AttachReply, ReportRequest, Target, TruncateRequest};
+use weft_proto::meta::{AttachReply, ReportReply, ReportRequest, Target, TruncateRequest};
 use weft_proto::prost::Message;
 use weft_proto::{Call, Code};
 
 use crate::stat::{Cells, size_of};
-use crate::volume::Repeat;
+use crate::volume::{Ending, Repeat};
 use crate::{Attributes, Error, OpenView, Volume};
 
 /// Length and time of a fork.
@@ -295,8 +295,6 @@ impl File {
         if !a.own || a.detached.swap(true, Ordering::AcqRel) || a.volume.shared.ahead.close(a.id) {
             return Ok(None);
         }
-        a.volume.catch_up().await;
-        a.volume.shared.note_detached(a.id, a.write);
         let what = format!("close {}", a.path);
         let written = a.written.load(Ordering::Acquire);
         let mut request = ReportRequest {
@@ -309,32 +307,34 @@ impl File {
             kill_priv: false,
             turn: None,
         };
-        let mut reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
-        let mut tries = 0;
-        while reply.size_wanted {
-            if tries == SIZE_TRIES {
-                // Others come and go all the time: the service finds it out when they are gone.
-                request.end = None;
+        let mut ending = Ending::new(&a.volume.shared, vec![(a.id, a.write)]);
+        let (mut tries, mut unknown) = (0, None);
+        let reply = loop {
+            let done = |reply: &ReportReply| !reply.size_wanted;
+            let told = a.volume.meta_ending(&what, &request, &mut ending, done);
+            let reply = told.await?;
+            if !reply.size_wanted {
+                break reply;
             }
             tries += 1;
-            request.size = Some(self.size_at_close().await?);
-            request.turn = Some(reply.turn);
-            reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
+            match self.size().await {
+                Ok(size) if tries <= SIZE_TRIES => {
+                    (request.size, request.turn) = (Some(size), Some(reply.turn));
+                }
+                // It ends all the same: the service asks for the size, when the server is back, or the others have gone.
+                Ok(_) => request.end = None,
+                Err(error) => {
+                    request.end = None;
+                    unknown = Some(error);
+                }
+            }
+        };
+        if let Some(error) = unknown {
+            return Err(error);
         }
         let alone = reply.alone;
         let closed = |attributes| Closed { attributes, alone };
         Ok(reply.attributes.map(closed))
-    }
-
-    /// The size, for the service. Where a server cannot tell it the attachment ends all the same, without a word of it: the
-    /// service asks for it when the server is back.
-    async fn size_at_close(&self) -> Result<u64, Error> {
-        let a = &self.0;
-        let size = self.size().await;
-        if size.is_err() {
-            a.volume.detach_later(a.id, a.write);
-        }
-        size
     }
 
     pub(crate) fn server_of(&self, cell: CellIndex) -> Result<ServerId, Error> {
@@ -383,7 +383,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if self.own && !*self.detached.get_mut() && !self.volume.shared.ahead.close(self.id) {
-            self.volume.shared.note_detached(self.id, self.write);
+            let mut ending = Ending::new(&self.volume.shared, vec![(self.id, self.write)]);
             let wrote = *self.written.get_mut() != i64::MIN;
             let request = ReportRequest {
                 file: self.id,
@@ -398,7 +398,11 @@ impl Drop for Attachment {
             let volume = self.volume.clone();
             // Outside a runtime there is nobody to send it: the service notices when the connection ends.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(async move { volume.meta("close", &request, Repeat::Safe).await });
+                runtime.spawn(async move {
+                    volume
+                        .meta_ending("close", &request, &mut ending, |_| true)
+                        .await
+                });
             }
         }
     }

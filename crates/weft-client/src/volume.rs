@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: tokio::runtime::Handle,
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
     /// comes before: what such a call attached or locked would be forgotten again.
-    told: tokio::sync::Mutex<bool>,
+    told: tokio::sync::Mutex<Told>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -96,7 +96,7 @@ impl Volume {
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             runtime: tokio::runtime::Handle::current(),
-            told: tokio::sync::Mutex::new(false),
+            told: tokio::sync::Mutex::default(),
         };
         let volume = Volume {
             shared: Arc::new(shared),
@@ -153,7 +153,7 @@ impl Volume {
         let mut tries = 0;
         loop {
             let result = match self.meta_connection().await {
-                Ok(connection) => connection.call(request).await,
+                Ok((connection, _)) => connection.call(request).await,
                 Err(e) => Err(e),
             };
             match result {
@@ -164,13 +164,46 @@ impl Volume {
         }
     }
 
-    async fn meta_connection(&self) -> Result<Connection, CallError> {
+    /// As [`Volume::meta`], a call that ends attachments if its answer is `done`. Until then every new connection is told of
+    /// them, so that a repetition ends these and not others of the same files.
+    pub(crate) async fn meta_ending<C: Call>(
+        &self,
+        what: &str,
+        request: &C,
+        ending: &mut Ending,
+        done: impl Fn(&C::Reply) -> bool,
+    ) -> Result<C::Reply, Error> {
+        self.catch_up().await;
+        let mut tries = 0;
+        loop {
+            let (result, run) = match self.meta_connection().await {
+                Ok((connection, run)) => (connection.call(request).await, run),
+                Err(e) => (Err(e), 0),
+            };
+            let told = self.shared.told.lock().await;
+            match result {
+                Ok(reply) if !done(&reply) => return Ok(reply),
+                Ok(reply) if told.run == run => {
+                    ending.forget();
+                    return Ok(reply);
+                }
+                // Otherwise another connection was told of them meanwhile.
+                Ok(_) | Err(CallError::Lost { .. }) if tries < ENDING_TRIES => tries += 1,
+                Ok(reply) => return Ok(reply),
+                Err(e) => return Err(Error::of_call(what, e)),
+            }
+        }
+    }
+
+    /// A connection that was told of everything that is attached, and its number.
+    async fn meta_connection(&self) -> Result<(Connection, u64), CallError> {
         let mut told = self.shared.told.lock().await;
         let (connection, fresh) = self.shared.meta.connection().await?;
         if fresh {
-            *told = false;
+            told.all = false;
+            told.run += 1;
         }
-        if !*told {
+        if !told.all {
             if let Some(request) = self.shared.reassertion() {
                 // Files deleted meanwhile answer with `Stale` when they are used.
                 let reply = connection.call(&request).await?;
@@ -180,9 +213,9 @@ impl Volume {
                 self.shared.locks_lost(&reply.lost);
                 self.shared.outdated.store(false, Ordering::Release);
             }
-            *told = true;
+            told.all = true;
         }
-        Ok(connection)
+        Ok((connection, told.run))
     }
 
     /// Makes every metadata operation acknowledged so far, to anybody, survive power loss. One request. Without
@@ -192,6 +225,48 @@ impl Volume {
         self.meta("sync the namespace", &request, Repeat::Safe)
             .await?;
         Ok(())
+    }
+}
+
+/// What the service was told over a connection.
+#[derive(Default)]
+struct Told {
+    /// Everything that there was to tell.
+    all: bool,
+    /// The connection's number.
+    run: u64,
+}
+
+/// How often a call that ends attachments is repeated because the connection was lost.
+const ENDING_TRIES: u32 = 2;
+
+/// Attachments that end, and are told to new connections until the service was told so. Dropped, they have ended without its
+/// knowing: the next connection tells it.
+pub(crate) struct Ending {
+    shared: Arc<Shared>,
+    files: Vec<(u64, bool)>,
+}
+
+impl Ending {
+    /// `files`: their ids, and whether they were attached for writing.
+    pub(crate) fn new(shared: &Arc<Shared>, files: Vec<(u64, bool)>) -> Ending {
+        let shared = shared.clone();
+        Ending { shared, files }
+    }
+
+    fn forget(&mut self) {
+        for (file, write) in self.files.drain(..) {
+            self.shared.note_detached(file, write);
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.files.is_empty() {
+            self.forget();
+            self.shared.must_tell();
+        }
     }
 }
 

@@ -96,6 +96,34 @@ async fn one_writer_alone_appends_without_a_request_to_any_server() {
     test.stop().await;
 }
 
+/// A connection that is new is told what is attached; whoever closes over it ends what is its own, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
+    let mut test = volume_with_grace(Duration::from_millis(500)).await;
+    let volume = test.client().await;
+    let (first, second) = (
+        attached(&volume, "/log").await,
+        attached(&volume, "/log").await,
+    );
+    append_records(&first, 1, 3).await;
+    append_records(&second, 2, 3).await;
+    let size = first.size().await.unwrap();
+    test.restart_meta().await;
+    first.close().await.unwrap();
+    assert!(!volume.stat("/log").await.unwrap().size_exact);
+    assert_eq!(second.append_offset(5, size).await.unwrap(), size);
+    // The same for one that has nothing to tell, which goes together with others.
+    let third = volume.attach("/log", Access::write()).await.unwrap();
+    third.let_go().await.unwrap();
+    test.restart_meta().await;
+    volume.tell_ended().await;
+    assert_eq!(second.append_offset(5, size + 5).await.unwrap(), size + 5);
+    second.close().await.unwrap();
+    let stat = volume.stat("/log").await.unwrap();
+    assert!(stat.size_exact && stat.size == size);
+    test.stop().await;
+}
+
 /// What comes within a while, all together; nothing if everything may have changed.
 async fn heard(watch: &mut Watch, during: Duration) -> Option<(Vec<u64>, Vec<ChangedEntry>)> {
     let (mut all_files, mut all_entries) = (Vec::new(), Vec::new());

@@ -92,6 +92,8 @@ pub struct Inner {
     delegations: Delegations,
     /// Files from this id on were made in this life of the service.
     first_id: u64,
+    /// Intents from before were owed when the last run broke off; 0 where it ended well.
+    pub(crate) first_intent: u64,
     volume: VolumeRecord,
 }
 
@@ -225,6 +227,7 @@ impl Namespace {
             oldest_intent: AtomicU64::new(0),
             recovering: AtomicBool::new(!clean),
             first_id: counters.next_id,
+            first_intent: if clean { 0 } else { counters.next_intent },
             volume,
         };
         let namespace = Namespace {

@@ -135,6 +135,14 @@ impl OpenFiles {
         }
     }
 
+    /// The bytes of an inline file are about to end there; `foreign`: by somebody else than its writer.
+    pub(crate) fn cut_inline(&mut self, file: u64, size: u64, foreign: bool) {
+        if let Some(open) = self.files.get_mut(&file) {
+            open.dealt = open.dealt.min(size);
+            open.shared |= foreign;
+        }
+    }
+
     /// No two turns are the same, also not of a file that was closed in between, or of another run of the service.
     fn next_turn(&mut self) -> u64 {
         self.turn = self.turn.wrapping_add(1);

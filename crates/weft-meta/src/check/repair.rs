@@ -512,6 +512,11 @@ fn truncate_lost(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
         inode.truncate = 0;
         inode.truncate_raced = false;
         inode.size_exact = inode.inline;
+        if !inode.inline {
+            // The stored size is older: a writer who goes without having written must not make it exact.
+            edit.open_files().wrote(node.id);
+            edit.namespace().unsettled.note(node.id);
+        }
         Ok(true)
     })
 }

@@ -369,8 +369,9 @@ impl Edit<'_, '_> {
         let Some(inode) = keys::inode(self.reader(), id)? else {
             return Ok(None);
         };
-        // A writer may have written behind it; after a restart, one that has not told yet that it is there.
-        let written_to = self.may_be_written(id);
+        // A writer may have written behind it; after a restart, one that has not told yet that it is there, or that has died
+        // with the service.
+        let written_to = self.may_be_written(id) || number < self.namespace().first_intent;
         let inode = self.change(id, &inode);
         let known = !inode.truncate_raced;
         if known {

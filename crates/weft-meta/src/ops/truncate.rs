@@ -126,6 +126,7 @@ impl Namespace {
         let mut data = record.data;
         data.resize(request.size as usize, 0);
         edit.put_content(id, &data);
+        edit.open_files().cut_inline(id, request.size, !own);
         if request.size > node.inode.size {
             edit.grow();
         }

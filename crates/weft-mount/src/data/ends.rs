@@ -45,7 +45,9 @@ impl Asking<'_> {
         ends.asking -= 1;
         // Later news may have taken back what was known since: this answer is the latest there is.
         let end = match size {
-            Some(size) if ends.known.is_none() => size.max(ends.grown),
+            Some(size) if ends.known.is_none() && ends.generation == self.generation => {
+                size.max(ends.grown)
+            }
             _ => ends.end,
         };
         drop(state);

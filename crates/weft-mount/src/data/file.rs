@@ -52,6 +52,14 @@ impl FileData {
         }
     }
 
+    /// As [`FileData::invalidate`], where the bytes are in the cells: what lies with the metadata comes with every open.
+    fn invalidate_cells(&self) {
+        let cells = matches!(self.state.lock().home, Home::Cells);
+        if cells {
+            self.invalidate();
+        }
+    }
+
     /// Changes that need the file at rest go one after another.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // Never closed.
@@ -84,6 +92,10 @@ impl FileData {
         state.changed = self.cache.tick();
         state.ends.end = size;
         state.ends.grown = state.ends.grown.min(size);
+        // Else an open would report at its close that it has written further.
+        for wrote in state.opens.values_mut().filter_map(|o| o.wrote.as_mut()) {
+            wrote.0 = wrote.0.min(size);
+        }
         state.ends.known = Some(Instant::now());
         match (&state.home, own) {
             (Home::Inline(content), Some(own)) => {
@@ -281,9 +293,10 @@ impl OpenData {
         self.data.ask_again(&self.file).await?;
         // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
         // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
-        let known = {
+        let (known, generation) = {
             let state = self.data.state.lock();
-            state.knows_end().then_some(state.ends.end)
+            let known = state.knows_end().then_some(state.ends.end);
+            (known, state.ends.generation)
         };
         let known = match known.filter(|_| self.data.cache.config.write_behind) {
             Some(end) => end,
@@ -291,8 +304,12 @@ impl OpenData {
         };
         let deal = || {
             let state = self.data.state.lock();
-            // News that come after the question take back what was known, not what is there.
-            let end = if state.knows_end() { 0 } else { known };
+            // News that come after the question take back what was known, not what is there; a truncate does.
+            let end = if state.knows_end() || state.ends.generation != generation {
+                0
+            } else {
+                known
+            };
             self.file.append_offset(length, end.max(state.ends.end))
         };
         let offset = patiently(patience, deal).await?;
@@ -417,6 +434,9 @@ impl OpenData {
         {
             state.doubted = self.data.cache.tick();
         }
+        if matches!(state.home, Home::Cells) && told.size != state.ends.end {
+            state.ends.known = None;
+        }
     }
 
     /// One past the last byte that this cache knows of; the file may be longer, if others write it, and shorter if they
@@ -438,6 +458,15 @@ impl OpenData {
         self.data.size(&self.file).await
     }
 
+    /// As [`OpenData::size`], as of now.
+    pub async fn size_now(&self) -> Result<u64, DataError> {
+        let cells = matches!(self.data.state.lock().home, Home::Cells);
+        if cells {
+            return self.data.ask_size(&self.file).await;
+        }
+        self.size().await
+    }
+
     /// Must come before somebody asks the servers for the size past this cache. What they say is told to what is returned: reads
     /// go as far from then on.
     pub fn begin_asking(&self) -> Asking<'_> {
@@ -447,6 +476,14 @@ impl OpenData {
     /// Forgets what was read ahead and what is known of the size: others may have changed the file.
     pub fn invalidate(&self) {
         self.data.invalidate();
+    }
+
+    /// What other opens have of the file's cells is older than this one.
+    pub fn invalidate_older(&self) {
+        let others = self.data.state.lock().opens.len() > 1;
+        if others {
+            self.data.invalidate_cells();
+        }
     }
 
     /// Flushes, reports size and time, detaches. The open is closed also when it fails. A second call does nothing.

@@ -228,6 +228,9 @@ impl FileSystem {
         // Who attaches for writing ends the certainty of the size: what the kernel was told is taken back, unless it is
         // true; but pages are true if nobody else may write.
         let verdict = self.nodes.opened(&answer.attr, exact || file.sole());
+        if !verdict.keep_pages && !file.created() {
+            data.invalidate_older();
+        }
         let told = exact && verdict.keep_attributes;
         if !told && !file.created() {
             self.attributes_changed(id);

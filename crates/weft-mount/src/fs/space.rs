@@ -65,7 +65,8 @@ impl FileSystem {
                 ));
             }
         }
-        if !keeps && handle.data.size().await? < end {
+        // What others have written meanwhile must not be cut off.
+        if !keeps && handle.data.size().await? < end && handle.data.size_now().await? < end {
             handle.truncate(end).await?;
             self.resized(handle.id, began);
         }

@@ -448,6 +448,7 @@ impl MetaService {
         };
         let result = match truncation {
             Truncation::Done(reply) => {
+                self.tell_watchers();
                 let stable = self.stable(Stable::Soon, call.peer.client, Kind::Truncate);
                 stable.await.map(|()| reply)
             }

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use super::mount_support::{Mounted, sh};
 
 fn append(path: &Path, what: &[u8]) {
@@ -60,6 +62,54 @@ fn processes_that_open_for_each_append_lose_nothing() {
             (lines.len(), data.len()),
             (3 * RECORDS, before + 3 * RECORDS * 10)
         );
+    }
+}
+
+/// A cut takes back where the next append goes, for small files as for those in cells.
+#[test]
+fn an_append_after_a_cut_is_at_the_new_end() {
+    let Some(m) = Mounted::new() else { return };
+    for (length, kept) in [(100, 0), (9_000, 40), (600_000, 0), (600_000, 70_000)] {
+        let path = m.file(&format!("f{length}.{kept}"));
+        let mut file = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(&vec![b'o'; length]).unwrap();
+        file.set_len(kept).unwrap();
+        file.write_all(b"new").unwrap();
+        let mut expected = vec![b'o'; kept as usize];
+        expected.extend_from_slice(b"new");
+        assert!(fs::read(&path).unwrap() == expected, "{length}, {kept}");
+        drop(file);
+        append(&path, b"er");
+        expected.extend_from_slice(b"er");
+        assert!(fs::read(&path).unwrap() == expected, "{length}, {kept}");
+    }
+}
+
+/// Nor does a close remember what was written behind the cut, when a small file moves to its cells.
+#[test]
+fn a_file_that_was_cut_is_no_longer_again_when_it_is_closed() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let path = m.file("f");
+    let file = fs::File::create(&path).unwrap();
+    file.write_all_at(&[b'o'; 10_000], 0).unwrap();
+    file.set_len(100).unwrap();
+    let keep = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, keep, 0, 10).unwrap();
+    drop(file);
+    let mut expected = vec![0; 10];
+    expected.extend_from_slice(&[b'o'; 90]);
+    // A close is not waited for.
+    for _ in 0..20 {
+        for path in [&path, &other.join("f")] {
+            assert_eq!(fs::metadata(path).unwrap().len(), 100);
+            assert_eq!(fs::read(path).unwrap(), expected);
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -222,6 +222,7 @@ impl Edit<'_, '_> {
         if image.inode.inline {
             let data = content(self.reader(), image.id)?.data;
             self.put_content(id, &data);
+            self.open_files().cut_inline(id, data.len() as u64, true);
         } else if has_cells(&image.inode)
             && let Some(mut held) = keys::held(self.reader(), id)?
             && held.deleted
