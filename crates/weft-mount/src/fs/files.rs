@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use tokio::sync::RwLock;
 use weft_client::File;
 
+use super::nodes::Content;
 use super::{Attr, FsError};
 use crate::data::OpenData;
 
@@ -44,10 +45,18 @@ pub(super) struct Handle {
     wrote: AtomicBool,
     /// Since it was opened, or attributes of the file were set, nothing was found to be taken away: see `privileges`.
     pub(super) stripped: AtomicBool,
+    /// What the pages show that are read from now on, until the first is.
+    pub(super) opening: Mutex<Option<Content>>,
 }
 
 impl Handle {
-    pub(super) fn new(file: File, data: OpenData, write: bool, past: PastPages) -> Handle {
+    pub(super) fn new(
+        file: File,
+        data: OpenData,
+        write: bool,
+        past: PastPages,
+        opening: Option<Content>,
+    ) -> Handle {
         Handle {
             id: file.id(),
             file,
@@ -61,6 +70,7 @@ impl Handle {
             letting_go: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
             stripped: AtomicBool::new(false),
+            opening: Mutex::new(opening),
         }
     }
 

@@ -55,6 +55,8 @@ struct Node {
     lookups: u64,
     told: Option<Stamp>,
     pages: Option<Content>,
+    /// The state at the last open that had the kernel drop its pages, until one of them is read anew.
+    opening: Option<Content>,
     known: Option<Attr>,
     /// It has no extended attributes and no access control list.
     bare: bool,
@@ -67,6 +69,8 @@ pub(super) struct Verdict {
     pub(super) keep_pages: bool,
     /// The attributes that the kernel was told are those of the file as it is.
     pub(super) keep_attributes: bool,
+    /// Where the pages are not kept: the state that the next ones are of, for [`Nodes::first_read`].
+    pub(super) opening: Option<Content>,
 }
 
 /// All nodes that the kernel knows.
@@ -168,7 +172,8 @@ impl Nodes {
     pub(super) fn doubt_all(&self) {
         for shard in &self.0 {
             for node in shard.lock().values_mut() {
-                (node.known, node.bare, node.pages) = (None, false, None);
+                (node.known, node.bare) = (None, false);
+                (node.pages, node.opening) = (None, None);
             }
         }
     }
@@ -211,20 +216,34 @@ impl Nodes {
             return Verdict {
                 keep_pages: false,
                 keep_attributes: false,
+                opening: None,
             };
         };
         let now = exact.then_some(Content::from(attr));
-        let verdict = Verdict {
-            keep_pages: now.is_some() && node.pages == now,
+        let keep_pages = now.is_some() && node.pages == now;
+        if !keep_pages {
+            // The kernel drops them when it hears of it: whoever opens the file meanwhile must not have them kept.
+            (node.pages, node.opening) = (None, now);
+        }
+        Verdict {
+            keep_pages,
             keep_attributes: exact && node.told == Some(attr.into()),
-        };
-        node.pages = now;
-        verdict
+            opening: now.filter(|_| !keep_pages),
+        }
+    }
+
+    /// The first read by an open since which the kernel has dropped the pages of before.
+    pub(super) fn first_read(&self, id: u64, opening: Content) {
+        self.with(id, |node| {
+            if node.opening == Some(opening) {
+                node.pages = node.opening.take();
+            }
+        });
     }
 
     /// The file has this content for certain, and the pages show it; or it is not known what they show.
     pub(super) fn settled(&self, id: u64, content: Option<Content>) {
-        self.with(id, |node| node.pages = content);
+        self.with(id, |node| (node.pages, node.opening) = (content, None));
     }
 }
 
@@ -244,17 +263,27 @@ mod tests {
         })
     }
 
+    fn read(nodes: &Nodes, opened: Verdict) {
+        assert!(!opened.keep_pages);
+        nodes.first_read(5, opened.opening.unwrap());
+    }
+
     #[test]
     fn pages_are_kept_exactly_while_size_and_time_stay() {
         let nodes = Nodes::default();
         nodes.looked_up(&attr(10, 1));
-        assert!(
-            !nodes.opened(&attr(10, 1), true).keep_pages,
-            "nothing was read yet"
-        );
+        let first = nodes.opened(&attr(10, 1), true);
+        assert!(!first.keep_pages, "nothing was read yet");
+        read(&nodes, first);
         assert!(nodes.opened(&attr(10, 1), true).keep_pages);
-        assert!(!nodes.opened(&attr(10, 2), true).keep_pages);
-        assert!(!nodes.opened(&attr(11, 2), true).keep_pages);
+        read(&nodes, nodes.opened(&attr(10, 2), true));
+        let longer = nodes.opened(&attr(11, 2), true);
+        assert!(!longer.keep_pages);
+        assert!(
+            !nodes.opened(&attr(11, 2), true).keep_pages,
+            "the kernel may not have dropped the old ones yet"
+        );
+        read(&nodes, longer);
         assert!(nodes.opened(&attr(11, 2), true).keep_pages);
     }
 
@@ -262,8 +291,9 @@ mod tests {
     fn pages_go_while_somebody_writes() {
         let nodes = Nodes::default();
         nodes.looked_up(&attr(10, 1));
-        nodes.opened(&attr(10, 1), true);
+        let before = nodes.opened(&attr(10, 1), true);
         assert!(!nodes.opened(&attr(10, 1), false).keep_pages);
+        read(&nodes, before);
         assert!(
             !nodes.opened(&attr(10, 1), true).keep_pages,
             "they are of an uncertain state"
@@ -288,7 +318,7 @@ mod tests {
             ..attr(10, 1)
         };
         nodes.looked_up(&attr(1));
-        nodes.opened(&attr(1), true);
+        read(&nodes, nodes.opened(&attr(1), true));
         assert!(nodes.opened(&attr(1), true).keep_pages);
         assert!(!nodes.opened(&attr(2), true).keep_pages);
     }

@@ -250,7 +250,7 @@ impl FileSystem {
             all: past_pages,
             direct,
         };
-        let handle = Arc::new(Handle::new(file, data, write, past));
+        let handle = Arc::new(Handle::new(file, data, write, past, verdict.opening));
         self.files.add(&handle);
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
@@ -271,6 +271,9 @@ impl FileSystem {
             return Ok(vec![self.read_view(handle, offset, length).await?]);
         }
         let handle = self.handles.get(handle)?;
+        if let Some(opening) = handle.opening.lock().take() {
+            self.nodes.first_read(handle.id, opening);
+        }
         let rope = handle.data.read_parts(offset, length).await?;
         if rope.len() < length {
             self.found_end(handle.id, offset + rope.len() as u64);
