@@ -93,7 +93,7 @@ impl Volume {
         };
         let reading = request.reading.iter().map(|file| (*file, false));
         let writing = request.writing.iter().map(|file| (*file, true));
-        let mut ending = Ending::new(&self.shared, reading.chain(writing).collect());
+        let mut ending = Ending::new(self, reading.chain(writing).collect());
         let what = "end attachments";
         let told: Result<_, Error> = self
             .meta_ending(what, &request, &mut ending, |_| true)

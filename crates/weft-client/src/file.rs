@@ -8,7 +8,6 @@ use futures_util::future::try_join_all;
 use weft_layout::{CellIndex, Layout, Map, ServerId, View};
 use weft_net::CallError;
 use weft_proto::io::{CreateForkRequest, ForkPlace, RemoveForkRequest, SyncRequest};
-use weft_proto::limits::END_UNKNOWN;
 use weft_proto::meta::{AttachReply, ReportReply, ReportRequest, Target, TruncateRequest};
 use weft_proto::prost::Message;
 use weft_proto::{Call, Code};
@@ -57,6 +56,8 @@ pub struct Closed {
     pub alone: bool,
 }
 
+/// In place of an end: no file ends there.
+const END_UNKNOWN: u64 = u64::MAX;
 /// How often a close asks for a size that somebody else has changed meanwhile.
 const SIZE_TRIES: u32 = 3;
 
@@ -297,17 +298,19 @@ impl File {
         }
         let what = format!("close {}", a.path);
         let written = a.written.load(Ordering::Acquire);
+        let wrote = written != i64::MIN;
         let mut request = ReportRequest {
             file: a.id,
             size: None,
-            modified: (written != i64::MIN).then_some(written),
+            modified: wrote.then_some(written),
             detach: true,
             write: a.write,
-            end: (written != i64::MIN).then(|| a.end.load(Ordering::Acquire)),
+            end: Some(a.end.load(Ordering::Acquire)).filter(|end| wrote && *end != END_UNKNOWN),
             kill_priv: false,
             turn: None,
+            can_ask: wrote,
         };
-        let mut ending = Ending::new(&a.volume.shared, vec![(a.id, a.write)]);
+        let mut ending = Ending::new(&a.volume, vec![(a.id, a.write)]);
         let (mut tries, mut unknown) = (0, None);
         let reply = loop {
             let done = |reply: &ReportReply| !reply.size_wanted;
@@ -316,15 +319,17 @@ impl File {
             if !reply.size_wanted {
                 break reply;
             }
+            if tries == SIZE_TRIES {
+                // Others come and go all the time: the service asks for the size when they are gone.
+                (request.end, request.can_ask) = (None, false);
+                continue;
+            }
             tries += 1;
             match self.size().await {
-                Ok(size) if tries <= SIZE_TRIES => {
-                    (request.size, request.turn) = (Some(size), Some(reply.turn));
-                }
-                // It ends all the same: the service asks for the size, when the server is back, or the others have gone.
-                Ok(_) => request.end = None,
+                Ok(size) => (request.size, request.turn) = (Some(size), Some(reply.turn)),
                 Err(error) => {
-                    request.end = None;
+                    // It ends all the same: the service asks when the server is back.
+                    (request.end, request.can_ask) = (None, false);
                     unknown = Some(error);
                 }
             }
@@ -383,7 +388,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if self.own && !*self.detached.get_mut() && !self.volume.shared.ahead.close(self.id) {
-            let mut ending = Ending::new(&self.volume.shared, vec![(self.id, self.write)]);
+            let mut ending = Ending::new(&self.volume, vec![(self.id, self.write)]);
             let wrote = *self.written.get_mut() != i64::MIN;
             let request = ReportRequest {
                 file: self.id,
@@ -394,6 +399,7 @@ impl Drop for Attachment {
                 end: None,
                 kill_priv: false,
                 turn: None,
+                can_ask: false,
             };
             let volume = self.volume.clone();
             // Outside a runtime there is nobody to send it: the service notices when the connection ends.

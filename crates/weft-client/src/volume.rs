@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// Where operations in the background go on.
     pub(crate) runtime: tokio::runtime::Handle,
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
-    /// comes before: what such a call attached or locked would be forgotten again.
+    /// comes before: what such a call attached or locked would be forgotten again; and while what has ended is taken out.
     told: tokio::sync::Mutex<Told>,
 }
 
@@ -176,13 +176,20 @@ impl Volume {
         self.catch_up().await;
         let mut tries = 0;
         loop {
+            ending.there = false;
             let (result, run) = match self.meta_connection().await {
                 Ok((connection, run)) => (connection.call(request).await, run),
                 Err(e) => (Err(e), 0),
             };
+            let result = match result {
+                Ok(reply) if !done(&reply) => {
+                    ending.there = true;
+                    return Ok(reply);
+                }
+                result => result,
+            };
             let told = self.shared.told.lock().await;
             match result {
-                Ok(reply) if !done(&reply) => return Ok(reply),
                 Ok(reply) if told.run == run => {
                     ending.forget();
                     return Ok(reply);
@@ -204,15 +211,18 @@ impl Volume {
             told.run += 1;
         }
         if !told.all {
-            if let Some(request) = self.shared.reassertion() {
+            // Before it is put together: what ends from here on may be in it.
+            let outdated = self.shared.outdated.swap(false, Ordering::AcqRel);
+            let telling = Telling(&self.shared, outdated);
+            if let Some(request) = self.shared.reassertion(outdated) {
                 // Files deleted meanwhile answer with `Stale` when they are used.
                 let reply = connection.call(&request).await?;
                 if !reply.gone.is_empty() {
                     tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
                 }
                 self.shared.locks_lost(&reply.lost);
-                self.shared.outdated.store(false, Ordering::Release);
             }
+            std::mem::forget(telling);
             told.all = true;
         }
         Ok((connection, told.run))
@@ -237,35 +247,58 @@ struct Told {
     run: u64,
 }
 
+/// A reassertion under way; dropped, what was outdated still is.
+struct Telling<'a>(&'a Shared, bool);
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.must_tell();
+        }
+    }
+}
+
 /// How often a call that ends attachments is repeated because the connection was lost.
 const ENDING_TRIES: u32 = 2;
 
-/// Attachments that end, and are told to new connections until the service was told so. Dropped, they have ended without its
-/// knowing: the next connection tells it.
+/// Attachments that end, and are told to new connections until the service was told so. Dropped before, they end all the same:
+/// those that are certainly there are told later, of others the next connection is told that they are not.
 pub(crate) struct Ending {
-    shared: Arc<Shared>,
+    volume: Volume,
     files: Vec<(u64, bool)>,
+    /// The service has answered that it did nothing.
+    there: bool,
 }
 
 impl Ending {
     /// `files`: their ids, and whether they were attached for writing.
-    pub(crate) fn new(shared: &Arc<Shared>, files: Vec<(u64, bool)>) -> Ending {
-        let shared = shared.clone();
-        Ending { shared, files }
+    pub(crate) fn new(volume: &Volume, files: Vec<(u64, bool)>) -> Ending {
+        Ending {
+            volume: volume.clone(),
+            files,
+            there: false,
+        }
     }
 
     fn forget(&mut self) {
         for (file, write) in self.files.drain(..) {
-            self.shared.note_detached(file, write);
+            self.volume.shared.note_detached(file, write);
         }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if !self.files.is_empty() {
+        if self.files.is_empty() {
+            return;
+        }
+        if self.there {
+            for (file, write) in self.files.drain(..) {
+                self.volume.detach_later(file, write);
+            }
+        } else {
             self.forget();
-            self.shared.must_tell();
+            self.volume.shared.must_tell();
         }
     }
 }
@@ -301,7 +334,7 @@ impl Shared {
         }
     }
 
-    fn reassertion(&self) -> Option<ReassertRequest> {
+    fn reassertion(&self, outdated: bool) -> Option<ReassertRequest> {
         let attached = self.attached();
         let mut request = ReassertRequest {
             lazy: self.lazy,
@@ -312,7 +345,6 @@ impl Shared {
             request.reading.extend((0..counts.reading).map(|_| *file));
             request.writing.extend((0..counts.writing).map(|_| *file));
         }
-        let outdated = self.outdated.load(Ordering::Acquire);
         (self.lazy || outdated || !attached.is_empty()).then_some(request)
     }
 

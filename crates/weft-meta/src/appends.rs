@@ -66,7 +66,9 @@ impl Namespace {
             let turn = appender.turn;
             return Ok(Append::Ask { layout, turn });
         }
-        let before = if appender.size_counts { inode.size } else { 0 };
+        // Of an inline file the service knows all that is stored.
+        let counts = appender.size_counts || inode.inline;
+        let before = if counts { inode.size } else { 0 };
         let offset = open.deal(client, id, before.max(request.known_end), request.length);
         checked(request, offset).map(Append::At)
     }

@@ -64,7 +64,7 @@ impl OpenFiles {
     /// a run before it, which ended while they had files open and lost some ids.
     pub(crate) fn of_run(first_id: u64) -> OpenFiles {
         OpenFiles {
-            turn: first_id.wrapping_shl(32),
+            turn: first_id << 32,
             ..OpenFiles::default()
         }
     }
@@ -143,7 +143,7 @@ impl OpenFiles {
         }
     }
 
-    /// No two turns are the same, also not of a file that was closed in between, or of another run of the service.
+    /// No two turns are the same, also not of a file that was closed in between, or of a run that broke off.
     fn next_turn(&mut self) -> u64 {
         self.turn = self.turn.wrapping_add(1);
         self.turn

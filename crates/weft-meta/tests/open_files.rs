@@ -5,7 +5,6 @@ mod common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use weft_meta::{Intent, MetaError, Truncation};
-use weft_proto::limits::END_UNKNOWN;
 use weft_proto::meta::*;
 
 on_both_engines! {
@@ -59,7 +58,7 @@ fn report(
         modified,
         detach,
         write: true,
-        end: size.map(|_| END_UNKNOWN),
+        can_ask: size.is_some(),
         ..ReportRequest::default()
     };
     let reply = v.meta.report(client, &request).unwrap();
@@ -597,7 +596,7 @@ fn a_size_from_before_a_truncate_is_not_taken(v: &mut Volume) {
         modified: Some(5000),
         detach: true,
         write: true,
-        end: Some(END_UNKNOWN),
+        can_ask: true,
         ..ReportRequest::default()
     };
     let wanted = v.meta.report(1, &request).unwrap();

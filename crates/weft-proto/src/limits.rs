@@ -19,8 +19,6 @@ pub const FRAME_COST_MIN: u32 = 512;
 pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
 /// Bytes that one call may read or write for each server of its file, wherever they lie; clients split what is larger.
 pub const TRANSFER_MAX: u64 = 1 << 30;
-/// Says in place of an end that it is not known; no file ends there.
-pub const END_UNKNOWN: u64 = u64::MAX;
 /// Runs of the lists in one request; clients split what is longer.
 pub const LIST_MAX: usize = 65_536;
 /// Members of a group.

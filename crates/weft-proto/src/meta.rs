@@ -240,8 +240,8 @@ pub struct ReportRequest {
     /// The attachment was one for writing.
     #[prost(bool, tag = "5")]
     pub write: bool,
-    /// One past the last canonical byte that this attachment wrote, or [`END_UNKNOWN`](crate::limits::END_UNKNOWN): the
-    /// size follows from it if nobody else wrote meanwhile.
+    /// One past the last canonical byte that this attachment wrote, if that is known: the size follows from it if nobody else
+    /// wrote meanwhile.
     #[prost(uint64, optional, tag = "6")]
     pub end: Option<u64>,
     /// A writer that is not privileged wrote: the file loses its set-id bits.
@@ -250,6 +250,9 @@ pub struct ReportRequest {
     /// That of the answer that wanted the size, which was asked for after it.
     #[prost(uint64, optional, tag = "8")]
     pub turn: Option<u64>,
+    /// The client can ask the servers for the size, if it is wanted.
+    #[prost(bool, tag = "9")]
+    pub can_ask: bool,
 }
 
 /// Done, unless the size is wanted.

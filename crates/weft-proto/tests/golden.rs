@@ -922,8 +922,9 @@ fn names(kind: Kind) -> Kind {
                 end: Some(0),
                 kill_priv: true,
                 turn: Some(5),
+                can_ask: true,
             },
-            "084d100018ffffffffffffffffff0120012801300038014005",
+            "084d100018ffffffffffffffffff01200128013000380140054801",
             &ReportReply {
                 size_wanted: true,
                 attributes: Some(Attributes {

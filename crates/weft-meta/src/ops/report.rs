@@ -4,7 +4,7 @@
 //! write at all. Whenever that is not certain the size stays inexact, and who needs it asks the
 //! servers: inexact is always safe.
 
-use weft_proto::limits::{DETACH_MAX, END_UNKNOWN};
+use weft_proto::limits::DETACH_MAX;
 use weft_proto::meta::{DetachReply, DetachRequest, ReportReply, ReportRequest};
 
 use crate::ops::attributes;
@@ -48,18 +48,16 @@ impl Namespace {
                 {
                     match (request.size, request.end) {
                         (Some(told), _) if request.turn == Some(last.turn) => size = Some(told),
-                        (_, Some(end)) if last.alone && end != END_UNKNOWN => {
-                            size = Some(end.max(inode.size));
-                        }
+                        (_, Some(end)) if last.alone => size = Some(end.max(inode.size)),
                         // Also where somebody came since it was asked for, and has written and gone: it may miss his bytes.
-                        (_, Some(_)) => {
+                        (_, end) if request.can_ask || end.is_some() => {
                             return Ok(ReportReply {
                                 size_wanted: true,
                                 turn: last.turn,
                                 ..ReportReply::default()
                             });
                         }
-                        (_, None) => {}
+                        _ => {}
                     }
                 }
                 let unchanged = ended.is_some_and(|ended| ended.unchanged);

@@ -43,7 +43,7 @@ impl Asking<'_> {
             ends.known = Some(Instant::now());
         }
         ends.asking -= 1;
-        // Later news may have taken back what was known since: this answer is the latest there is.
+        // Later news may have taken back what was known since: who asked before them goes by this answer all the same.
         let end = match size {
             Some(size) if ends.known.is_none() && ends.generation == self.generation => {
                 size.max(ends.grown)

@@ -45,6 +45,8 @@ impl FileData {
         let mut state = self.state.lock();
         state.drop_ahead(&(0..u64::MAX));
         state.ends.known = None;
+        // Questions under way were asked before.
+        state.ends.answered = state.ends.asked + 1;
         if matches!(state.home, Home::Cells) {
             state.ends.end = state.extents.end();
         } else {
@@ -52,13 +54,6 @@ impl FileData {
         }
     }
 
-    /// As [`FileData::invalidate`], where the bytes are in the cells: what lies with the metadata comes with every open.
-    fn invalidate_cells(&self) {
-        let cells = matches!(self.state.lock().home, Home::Cells);
-        if cells {
-            self.invalidate();
-        }
-    }
 
     /// Changes that need the file at rest go one after another.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
@@ -478,11 +473,15 @@ impl OpenData {
         self.data.invalidate();
     }
 
-    /// What other opens have of the file's cells is older than this one.
-    pub fn invalidate_older(&self) {
-        let others = self.data.state.lock().opens.len() > 1;
-        if others {
-            self.data.invalidate_cells();
+    /// What opens before this one know of the file's cells is older: as [`OpenData::invalidate`], if there were any. What lies with
+    /// the metadata comes with every open. No message.
+    pub fn forget_older(&self) {
+        let older = {
+            let state = self.data.state.lock();
+            state.next_open > 1 && matches!(state.home, Home::Cells)
+        };
+        if older {
+            self.data.invalidate();
         }
     }
 

@@ -229,7 +229,7 @@ impl FileSystem {
         // true; but pages are true if nobody else may write.
         let verdict = self.nodes.opened(&answer.attr, exact || file.sole());
         if !verdict.keep_pages && !file.created() {
-            data.invalidate_older();
+            data.forget_older();
         }
         let told = exact && verdict.keep_attributes;
         if !told && !file.created() {
