@@ -144,9 +144,7 @@ fn a_reader_changes_nothing(v: &mut Volume) {
         modified: Some(99_999),
         detach: true,
         write: false,
-        end: None,
-        kill_priv: false,
-        turn: None,
+        ..ReportRequest::default()
     };
     v.meta.report(1, &request).unwrap();
     assert_eq!(v.stat(0, "f").unwrap(), before);

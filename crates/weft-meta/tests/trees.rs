@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use proptest::prelude::*;
-use weft_meta::{CheckpointTask, Intent, KeptFiles, MetaError};
+use weft_meta::{Append, CheckpointTask, Intent, KeptFiles, MetaError};
 use weft_proto::checkpoint::*;
+use weft_proto::coord::AppendRequest;
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
 use weft_proto::quota::{Bound, QuotaKind, SetQuotaRequest};
@@ -394,6 +395,37 @@ fn what_cannot_be_done_is_refused() {
         name: "c".into(),
     };
     refused!(w.v.meta.roll_back(5000, &request), NotOwner);
+    w.v.check();
+}
+
+/// Its writer has not heard of it yet.
+#[test]
+fn an_append_to_a_small_file_goes_behind_what_was_brought_back() {
+    let mut w = World::new();
+    let mut request = creating(0, "t/f", 0o644, true);
+    (request.write, request.inline) = (true, true);
+    let file = w.v.attach(1, &request).unwrap().reply.attributes.id;
+    let store = |w: &mut World, data: &[u8]| {
+        let request = StoreInlineRequest {
+            file,
+            data: data.to_vec().into(),
+            modified: 4000,
+            ..StoreInlineRequest::default()
+        };
+        let now = w.v.tick();
+        w.v.meta.store_inline(now, 1, &request).unwrap();
+    };
+    store(&mut w, &[7; 200]);
+    w.checkpoint("t", "c").unwrap();
+    store(&mut w, b"");
+    w.roll_back("t", "c").unwrap();
+    let request = AppendRequest {
+        file,
+        length: 5,
+        known_end: 0,
+    };
+    assert_eq!(w.v.meta.append(1, &request).unwrap(), Append::At(200));
+    assert_eq!(w.v.meta.append(1, &request).unwrap(), Append::At(205));
     w.v.check();
 }
 

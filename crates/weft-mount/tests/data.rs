@@ -494,3 +494,39 @@ async fn what_was_written_here_hides_no_cut_by_another_after_a_question_that_was
     open.close().await.unwrap();
     test.stop().await;
 }
+
+/// Another client appends; this cache has a question under way, and an open from before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_asked_and_opened_before_news_is_not_taken_for_what_is_there_after_them() {
+    let test = TestVolume::start(1).await;
+    let (volume, other) = (test.client().await, test.client().await);
+    let cache = cache(DataConfig::default());
+    let open = cache
+        .open(attach(&volume, "/file", 1, 65_536).await)
+        .unwrap();
+    open.write(0, vec![1; 1000].into()).await.unwrap();
+    open.flush().await.unwrap();
+    let file = attach(&other, "/file", 1, 65_536).await;
+    let view = file.canonical().unwrap();
+    let mut size = 1000;
+    for newly_opened in [false, true] {
+        let asking = open.begin_asking();
+        view.write_at(weft_layout::ViewOffset(size), vec![2; 500].into())
+            .await
+            .unwrap();
+        let again;
+        if newly_opened {
+            asking.answered(Some(size));
+            let file = attach(&volume, "/file", 1, 65_536).await;
+            again = cache.open(file).unwrap();
+            again.forget_older();
+        } else {
+            open.invalidate();
+            asking.answered(Some(size));
+        }
+        size += 500;
+        assert_eq!(open.size().await.unwrap(), size);
+        assert_eq!(open.read(0, 9999).await.unwrap().len() as u64, size);
+    }
+    test.stop().await;
+}

@@ -54,7 +54,6 @@ impl FileData {
         }
     }
 
-
     /// Changes that need the file at rest go one after another.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // Never closed.
