@@ -227,6 +227,14 @@ impl MetaService {
         let client = call.peer.client;
         let n = &self.namespace.by(client);
         let now = self.env.clock.now();
+        if call.kind == Kind::Reassert {
+            self.sessions.note_told(&call.peer);
+        } else if self.sessions.is_given_up(&call.peer) {
+            let reason = "its client has told another connection since what it has open";
+            return call
+                .reply
+                .fail(&Failure::new(Code::Cancelled, reason.to_owned()));
+        }
         match call.kind {
             Kind::Attach => self.attach(call).await,
             Kind::Report => {
