@@ -224,6 +224,10 @@ pub struct AttachReply {
 
 /// What a writer knows of size and time; closes with `detach`.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of its own on the wire"
+)]
 pub struct ReportRequest {
     /// The file.
     #[prost(uint64, tag = "1")]

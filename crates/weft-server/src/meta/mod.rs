@@ -224,9 +224,6 @@ impl MetaService {
     }
 
     pub(crate) async fn serve(self: Arc<Self>, call: Served) {
-        let client = call.peer.client;
-        let n = &self.namespace.by(client);
-        let now = self.env.clock.now();
         if call.kind == Kind::Reassert {
             self.sessions.note_told(&call.peer);
         } else if self.sessions.is_given_up(&call.peer) {
@@ -235,6 +232,13 @@ impl MetaService {
                 .reply
                 .fail(&Failure::new(Code::Cancelled, reason.to_owned()));
         }
+        self.answer_kind(call).await;
+    }
+
+    async fn answer_kind(self: Arc<Self>, call: Served) {
+        let client = call.peer.client;
+        let n = &self.namespace.by(client);
+        let now = self.env.clock.now();
         match call.kind {
             Kind::Attach => self.attach(call).await,
             Kind::Report => {
