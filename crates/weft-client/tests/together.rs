@@ -117,6 +117,10 @@ async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
     third.let_go().await.unwrap();
     test.restart_meta().await;
     volume.tell_ended().await;
+    // Who tells of it in the background may have found nobody, and then nobody is asked for a while.
+    while volume.server_map().await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     assert_eq!(second.append_offset(5, size + 5).await.unwrap(), size + 5);
     second.close().await.unwrap();
     let stat = volume.stat("/log").await.unwrap();

@@ -133,13 +133,13 @@ impl MetaService {
 
     pub(crate) fn opened(&self, peer: &Peer) {
         if peer.role == Role::Client {
-            self.sessions.opened(peer.client);
+            self.sessions.opened(peer);
         }
     }
 
     pub(crate) fn closed(&self, peer: &Peer) {
         if peer.role == Role::Client {
-            self.sessions.closed(peer.client);
+            self.sessions.closed(peer);
         }
     }
 
@@ -224,13 +224,14 @@ impl MetaService {
     }
 
     pub(crate) async fn serve(self: Arc<Self>, call: Served) {
-        if call.kind == Kind::Reassert {
-            self.sessions.note_told(&call.peer);
-        } else if self.sessions.is_given_up(&call.peer) {
-            let reason = "its client has told another connection since what it has open";
+        if self.sessions.is_given_up(&call.peer) {
+            let reason = "its client has told a later connection what it has open";
             return call
                 .reply
                 .fail(&Failure::new(Code::Cancelled, reason.to_owned()));
+        }
+        if call.kind == Kind::Reassert {
+            self.sessions.note_told(&call.peer);
         }
         self.answer_kind(call).await;
     }

@@ -1,7 +1,7 @@
 //! Which clients are connected, and which have been away for too long.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,32 +14,41 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 pub(super) struct Sessions(Mutex<BTreeMap<u64, Session>>);
 
 struct Session {
-    connections: usize,
+    /// In the order in which they were opened.
+    connections: Vec<Connected>,
     away_since: Option<Instant>,
     /// Takes operations for done before they survive power loss.
     lazy: bool,
-    /// The connection over which it last told what it has open.
-    told_by: Weak<Peer>,
+}
+
+struct Connected {
+    /// Where its peer lies in memory, as long as it lasts.
+    peer: usize,
+    /// The client has told a later one what it has open.
+    given_up: bool,
 }
 
 impl Sessions {
-    pub(super) fn opened(&self, client: u64) {
+    pub(super) fn opened(&self, peer: &Peer) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = sessions.entry(client).or_insert(Session {
-            connections: 0,
+        let session = sessions.entry(peer.client).or_insert(Session {
+            connections: Vec::new(),
             away_since: None,
             lazy: false,
-            told_by: Weak::new(),
         });
-        session.connections += 1;
+        session.connections.push(Connected {
+            peer: std::ptr::from_ref(peer).addr(),
+            given_up: false,
+        });
         session.away_since = None;
     }
 
-    pub(super) fn closed(&self, client: u64) {
+    pub(super) fn closed(&self, peer: &Peer) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(session) = sessions.get_mut(&client) {
-            session.connections -= 1;
-            if session.connections == 0 {
+        if let Some(session) = sessions.get_mut(&peer.client) {
+            let closed = std::ptr::from_ref(peer).addr();
+            session.connections.retain(|c| c.peer != closed);
+            if session.connections.is_empty() {
                 session.away_since = Some(Instant::now());
             }
         }
@@ -53,21 +62,25 @@ impl Sessions {
         }
     }
 
-    /// A client tells over this connection what it has open.
-    pub(super) fn note_told(&self, peer: &Arc<Peer>) {
+    /// A client tells over this connection what it has open: those that it opened before it has given up.
+    pub(super) fn note_told(&self, peer: &Peer) {
+        let told = std::ptr::from_ref(peer).addr();
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = sessions.get_mut(&peer.client) {
-            session.told_by = Arc::downgrade(peer);
+            let before = session.connections.iter_mut();
+            for connection in before.take_while(|c| c.peer != told) {
+                connection.given_up = true;
+            }
         }
     }
 
-    /// Whether the client has given this connection up, and told another since what it has open: what still comes from here it has
-    /// repeated there, and is about attachments that were counted anew.
-    pub(super) fn is_given_up(&self, peer: &Arc<Peer>) -> bool {
+    /// Whether the client has given this connection up, and told a later one since what it has open: what still comes from here it
+    /// has repeated there, and is about attachments that were counted anew.
+    pub(super) fn is_given_up(&self, peer: &Peer) -> bool {
+        let this = std::ptr::from_ref(peer).addr();
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let told_by = sessions.get(&peer.client).map(|s| s.told_by.upgrade());
-        let told_by = told_by.flatten();
-        told_by.is_some_and(|told_by| !Arc::ptr_eq(&told_by, peer))
+        let connections = sessions.get(&peer.client).map(|s| &s.connections);
+        connections.is_some_and(|all| all.iter().any(|c| c.peer == this && c.given_up))
     }
 
     pub(super) fn is_lazy(&self, client: u64) -> bool {
@@ -96,26 +109,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_told_another_connection_has_given_the_first_up() {
+    fn who_tells_a_connection_has_given_up_those_before_it_and_none_after_it() {
         let sessions = Sessions::default();
-        let [first, second] = [(); 2].map(|()| {
-            Arc::new(Peer {
-                address: "127.0.0.1:1".to_owned(),
-                role: Role::Client,
-                client: 7,
-            })
+        let peers = [1, 2, 3].map(|port| Peer {
+            address: format!("127.0.0.1:{port}"),
+            role: Role::Client,
+            client: 7,
         });
-        sessions.opened(7);
-        assert!(!sessions.is_given_up(&first), "it had nothing to tell");
-        sessions.note_told(&first);
-        assert!(!sessions.is_given_up(&first));
-        sessions.opened(7);
-        assert!(!sessions.is_given_up(&first), "it has not told the second");
-        sessions.note_told(&second);
-        assert!(sessions.is_given_up(&first) && !sessions.is_given_up(&second));
-        // A third one that has nothing to tell, after the second is gone.
-        drop(second);
-        sessions.closed(7);
-        assert!(!sessions.is_given_up(&first));
+        let given_up = || peers.each_ref().map(|peer| sessions.is_given_up(peer));
+        sessions.opened(&peers[0]);
+        sessions.note_told(&peers[0]);
+        assert_eq!(given_up(), [false; 3]);
+        // With nothing to tell any more it comes back, before the first is known to be lost.
+        sessions.opened(&peers[1]);
+        assert_eq!(given_up(), [false; 3]);
+        sessions.opened(&peers[2]);
+        sessions.note_told(&peers[1]);
+        assert_eq!(given_up(), [true, false, false]);
+        // What comes late from the first counts for nothing either.
+        sessions.note_told(&peers[0]);
+        assert_eq!(given_up(), [true, false, false]);
+        for peer in &peers {
+            assert!(sessions.ended(Duration::ZERO).is_empty());
+            sessions.closed(peer);
+        }
+        assert_eq!(sessions.ended(Duration::ZERO), [7]);
     }
 }
