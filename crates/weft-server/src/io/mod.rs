@@ -151,10 +151,14 @@ impl IoService {
         match call.kind {
             Kind::Read => self.read(call).await,
             Kind::Write => self.write(call).await,
-            Kind::CollectiveRead => self.collective_read(call).await,
-            Kind::CollectiveWrite => self.collective_write(call).await,
-            Kind::JoinedRead => self.joined_read(call).await,
-            Kind::JoinedWrite => self.joined_write(call).await,
+            // Boxed: what is large and rare would lie in the future of every small call.
+            Kind::CollectiveRead => Box::pin(self.collective_read(call)).await,
+            Kind::CollectiveWrite => Box::pin(self.collective_write(call)).await,
+            Kind::JoinedRead => Box::pin(self.joined_read(call)).await,
+            Kind::JoinedWrite => Box::pin(self.joined_write(call)).await,
+            Kind::CopyRange => {
+                Box::pin(answer(call, async |r| self.copy_range(r).await)).await;
+            }
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
             Kind::CreateFork => answer(call, async |r| self.create_fork(r).await).await,
@@ -171,7 +175,6 @@ impl IoService {
             Kind::ListKept => answer(call, async |r| self.list_kept(r)).await,
             Kind::CheckStore => answer(call, async |r| self.check_store(r).await).await,
             Kind::ClearRange => answer(call, async |r| self.clear_range(r).await).await,
-            Kind::CopyRange => answer(call, async |r| self.copy_range(r).await).await,
             Kind::TruncateCells => {
                 let Some(call) = only_service(call) else {
                     return;

@@ -73,20 +73,37 @@ impl IoService {
         let lengths = lengths.map_err(Ended::Failed)?;
         let pieces = job.valid_pieces(&lengths).map_err(Ended::Failed)?;
         let bytes = walk::bytes_of(pieces.clone(), lookup(&lengths), &callers).await?;
-        let mut head = Some(ReadReply {
+        let head = ReadReply {
             lengths: runs(&lengths),
             bytes,
-        });
+        };
         let small = bytes <= SMALL_JOB;
         let budget = (!small).then_some(&budget);
         let mut batches = Batches::new(pieces, lookup(&lengths));
-        let mut under_way = FuturesOrdered::new();
-        let (mut left, mut sent, mut disk) = (bytes, 0, Duration::ZERO);
+        let mut next = async || {
+            let next = walk::until(&callers, |steps| batches.next(steps));
+            next.await?.ok_or(Ended::Gone)
+        };
+        if bytes == 0 {
+            reply.head(&head, Parcel::default(), true).await?;
+            return Ok(());
+        }
+        let first = next().await?;
+        if first.bytes == bytes {
+            // Nothing to overlap.
+            let all = self.fetch(&job, first, budget).await;
+            let all = all.map_err(|e| Ended::Failed(failure::of_store(&e)))?;
+            self.metrics.stage(Kind::Read, Stage::Disk, all.disk);
+            reply.head(&head, all.payload, true).await?;
+            return Ok(());
+        }
+        let mut left = bytes - first.bytes;
+        let mut under_way = FuturesOrdered::from_iter([self.fetch(&job, first, budget)]);
+        let (mut sent, mut disk) = (0, Duration::ZERO);
         while sent < bytes {
             // What follows the last bytes is not gone over.
             while left > 0 && under_way.len() < DEPTH {
-                let next = walk::until(&callers, |steps| batches.next(steps));
-                let batch = next.await?.ok_or(Ended::Gone)?;
+                let batch = next().await?;
                 left -= batch.bytes;
                 under_way.push_back(self.fetch(&job, batch, budget));
             }
@@ -95,15 +112,14 @@ impl IoService {
             };
             let batch = batch.map_err(|e| Ended::Failed(failure::of_store(&e)))?;
             disk += batch.disk;
+            let begun = sent > 0;
             sent += batch.payload.bytes();
             let last = sent == bytes;
-            match head.take() {
-                Some(head) => reply.head(&head, batch.payload, last).await?,
-                None => reply.data(batch.payload, last).await?,
+            if begun {
+                reply.data(batch.payload, last).await?;
+            } else {
+                reply.head(&head, batch.payload, last).await?;
             }
-        }
-        if let Some(head) = head {
-            reply.head(&head, Parcel::default(), true).await?;
         }
         self.metrics.stage(Kind::Read, Stage::Disk, disk);
         Ok(())

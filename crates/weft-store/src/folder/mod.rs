@@ -21,7 +21,7 @@ use crate::error::StoreError;
 use crate::pool::{Buffer, Slice};
 use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
 pub use device::DeviceStorage;
-use ring::Ring;
+use ring::Rings;
 use workers::Workers;
 
 /// Threads for blocking work; with io_uring they only serve the index and the folder.
@@ -49,23 +49,23 @@ pub struct FolderStorage {
 /// How the operations of a disk reach it.
 #[derive(Clone)]
 struct Reaching {
-    ring: Option<Arc<Ring>>,
+    rings: Option<Arc<Rings>>,
     workers: Arc<Workers>,
 }
 
 impl Reaching {
     fn start(reach: Reach, shown: &str) -> Result<Self, StoreError> {
-        let ring = match reach {
+        let rings = match reach {
             Reach::Threads => None,
-            Reach::Automatic => match Ring::start() {
-                Ok(ring) => Some(Arc::new(ring)),
+            Reach::Automatic => match Rings::start() {
+                Ok(rings) => Some(Arc::new(rings)),
                 Err(error) => {
                     tracing::warn!(%error, "io_uring is not to be had; the disk is reached by threads");
                     None
                 }
             },
         };
-        let threads = if ring.is_some() {
+        let threads = if rings.is_some() {
             THREADS
         } else {
             THREADS_WITHOUT_RING
@@ -73,7 +73,7 @@ impl Reaching {
         let workers =
             Workers::start(threads).map_err(|e| StoreError::io("start threads for", shown, &e))?;
         Ok(Self {
-            ring,
+            rings,
             workers: Arc::new(workers),
         })
     }
@@ -220,8 +220,8 @@ impl FolderFile {
 impl StorageFile for FolderFile {
     fn read_at(&self, at: u64, mut buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>> {
         let at = self.base + at;
-        if let Some(ring) = &self.reaching.ring {
-            return ring.read(&self.file, at, buffers);
+        if let Some(rings) = &self.reaching.rings {
+            return rings.of_thread().read(&self.file, at, buffers);
         }
         self.work(move |file| {
             let mut at = at;
@@ -235,8 +235,8 @@ impl StorageFile for FolderFile {
 
     fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>> {
         let at = self.base + at;
-        if let Some(ring) = &self.reaching.ring {
-            return ring.write(&self.file, at, slices);
+        if let Some(rings) = &self.reaching.rings {
+            return rings.of_thread().write(&self.file, at, slices);
         }
         self.work(move |file| {
             let mut at = at;
@@ -249,8 +249,8 @@ impl StorageFile for FolderFile {
     }
 
     fn sync(&self) -> BoxFuture<io::Result<()>> {
-        if let Some(ring) = &self.reaching.ring {
-            return ring.sync(&self.file);
+        if let Some(rings) = &self.reaching.rings {
+            return rings.of_thread().sync(&self.file);
         }
         self.work(File::sync_data)
     }

@@ -1,8 +1,9 @@
 #![allow(unsafe_code)] // io_uring takes raw addresses; the kernel works on them after the call returns.
-//! One io_uring: callers submit, a task of the runtime collects what is done.
+//! Some io_urings: callers submit, tasks of the runtime collect what is done.
 //!
-//! Submitting costs one system call on the caller's thread and no hand-over. The ring lies in the runtime's own poll set, so
-//! the thread that waits for the network hears of the disk, too, and goes on with the caller's task beside it. Rejected: a
+//! Submitting costs one system call on the caller's thread and no hand-over. A ring lies in the runtime's own poll set, so
+//! the thread that waits for the network hears of the disk, too, and goes on with the caller's task beside it. The kernel
+//! locks a ring while it takes what was submitted, so each thread has its own as far as there are enough. Rejected: a
 //! thread that waits for completions, because every operation would pay for its waking and for a hand-over to the runtime;
 //! one that submits as well, which pays two; and submitting what several tasks want together, which saves a fifth of the
 //! processor time of small reads, but has client, server and disk wait for one another's batches.
@@ -14,8 +15,10 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use io_uring::{IoUring, opcode, squeue, types};
 use parking_lot::Mutex;
@@ -31,6 +34,8 @@ use crate::storage::BoxFuture;
 const ENTRIES: u32 = 256;
 /// Entries of the completion queue; the kernel keeps what does not fit until it is asked.
 const COMPLETIONS: u32 = 4096;
+/// Most rings of one disk: each has some 100 KiB of the kernel's memory and a place in the poll set.
+const RINGS_MAX: usize = 4;
 /// Most vectors of one operation (`IOV_MAX`).
 const VECTORS: usize = 1024;
 /// `IORING_ENTER_GETEVENTS`.
@@ -75,6 +80,24 @@ struct Shared {
     slots: Mutex<Slots>,
 }
 
+/// The rings of one disk.
+pub(super) struct Rings(Vec<Arc<Ring>>);
+
+impl Rings {
+    pub(super) fn start() -> io::Result<Self> {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let rings = (0..threads.min(RINGS_MAX)).map(|_| Ring::start().map(Arc::new));
+        Ok(Self(rings.collect::<io::Result<_>>()?))
+    }
+
+    /// The calling thread's, which it may share with others.
+    pub(super) fn of_thread(&self) -> &Arc<Ring> {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static THREAD: usize = THREADS.fetch_add(1, Relaxed));
+        &self.0[THREAD.with(|n| n % self.0.len())]
+    }
+}
+
 /// A ring; dropping it waits for what is under way.
 pub(super) struct Ring {
     shared: Arc<Shared>,
@@ -83,12 +106,14 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub(super) fn start() -> io::Result<Self> {
+    fn start() -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(COMPLETIONS);
+        // A thread takes what is done when it next enters the kernel, which all soon do; kernels before 5.19 interrupt it.
+        let uring = builder.clone().setup_coop_taskrun().build(ENTRIES);
         Ok(Self {
             shared: Arc::new(Shared {
-                uring: builder.build(ENTRIES)?,
+                uring: uring.or_else(|_| builder.build(ENTRIES))?,
                 queueing: Mutex::default(),
                 collecting: Mutex::default(),
                 slots: Mutex::default(),
