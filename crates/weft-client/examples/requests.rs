@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use weft_client::{Access, ConnectOptions, NewLayout, OpenView, Transfer, Volume};
-use weft_layout::{Pattern, ViewOffset};
+use weft_layout::{Order, Pattern, Subfile, View, ViewOffset};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -47,6 +47,9 @@ async fn main() -> Result<()> {
         }
     }
     if wants("turned") {
+        for bsu in [512, 4 << 10, 64 << 10] {
+            transposed(&clients[0], bytes, bsu, rounds).await?;
+        }
         turned(&clients, bytes, rounds).await?;
     }
     if wants("small") {
@@ -167,6 +170,46 @@ impl Case {
         let moved: u64 = try_join_all(clients).await?.into_iter().sum();
         Ok(mib_per_second(moved, started))
     }
+}
+
+/// A grid of BSUs, read by rows and by columns: one view each.
+async fn transposed(client: &Volume, bytes: u64, bsu: u64, rounds: usize) -> Result<()> {
+    const CELLS: u32 = 64;
+    let layout = NewLayout {
+        cells: Some(CELLS),
+        bsu: Some(bsu),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create(0o644).layout(&layout);
+    let file = client.attach(&format!("/grid-{bsu}"), access).await?;
+    let all = Bytes::from(vec![4; bytes as usize]);
+    file.canonical()?.write_at(ViewOffset(0), all).await?;
+    let whole = Subfile {
+        vbs: bytes / bsu / u64::from(CELLS),
+        vn: 1,
+        hbs: u64::from(CELLS),
+        hn: 1,
+        index: 0,
+        order: Order::Row,
+    };
+    let rows = file.view(View::Subfile(whole))?;
+    let order = Order::Default;
+    let columns = file.view(View::Subfile(Subfile { order, ..whole }))?;
+    let mut buffer = vec![1; bytes as usize];
+    let (mut matching, mut crossing) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        for (view, rates) in [(&rows, &mut matching), (&columns, &mut crossing)] {
+            let started = Instant::now();
+            let moved = view.read_at(ViewOffset(0), &mut buffer).await?;
+            rates.push(mib_per_second(moved, started));
+        }
+    }
+    let (matching, crossing) = (median(matching), median(crossing));
+    println!(
+        "a grid of {CELLS} cells, BSUs of {bsu} bytes: by columns {crossing:.0} MiB/s, {:.0} % of by rows ({matching:.0})",
+        100.0 * crossing / matching
+    );
+    Ok(())
 }
 
 /// A matrix stored by rows, read by columns: the last index of memory is the first of the file.

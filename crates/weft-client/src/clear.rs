@@ -21,6 +21,7 @@ impl OpenView {
     /// # Cancellation
     /// Dropped, any part of the bytes may have been cleared.
     pub async fn clear(&self, offset: ViewOffset, length: u64) -> Result<(), Error> {
+        self.file.needs_write("clear a range of")?;
         let request = Request::Contiguous { offset, length };
         let pattern = self.pattern(&request)?;
         let slots = self.map.slots(&request)?;

@@ -21,8 +21,7 @@ const DEPTH: usize = 8;
 
 impl File {
     /// Copies bytes of `from`, as far as it reaches, to this file, both in canonical order. Returns how many. Holes stay
-    /// holes: in blocks of 4 KiB, and where bytes go through this process but for the last byte of a file that they make
-    /// longer.
+    /// holes, in blocks of 4 KiB.
     ///
     /// Cost: one request to each server of `from` for its size; then, where servers can copy alone, one to each for
     /// every 256 MiB of its own. Else two for each server and MiB, eight MiB at a time.
@@ -40,6 +39,7 @@ impl File {
         to_offset: FileOffset,
         length: u64,
     ) -> Result<u64, Error> {
+        self.needs_write("copy to")?;
         let length = from.size().await?.saturating_sub(from_offset.0).min(length);
         if length == 0 {
             return Ok(0);
@@ -154,11 +154,7 @@ impl Copy {
                 .await?;
             at = data.end;
         }
-        if self.to.file.size().await? < to + length {
-            let last = ViewOffset(to + length - 1);
-            self.to.write_at(last, (&[0][..]).into()).await?;
-        }
-        Ok(())
+        self.to.file.extend(to + length).await
     }
 
     /// Reads and writes bytes that hold data, in windows that end where blocks of the target do.

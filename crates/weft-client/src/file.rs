@@ -122,6 +122,15 @@ impl File {
         self.0.reply.sole
     }
 
+    /// Refuses what only an attachment for writing may do.
+    pub(crate) fn needs_write(&self, doing: &str) -> Result<(), Error> {
+        if self.0.write {
+            return Ok(());
+        }
+        let what = format!("{doing} {}", self.0.path);
+        Err(Error::invalid(what, "it is attached for reading only"))
+    }
+
     /// What another process needs to [`Volume::adopt`] this attachment without a request of its own.
     pub fn hand_over(&self) -> Vec<u8> {
         let mut out = vec![u8::from(self.0.write)];
@@ -195,6 +204,7 @@ impl File {
 
     /// Creates an empty fork in a cell; it is no error if it is there.
     pub async fn create_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        self.needs_write("create a fork of")?;
         self.needs_cells()?;
         let a = &self.0;
         let request = CreateForkRequest {
@@ -216,6 +226,7 @@ impl File {
 
     /// Removes a fork of a cell with its bytes.
     pub async fn remove_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        self.needs_write("remove a fork of")?;
         self.needs_cells()?;
         let a = &self.0;
         let request = RemoveForkRequest {

@@ -36,6 +36,7 @@ mod copy;
 mod data_ranges;
 mod detach;
 mod error;
+mod extend;
 mod file;
 mod fsck;
 mod inline;

@@ -176,6 +176,7 @@ impl OpenView {
         durability: Durability,
         ordered: bool,
     ) -> Result<u64, Error> {
+        self.file.needs_write("write")?;
         let write = Write {
             pattern: self.pattern(request)?,
             request,

@@ -371,3 +371,62 @@ async fn locks_outlive_the_service_and_nobody_takes_them_meanwhile() {
     assert_eq!(waits.await.unwrap().unwrap(), Locked::Granted);
     test.stop().await;
 }
+
+/// A file is made longer by one request to one server, and never shorter, however little the caller knows of its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_writes_stays_when_a_file_is_extended() {
+    let test = TestVolume::start(2).await;
+    let (one, other) = (test.client().await, test.client().await);
+    let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
+    let extended = || {
+        let all = test.servers.iter().flatten();
+        let count = |node: &weft_server::Node| {
+            let metrics = node.metrics().clone();
+            metrics.net().snapshot().calls_of(Kind::ExtendCells)
+        };
+        all.map(count).sum::<u64>()
+    };
+    let theirs = second.canonical().unwrap();
+    let at = ViewOffset(1000);
+    theirs.write_at(at, "theirs".into()).await.unwrap();
+    for size in [0, 1, 100, 1003, 1006] {
+        first.extend(size).await.unwrap();
+        assert_eq!(first.size().await.unwrap(), 1006, "{size}");
+    }
+    assert_eq!(extended(), 4, "nothing is asked for no byte");
+    for size in [1007, 1024, 1025, 5000] {
+        first.extend(size).await.unwrap();
+        assert_eq!(first.size().await.unwrap(), size);
+    }
+    assert_eq!(extended(), 8);
+    let mut all = vec![0; 5000];
+    theirs.read_at(ViewOffset(0), &mut all).await.unwrap();
+    let mut expected = vec![0; 5000];
+    expected[1000..1006].copy_from_slice(b"theirs");
+    assert!(all == expected);
+    // Both write behind what the other knows, and nothing is lost.
+    let (ours, mut size) = (first.canonical().unwrap(), 5000);
+    for round in 0..100_u64 {
+        let written = theirs.write_at(ViewOffset(size + 40), "behind".into());
+        let (extend, written) = tokio::join!(first.extend(size + 30), written);
+        extend.unwrap();
+        written.unwrap();
+        size += 46;
+        assert_eq!(first.size().await.unwrap(), size, "{round}");
+        let mut found = [0; 6];
+        let at = ViewOffset(size - 6);
+        assert_eq!(ours.read_at(at, &mut found).await.unwrap(), 6);
+        assert_eq!(&found, b"behind");
+    }
+    first.close().await.unwrap();
+    second.close().await.unwrap();
+    assert_eq!(one.stat("/f").await.unwrap().size, size);
+    let reader = other.attach("/f", Access::read()).await.unwrap();
+    let refused = reader.extend(size + 1).await.unwrap_err();
+    assert!(refused.to_string().contains("reading only"), "{refused}");
+    let written = reader.canonical().unwrap();
+    assert!(written.write_at(ViewOffset(0), "no".into()).await.is_err());
+    assert!(written.clear(ViewOffset(0), 10).await.is_err());
+    assert_eq!(one.stat("/f").await.unwrap().size, size);
+    test.stop().await;
+}

@@ -486,6 +486,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::DataRuns
         | Kind::ClearRange
         | Kind::CopyRange
+        | Kind::ExtendCells
         | Kind::Disks
         | Kind::Advise
         | Kind::Scrub

@@ -119,6 +119,8 @@ calls! {
     Advise = 57: io::AdviseRequest => io::AdviseReply;
     /// Sizes of files that grow, and how long they may become (from the metadata service).
     LimitGrowth = 58: quota::LimitGrowthRequest => quota::LimitGrowthReply;
+    /// Make cells on one server so long that they hold what a request touches.
+    ExtendCells = 59: io::ExtendCellsRequest => io::ExtendCellsReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;

@@ -474,6 +474,22 @@ pub struct ClearRangeRequest {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ClearRangeReply {}
 
+/// Make each cell on one server so long that it holds the pieces of a request, with holes; none becomes shorter, and no
+/// byte changes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ExtendCellsRequest {
+    /// What is to be held.
+    #[prost(message, required, tag = "1")]
+    pub access: Access,
+    /// The chunk size of the file.
+    #[prost(uint32, tag = "2")]
+    pub chunk: u32,
+}
+
+/// Done, and survives the death of the server's process.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ExtendCellsReply {}
+
 /// What a client knows of bytes and a server does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]

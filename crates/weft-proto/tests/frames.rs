@@ -70,6 +70,8 @@ fn decode_all(kind: Kind, bytes: &[u8]) {
         io::DataRunsReply,
         io::ClearRangeRequest,
         io::ClearRangeReply,
+        io::ExtendCellsRequest,
+        io::ExtendCellsReply,
         io::AdviseRequest,
         io::AdviseReply,
         io::CopyRangeRequest,

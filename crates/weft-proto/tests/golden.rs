@@ -33,10 +33,10 @@ use weft_proto::io::{
     Access, Advice, AdviseReply, AdviseRequest, CellRun, CellStatusReply, CellStatusRequest,
     ClearRangeReply, ClearRangeRequest, Contiguous, CopyRangeReply, CopyRangeRequest,
     CreateForkReply, CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
-    DeleteCellsRequest, ForkPlace, ForkState, Grid, Part, PartKind, PartRepeat, Partition, Pattern,
-    PatternKind, ReadReply, ReadRequest, RemoveForkReply, RemoveForkRequest, Runs, Shaped, Subfile,
-    SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
-    WriteRequest,
+    DeleteCellsRequest, ExtendCellsReply, ExtendCellsRequest, ForkPlace, ForkState, Grid, Part,
+    PartKind, PartRepeat, Partition, Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply,
+    RemoveForkRequest, Runs, Shaped, Subfile, SyncReply, SyncRequest, TruncateCellsReply,
+    TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
 };
 use weft_proto::meta::{
     AttachReply, AttachRequest, Attributes, Create, Credentials, DetachReply, DetachRequest, Entry,
@@ -385,6 +385,7 @@ fn check(kind: Kind) -> Kind {
         | Kind::DataRuns
         | Kind::ClearRange
         | Kind::CopyRange
+        | Kind::ExtendCells
         | Kind::Scrub
         | Kind::ScrubStatus
         | Kind::Checkpoint
@@ -763,6 +764,15 @@ fn io(kind: Kind) -> Kind {
             },
             "0a29084d120808061080800418041a021805220d0a0b0880808080802010c0843d28023204646174613809",
             &ClearRangeReply {},
+            "",
+        ),
+        Kind::ExtendCells => call(
+            &ExtendCellsRequest {
+                access: access(ViewKind::Cell(5)),
+                chunk: 262_144,
+            },
+            "0a29084d120808061080800418041a021805220d0a0b0880808080802010c0843d2802320464617461380910808010",
+            &ExtendCellsReply {},
             "",
         ),
         Kind::Advise => call(
@@ -1276,7 +1286,7 @@ fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
     let expected: Vec<u8> = (1..=6)
         .chain(32..=54)
-        .chain(56..=58)
+        .chain(56..=59)
         .chain(64..=98)
         .chain([100])
         .chain(104..=106)

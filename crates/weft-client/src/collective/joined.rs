@@ -101,6 +101,7 @@ pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> 
     let mut parts = Vec::with_capacity(members.len());
     let mut writings = Vec::with_capacity(members.len());
     for member in members {
+        member.view.file.needs_write("write")?;
         let writing = member.transfer.writing(member.view, member.data)?;
         parts.push((member.view, writing.request.clone()));
         writings.push(writing);

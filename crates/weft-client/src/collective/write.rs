@@ -16,6 +16,7 @@ impl Collective<'_> {
         writing: Writing,
         membership: Membership,
     ) -> Result<Collected, Error> {
+        self.view.file.needs_write("write")?;
         let pattern = self.view.pattern(&writing.request)?;
         let writes = slots(self.view)
             .map(|slot| self.write_slot(&writing, &pattern, membership.clone(), slot));

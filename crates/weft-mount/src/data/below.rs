@@ -49,6 +49,23 @@ impl OpenData {
         Ok(cleared?)
     }
 
+    /// Makes the file at least this long, with a hole at its end; one that is as long stays as it is, whoever writes it meanwhile.
+    ///
+    /// # Durability
+    /// As of a write that has reached the servers.
+    pub async fn extend(&self, size: u64) -> Result<(), DataError> {
+        self.flush().await?;
+        let data = self.data();
+        let _turn = data.turn().await;
+        let _hold = data.rest(self.file()).await?;
+        let patience = data.cache.config.patience;
+        patiently(patience, || self.file().extend(size)).await?;
+        let mut state = data.state.lock();
+        state.drop_ahead(&(0..u64::MAX));
+        state.grown_to(self.number(), size);
+        Ok(())
+    }
+
     /// Copies bytes of another open file to this one, as far as that one reaches; returns how many. By the servers, but
     /// for files so small that their bytes lie with their metadata: `None`, they are to be read and written.
     ///

@@ -452,15 +452,6 @@ impl OpenData {
         self.data.size(&self.file).await
     }
 
-    /// As [`OpenData::size`], as of now.
-    pub async fn size_now(&self) -> Result<u64, DataError> {
-        let cells = matches!(self.data.state.lock().home, Home::Cells);
-        if cells {
-            return self.data.ask_size(&self.file).await;
-        }
-        self.size().await
-    }
-
     /// Must come before somebody asks the servers for the size past this cache. What they say is told to what is returned: reads
     /// go as far from then on.
     pub fn begin_asking(&self) -> Asking<'_> {

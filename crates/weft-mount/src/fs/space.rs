@@ -65,9 +65,9 @@ impl FileSystem {
                 ));
             }
         }
-        // What others have written meanwhile must not be cut off.
-        if !keeps && handle.data.size().await? < end && handle.data.size_now().await? < end {
-            handle.truncate(end).await?;
+        if !keeps && handle.data.size().await? < end {
+            handle.note_wrote();
+            handle.data.extend(end).await?;
             self.resized(handle.id, began);
         }
         Ok(())

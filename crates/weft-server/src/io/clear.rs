@@ -1,4 +1,4 @@
-//! Ranges of cells that become zeros: the pieces of a request, put together per cell.
+//! Ranges of cells that become zeros, or that cells are to reach: the pieces of a request, put together per cell.
 //!
 //! A contiguous request touches one range of each cell, however many BSUs it spans; for the canonical order and for a cell
 //! that range is worked out and not walked to, so that a hole of a terabyte costs no more than one of a kilobyte.
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use weft_layout::{CellIndex, OFFSET_MAX, Piece, Request, View};
 use weft_proto::Failure;
-use weft_proto::io::{ClearRangeReply, ClearRangeRequest};
+use weft_proto::io::{ClearRangeReply, ClearRangeRequest, ExtendCellsReply, ExtendCellsRequest};
 use weft_store::ForkKey;
 
 use super::{IoService, Job};
@@ -43,6 +43,25 @@ impl IoService {
         Ok(ClearRangeReply {})
     }
 
+    /// Makes cells as long as the request's pieces reach.
+    pub(super) async fn extend_cells(
+        &self,
+        request: ExtendCellsRequest,
+    ) -> Result<ExtendCellsReply, Failure> {
+        let (job, now) = (self.unbounded_job(&request.access)?.living()?, self.now());
+        self.may_grow(&job)?;
+        let _under_way = self.gates.enter(job.file).await;
+        let ranges = match job.worked_out() {
+            Some(ranges) => ranges,
+            None => self.job(&request.access)?.last_ranges()?,
+        };
+        for (key, range) in ranges {
+            let extended = self.store.extend(&key, request.chunk, range.end, now);
+            extended.await.map_err(|e| failure::of_store(&e))?;
+        }
+        Ok(ExtendCellsReply {})
+    }
+
     pub(super) async fn clear(
         &self,
         ranges: &[(ForkKey, Range<u64>)],
@@ -74,6 +93,17 @@ impl Job {
         }
         ranges.extend(joined.rest().map(|p| self.range(&p)));
         Ok(ranges)
+    }
+
+    /// How far the pieces of any request reach in each cell.
+    fn last_ranges(&self) -> Result<Vec<(ForkKey, Range<u64>)>, Failure> {
+        let mut ends: BTreeMap<CellIndex, u64> = BTreeMap::new();
+        for piece in self.pieces()? {
+            let end = ends.entry(piece.cell).or_default();
+            *end = (*end).max(piece.offset.0 + piece.length);
+        }
+        let ranges = ends.into_iter().map(|(cell, end)| (self.key(cell), 0..end));
+        Ok(ranges.collect())
     }
 
     /// The ranges of a contiguous request in the canonical order or of one cell, without a walk over its pieces.

@@ -175,6 +175,7 @@ impl IoService {
             Kind::ListKept => answer(call, async |r| self.list_kept(r)).await,
             Kind::CheckStore => answer(call, async |r| self.check_store(r).await).await,
             Kind::ClearRange => answer(call, async |r| self.clear_range(r).await).await,
+            Kind::ExtendCells => answer(call, async |r| self.extend_cells(r).await).await,
             Kind::TruncateCells => {
                 let Some(call) = only_service(call) else {
                     return;

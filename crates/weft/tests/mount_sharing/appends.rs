@@ -113,6 +113,41 @@ fn a_file_that_was_cut_is_no_longer_again_when_it_is_closed() {
     }
 }
 
+/// Room that one mount makes cuts nothing off that the other writes, which it may not know of yet.
+#[test]
+fn room_that_is_made_beside_a_writer_loses_nothing() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let create = |path: &Path| {
+        fs::File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .unwrap()
+    };
+    let (ours, theirs) = (create(&m.file("f")), create(&other.join("f")));
+    ours.write_all_at(&[b'o'; 100_000], 0).unwrap();
+    ours.sync_all().unwrap();
+    let mut expected = vec![b'o'; 100_000];
+    for round in 0..200_u64 {
+        let end = expected.len() as u64;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                theirs.write_all_at(b"theirs", end + 20).unwrap();
+                theirs.sync_data().unwrap();
+            });
+            fallocate(&ours, FallocateFlags::empty(), end, 10 + round % 15).unwrap();
+        });
+        expected.resize(expected.len() + 20, 0);
+        expected.extend_from_slice(b"theirs");
+    }
+    drop((ours, theirs));
+    for path in [m.file("f"), other.join("f")] {
+        assert!(fs::read(path).unwrap() == expected);
+    }
+}
+
 /// What others open and close meanwhile changes nothing for who appends.
 #[test]
 fn opens_beside_an_append_lose_nothing() {
