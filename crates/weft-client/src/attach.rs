@@ -1,7 +1,7 @@
 //! Attach: one request that turns a path into everything needed to access data.
 
 use weft_layout::Layout;
-use weft_proto::meta::{AttachReply, AttachRequest, Create, LayoutWish};
+use weft_proto::meta::{AttachReply, AttachRequest, Create, LayoutWish, Target};
 use weft_proto::prost::Message;
 
 use crate::volume::Repeat;
@@ -142,11 +142,11 @@ impl Volume {
             self.tell_ended_writers().await;
         }
         // Repeating a create that is not exclusive finds the file it made.
-        let repeat = match &access.create {
+        let mut repeat = match &access.create {
             Some(create) if create.exclusive => Repeat::Unsafe,
             _ => Repeat::Safe,
         };
-        let request = AttachRequest {
+        let mut request = AttachRequest {
             who: (*self.who).clone(),
             target: path.target(!access.nofollow)?,
             read: access.read,
@@ -155,11 +155,25 @@ impl Volume {
             inline: access.inline,
         };
         let what = format!("attach {path}");
-        let reply = self.meta(&what, &request, repeat).await?;
-        let id = reply.attributes.id;
-        let file = self.opened(&path.to_string(), reply, write, true)?;
-        self.shared.note_attached(id, write);
-        Ok(file)
+        self.catch_up().await;
+        let mut created = false;
+        loop {
+            let (mut reply, run) = self.meta_over(&what, &request, repeat).await?;
+            created |= reply.created;
+            reply.created = created;
+            let id = reply.attributes.id;
+            let has_data = crate::stat::is_regular(&reply.attributes);
+            if !has_data || self.shared.note_attached_over(run, id, write).await {
+                return self.opened(&path.to_string(), reply, write, true);
+            }
+            // The service believes this attachment to be gone. The file is there now, whatever its path leads to.
+            request.target = Target {
+                at: id,
+                ..Target::default()
+            };
+            request.create = None;
+            repeat = Repeat::Safe;
+        }
     }
 
     /// Takes over an attachment that another process handed over with [`File::hand_over`]. No message.

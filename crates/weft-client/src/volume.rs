@@ -150,10 +150,21 @@ impl Volume {
         request: &C,
         repeat: Repeat,
     ) -> Result<C::Reply, Error> {
+        let (reply, _) = self.meta_over(what, request, repeat).await?;
+        Ok(reply)
+    }
+
+    /// As [`Volume::meta_now`], and the number of the connection that the answer came over.
+    pub(crate) async fn meta_over<C: Call>(
+        &self,
+        what: &str,
+        request: &C,
+        repeat: Repeat,
+    ) -> Result<(C::Reply, u64), Error> {
         let mut tries = 0;
         loop {
             let result = match self.meta_connection().await {
-                Ok((connection, _)) => connection.call(request).await,
+                Ok((connection, run)) => connection.call(request).await.map(|reply| (reply, run)),
                 Err(e) => Err(e),
             };
             match result {
@@ -306,6 +317,18 @@ impl Drop for Ending {
 impl Shared {
     fn attached(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Attached>> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an attachment of which the service told over connection `run`; false if another connection was told meanwhile of
+    /// what is attached, without it.
+    pub(crate) async fn note_attached_over(&self, run: u64, file: u64, write: bool) -> bool {
+        let told = self.told.lock().await;
+        if told.run == run {
+            self.note_attached(file, write);
+            return true;
+        }
+        self.must_tell();
+        false
     }
 
     pub(crate) fn note_attached(&self, file: u64, write: bool) {
