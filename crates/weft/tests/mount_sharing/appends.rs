@@ -127,7 +127,7 @@ fn room_that_is_made_beside_a_writer_loses_nothing() {
             .unwrap()
     };
     let (ours, theirs) = (create(&m.file("f")), create(&other.join("f")));
-    ours.write_all_at(&[b'o'; 100_000], 0).unwrap();
+    ours.write_all_at(&vec![b'o'; 100_000], 0).unwrap();
     ours.sync_all().unwrap();
     let mut expected = vec![b'o'; 100_000];
     for round in 0..200_u64 {
