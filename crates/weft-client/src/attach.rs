@@ -1,10 +1,10 @@
 //! Attach: one request that turns a path into everything needed to access data.
 
 use weft_layout::Layout;
-use weft_proto::meta::{AttachReply, AttachRequest, Create, LayoutWish, Target};
+use weft_proto::meta::{AttachReply, AttachRequest, Create, Credentials, LayoutWish, Target};
 use weft_proto::prost::Message;
 
-use crate::volume::Repeat;
+use crate::volume::{Attaching, Repeat};
 use crate::{Error, File, Place, Volume};
 
 /// What an attachment is for.
@@ -156,6 +156,7 @@ impl Volume {
         };
         let what = format!("attach {path}");
         self.catch_up().await;
+        let attaching = Attaching::new(&self.shared);
         let mut created = false;
         loop {
             let (mut reply, run) = self.meta_over(&what, &request, repeat).await?;
@@ -163,7 +164,8 @@ impl Volume {
             reply.created = created;
             let id = reply.attributes.id;
             let has_data = crate::stat::is_regular(&reply.attributes);
-            if !has_data || self.shared.note_attached_over(run, id, write).await {
+            if !has_data || self.shared.note_attached_over(run, id, write) {
+                attaching.answered();
                 return self.opened(&path.to_string(), reply, write, true);
             }
             // The service believes this attachment to be gone. The file is there now, whatever its path leads to.
@@ -172,6 +174,8 @@ impl Volume {
                 ..Target::default()
             };
             request.create = None;
+            // It was allowed, and may not be now that the file has its mode.
+            request.who = Credentials::default();
             repeat = Repeat::Safe;
         }
     }

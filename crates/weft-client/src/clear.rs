@@ -10,7 +10,7 @@ use crate::{Error, OpenView};
 impl OpenView {
     /// Makes view bytes `offset..offset + length` zeros; one request to each server that holds pieces. Blocks of 4 KiB that
     /// lie in them wholly give their space back. No cell changes its length, so the file keeps its size: to extend it,
-    /// [`crate::File::truncate`].
+    /// [`crate::File::extend`].
     ///
     /// In canonical order and in one cell it costs the same whatever the length; through other views one call clears at
     /// most 1 GiB for each server of the file.

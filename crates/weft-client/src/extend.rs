@@ -2,18 +2,20 @@
 
 use weft_layout::{Request, ViewOffset};
 use weft_proto::io::ExtendCellsRequest;
+use weft_proto::meta::{Target, TruncateRequest};
 
 use crate::volume::Repeat;
 use crate::{Error, File, OpenView};
 
 impl File {
     /// Makes the file at least `size` bytes long, with a hole at its end. One that is as long stays as it is: unlike
-    /// [`File::truncate`] it cuts off nothing that others write meanwhile. One request, to the server of the last byte.
+    /// [`File::truncate`] it cuts off nothing that others write meanwhile. One request to the service, which charges the growth,
+    /// and one to the server of the last byte; of an inline file only the first.
     ///
     /// # Durability
     /// As [`OpenView::write_at`].
     /// # Errors
-    /// As of a write of the last byte: a size past the limit, a quota.
+    /// [`weft_proto::Code::QuotaExceeded`], and then nothing has changed; those of a write of the last byte.
     /// # Cancellation
     /// Dropped, the file is longer or is not.
     pub async fn extend(&self, size: u64) -> Result<(), Error> {
@@ -21,8 +23,26 @@ impl File {
         let Some(last) = size.checked_sub(1) else {
             return Ok(());
         };
+        let a = &self.0;
+        let request = TruncateRequest {
+            who: (*a.volume.who).clone(),
+            target: Target {
+                at: a.id,
+                ..Target::default()
+            },
+            size,
+            attached: true,
+            grow: true,
+        };
+        let what = format!("extend {} to {size} bytes", a.path);
+        let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
+        self.cut_inline(&reply.attributes);
+        if reply.attributes.inline {
+            return Ok(());
+        }
         let extended = self.canonical()?.reach(ViewOffset(last)).await;
-        self.note_write(Some(size));
+        // What failed may have been done.
+        self.note_write(extended.is_ok().then_some(size));
         extended
     }
 }

@@ -257,6 +257,7 @@ impl File {
             },
             size,
             attached: a.write,
+            grow: false,
         };
         let what = format!("truncate {} to {size} bytes", a.path);
         let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;

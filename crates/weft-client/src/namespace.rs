@@ -353,6 +353,7 @@ impl Volume {
             target: path.target(true)?,
             size,
             attached: false,
+            grow: false,
         };
         self.changed(format!("truncate {path}"), &request).await
     }

@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) servers: Servers,
     counters: Arc<Counters>,
     /// What is attached: asserted again when the metadata service was lost.
-    attached: Mutex<BTreeMap<u64, Attached>>,
+    attached: Mutex<AttachedFiles>,
     /// What is locked: asserted again as well.
     pub(crate) locks: parking_lot::Mutex<LocksHeld>,
     /// Names that were changed ahead of the service.
@@ -46,6 +46,15 @@ pub(crate) struct Shared {
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
     /// comes before: what such a call attached or locked would be forgotten again; and while what has ended is taken out.
     told: tokio::sync::Mutex<Told>,
+}
+
+#[derive(Default)]
+struct AttachedFiles {
+    files: BTreeMap<u64, Attached>,
+    /// Attaches that are under way: a connection that is told of nothing else is told so for them.
+    under_way: usize,
+    /// The number of the connection that was last told of what there is.
+    told: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -225,7 +234,7 @@ impl Volume {
             // Before it is put together: what ends from here on may be in it.
             let outdated = self.shared.outdated.swap(false, Ordering::AcqRel);
             let telling = Telling(&self.shared, outdated);
-            if let Some(request) = self.shared.reassertion(outdated) {
+            if let Some(request) = self.shared.reassertion(told.run, outdated) {
                 // Files deleted meanwhile answer with `Stale` when they are used.
                 let reply = connection.call(&request).await?;
                 if !reply.gone.is_empty() {
@@ -265,6 +274,35 @@ impl Drop for Telling<'_> {
     fn drop(&mut self) {
         if self.1 {
             self.0.must_tell();
+        }
+    }
+}
+
+/// An attach under way; dropped before its answer it may have been made, and the next connection is told that it is not.
+pub(crate) struct Attaching<'a> {
+    shared: &'a Shared,
+    answered: bool,
+}
+
+impl<'a> Attaching<'a> {
+    pub(crate) fn new(shared: &'a Shared) -> Attaching<'a> {
+        shared.attached().under_way += 1;
+        Attaching {
+            shared,
+            answered: false,
+        }
+    }
+
+    pub(crate) fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Attaching<'_> {
+    fn drop(&mut self) {
+        self.shared.attached().under_way -= 1;
+        if !self.answered {
+            self.shared.must_tell();
         }
     }
 }
@@ -315,25 +353,23 @@ impl Drop for Ending {
 }
 
 impl Shared {
-    fn attached(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Attached>> {
+    fn attached(&self) -> std::sync::MutexGuard<'_, AttachedFiles> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes an attachment of which the service told over connection `run`; false if another connection was told meanwhile of
     /// what is attached, without it.
-    pub(crate) async fn note_attached_over(&self, run: u64, file: u64, write: bool) -> bool {
-        let told = self.told.lock().await;
-        if told.run == run {
-            self.note_attached(file, write);
-            return true;
+    pub(crate) fn note_attached_over(&self, run: u64, file: u64, write: bool) -> bool {
+        if self.attached().told != run {
+            return false;
         }
-        self.must_tell();
-        false
+        self.note_attached(file, write);
+        true
     }
 
     pub(crate) fn note_attached(&self, file: u64, write: bool) {
         let mut attached = self.attached();
-        let entry = attached.entry(file).or_default();
+        let entry = attached.files.entry(file).or_default();
         if write {
             entry.writing += 1;
         } else {
@@ -343,7 +379,7 @@ impl Shared {
 
     pub(crate) fn note_detached(&self, file: u64, write: bool) {
         let mut attached = self.attached();
-        if let Some(entry) = attached.get_mut(&file) {
+        if let Some(entry) = attached.files.get_mut(&file) {
             let count = if write {
                 &mut entry.writing
             } else {
@@ -351,24 +387,27 @@ impl Shared {
             };
             *count = count.saturating_sub(1);
             if entry.reading == 0 && entry.writing == 0 {
-                attached.remove(&file);
+                attached.files.remove(&file);
                 self.locks_ended(file);
             }
         }
     }
 
-    fn reassertion(&self, outdated: bool) -> Option<ReassertRequest> {
-        let attached = self.attached();
+    /// What there is to tell connection `run`.
+    fn reassertion(&self, run: u64, outdated: bool) -> Option<ReassertRequest> {
+        let mut attached = self.attached();
+        attached.told = run;
         let mut request = ReassertRequest {
             lazy: self.lazy,
             locks: self.locks_held(),
             ..ReassertRequest::default()
         };
-        for (file, counts) in attached.iter() {
+        for (file, counts) in &attached.files {
             request.reading.extend((0..counts.reading).map(|_| *file));
             request.writing.extend((0..counts.writing).map(|_| *file));
         }
-        (self.lazy || outdated || !attached.is_empty()).then_some(request)
+        let any = attached.under_way > 0 || !attached.files.is_empty();
+        (self.lazy || outdated || any).then_some(request)
     }
 
     /// What is attached must be told on the next connection, also if it is nothing.

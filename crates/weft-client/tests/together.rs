@@ -430,3 +430,26 @@ async fn what_another_writes_stays_when_a_file_is_extended() {
     assert_eq!(one.stat("/f").await.unwrap().size, size);
     test.stop().await;
 }
+
+/// What could not be done is nobody's size afterwards, nor charged for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_could_not_be_extended_keeps_its_size() {
+    let mut test = TestVolume::start(1).await;
+    let volume = test.client().await;
+    let file = attached(&volume, "/f").await;
+    let view = file.canonical().unwrap();
+    view.write_at(ViewOffset(0), "as before".into())
+        .await
+        .unwrap();
+    test.stop_server(0).await;
+    assert!(file.extend(1 << 30).await.is_err());
+    test.start_server(0).await;
+    while file.size().await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(file.size().await.unwrap(), 9);
+    file.close().await.unwrap();
+    let stat = volume.stat("/f").await.unwrap();
+    assert!(stat.size == 9 && stat.size_exact, "{stat:?}");
+    test.stop().await;
+}

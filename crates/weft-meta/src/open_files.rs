@@ -135,6 +135,16 @@ impl OpenFiles {
         }
     }
 
+    /// The file is about to be longer than its writers know.
+    pub(crate) fn extended(&mut self, file: u64) {
+        let turn = self.next_turn();
+        if let Some(open) = self.files.get_mut(&file) {
+            open.shared = true;
+            open.sole = None;
+            open.turn = turn;
+        }
+    }
+
     /// The bytes of an inline file are about to end there; `foreign`: by somebody else than its writer.
     pub(crate) fn cut_inline(&mut self, file: u64, size: u64, foreign: bool) {
         if let Some(open) = self.files.get_mut(&file) {

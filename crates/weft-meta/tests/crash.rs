@@ -249,6 +249,7 @@ fn truncate(path: &'static str, size: u64) -> Step {
             target: at(path),
             size,
             attached: false,
+            grow: false,
         };
         meta.truncate(80, &request)
     })

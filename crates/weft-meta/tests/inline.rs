@@ -182,6 +182,7 @@ fn truncation_within_the_bound(v: &mut Volume) {
         target: by_id(id),
         size: 3,
         attached: true,
+        grow: false,
     };
     v.meta.by(1).truncate(9, &request).unwrap();
     assert_eq!(read(v, "g").unwrap().unwrap(), b"hel");

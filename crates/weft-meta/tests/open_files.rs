@@ -646,6 +646,7 @@ fn a_truncate_needs_permission_unless_attached(v: &mut Volume) {
         target: by_id(f),
         size: 5,
         attached: true,
+        grow: false,
     };
     owed(v.meta.truncate(5000, &request));
 }

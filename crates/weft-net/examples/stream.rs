@@ -51,8 +51,8 @@ impl Service for Streams {
             }
         })
     }
-    fn opened(&self, _peer: &Peer) {}
-    fn closed(&self, _peer: &Peer) {}
+    fn opened(&self, _peer: &Arc<Peer>) {}
+    fn closed(&self, _peer: &Arc<Peer>) {}
 }
 
 fn identity() -> Identity {

@@ -371,6 +371,10 @@ pub struct TruncateRequest {
     /// The caller holds the file open for writing: permission was checked at attach.
     #[prost(bool, tag = "4")]
     pub attached: bool,
+    /// Never shorter: the file is charged for so much, and the caller extends its cells ([`crate::io::ExtendCellsRequest`]); an
+    /// inline file is extended by the service.
+    #[prost(bool, tag = "5")]
+    pub grow: bool,
 }
 
 /// Create a directory.

@@ -109,7 +109,7 @@ impl Service for Roles {
         .boxed()
     }
 
-    fn opened(&self, peer: &Peer) {
+    fn opened(&self, peer: &Arc<Peer>) {
         if let Some(io) = &self.io {
             io.opened(peer);
         }
@@ -118,7 +118,7 @@ impl Service for Roles {
         }
     }
 
-    fn closed(&self, peer: &Peer) {
+    fn closed(&self, peer: &Arc<Peer>) {
         if let Some(io) = &self.io {
             io.closed(peer);
         }

@@ -113,6 +113,30 @@ async fn one_writer_stops_at_the_bound_overwrites_and_goes_on_when_there_is_room
     test.stop().await;
 }
 
+/// A file is made longer without a byte on its way, so nothing is left to rounds: the bound is so far away here that the
+/// servers know of none.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_file_is_extended_beyond_a_bound() {
+    const GIB: u64 = 1 << 30;
+    let test = TestVolume::start(2).await;
+    let volume = as_root(&test).await;
+    volume.make_directory("/t", 0o777).await.unwrap();
+    volume.set_quota(&tree("/t"), bytes(5 * GIB)).await.unwrap();
+    let file = create(&volume, "/t/f").await;
+    let refused = file.extend(100 * GIB).await.unwrap_err();
+    assert_eq!(refused.code(), Code::QuotaExceeded, "{refused}");
+    assert_eq!(file.size().await.unwrap(), 0);
+    file.extend(5 * GIB).await.unwrap();
+    assert_eq!(file.size().await.unwrap(), 5 * GIB);
+    file.extend(4 * GIB).await.unwrap();
+    assert!(file.extend(5 * GIB + 1).await.is_err());
+    file.close().await.unwrap();
+    assert_eq!(volume.stat("/t/f").await.unwrap().size, 5 * GIB);
+    let used = volume.quota(&tree("/t")).await.unwrap().unwrap();
+    assert_eq!(used.bytes, 5 * GIB);
+    test.stop().await;
+}
+
 /// Overshoot is what is written in a round of half a second and on its way; more only where the machine is too busy for
 /// rounds to come in time.
 #[tokio::test(flavor = "multi_thread")]

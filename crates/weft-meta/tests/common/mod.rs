@@ -252,6 +252,7 @@ impl Volume {
             target: at(path),
             size,
             attached: false,
+            grow: false,
         };
         let now = self.tick();
         self.meta.truncate(now, &request)

@@ -59,11 +59,14 @@ impl OpenData {
         let _turn = data.turn().await;
         let _hold = data.rest(self.file()).await?;
         let patience = data.cache.config.patience;
-        patiently(patience, || self.file().extend(size)).await?;
+        let extended = patiently(patience, || self.file().extend(size)).await;
         let mut state = data.state.lock();
         state.drop_ahead(&(0..u64::MAX));
-        state.grown_to(self.number(), size);
-        Ok(())
+        match extended {
+            Ok(()) => state.grown_to(self.number(), size),
+            Err(_) => state.ends.known = None,
+        }
+        Ok(extended?)
     }
 
     /// Copies bytes of another open file to this one, as far as that one reaches; returns how many. By the servers, but

@@ -52,9 +52,9 @@ pub trait Service: Send + Sync + 'static {
     /// the call cancelled: look at [`Reply::cancelled`] where there is much left to do.
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()>;
     /// A connection was proven.
-    fn opened(&self, peer: &Peer);
+    fn opened(&self, peer: &Arc<Peer>);
     /// A connection has ended; calls of it may still be running.
-    fn closed(&self, peer: &Peer);
+    fn closed(&self, peer: &Arc<Peer>);
 }
 
 /// Accepts connections until `stop` completes, then closes them all. Calls being served then go on to their end.

@@ -41,10 +41,10 @@ impl Service for Fixture {
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()> {
         (self.handler)(call)
     }
-    fn opened(&self, _peer: &Peer) {
+    fn opened(&self, _peer: &Arc<Peer>) {
         self.opened.fetch_add(1, Ordering::SeqCst);
     }
-    fn closed(&self, _peer: &Peer) {
+    fn closed(&self, _peer: &Arc<Peer>) {
         self.closed.fetch_add(1, Ordering::SeqCst);
     }
 }

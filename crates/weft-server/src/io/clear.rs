@@ -49,12 +49,11 @@ impl IoService {
         request: ExtendCellsRequest,
     ) -> Result<ExtendCellsReply, Failure> {
         let (job, now) = (self.unbounded_job(&request.access)?.living()?, self.now());
-        self.may_grow(&job)?;
+        let ranges = job.worked_out().ok_or_else(|| {
+            failure::invalid("cells are extended in canonical order or one alone, contiguously")
+        })?;
         let _under_way = self.gates.enter(job.file).await;
-        let ranges = match job.worked_out() {
-            Some(ranges) => ranges,
-            None => self.job(&request.access)?.last_ranges()?,
-        };
+        self.may_grow(&job)?;
         for (key, range) in ranges {
             let extended = self.store.extend(&key, request.chunk, range.end, now);
             extended.await.map_err(|e| failure::of_store(&e))?;
@@ -93,17 +92,6 @@ impl Job {
         }
         ranges.extend(joined.rest().map(|p| self.range(&p)));
         Ok(ranges)
-    }
-
-    /// How far the pieces of any request reach in each cell.
-    fn last_ranges(&self) -> Result<Vec<(ForkKey, Range<u64>)>, Failure> {
-        let mut ends: BTreeMap<CellIndex, u64> = BTreeMap::new();
-        for piece in self.pieces()? {
-            let end = ends.entry(piece.cell).or_default();
-            *end = (*end).max(piece.offset.0 + piece.length);
-        }
-        let ranges = ends.into_iter().map(|(cell, end)| (self.key(cell), 0..end));
-        Ok(ranges.collect())
     }
 
     /// The ranges of a contiguous request in the canonical order or of one cell, without a walk over its pieces.

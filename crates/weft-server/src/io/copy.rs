@@ -110,12 +110,12 @@ impl IoService {
             chunk: request.chunk,
             now: self.now(),
         };
-        self.may_grow(&copy.to)?;
         let pairs = Pairs {
             from: (copy.from.pieces()?, None),
             to: (copy.to.pieces()?, None),
         };
         let _under_way = self.gates.enter(copy.to.file).await;
+        self.may_grow(&copy.to)?;
         let mut open: BTreeMap<CellIndex, Pair> = BTreeMap::new();
         let mut bytes = 0;
         for pair in pairs {

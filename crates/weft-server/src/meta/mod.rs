@@ -131,13 +131,13 @@ impl MetaService {
         self.namespace.close().map_err(|e| e.to_string())
     }
 
-    pub(crate) fn opened(&self, peer: &Peer) {
+    pub(crate) fn opened(&self, peer: &Arc<Peer>) {
         if peer.role == Role::Client {
             self.sessions.opened(peer);
         }
     }
 
-    pub(crate) fn closed(&self, peer: &Peer) {
+    pub(crate) fn closed(&self, peer: &Arc<Peer>) {
         if peer.role == Role::Client {
             self.sessions.closed(peer);
         }
@@ -224,14 +224,12 @@ impl MetaService {
     }
 
     pub(crate) async fn serve(self: Arc<Self>, call: Served) {
-        if self.sessions.is_given_up(&call.peer) {
-            let reason = "its client has told a later connection what it has open";
+        let late = call.kind == Kind::Reassert && !self.sessions.note_told(&call.peer);
+        if late || self.sessions.is_given_up(&call.peer) {
+            let reason = "its client has given this connection up";
             return call
                 .reply
                 .fail(&Failure::new(Code::Cancelled, reason.to_owned()));
-        }
-        if call.kind == Kind::Reassert {
-            self.sessions.note_told(&call.peer);
         }
         self.answer_kind(call).await;
     }

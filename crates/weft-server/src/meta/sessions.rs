@@ -1,7 +1,7 @@
 //! Which clients are connected, and which have been away for too long.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 pub(super) struct Sessions(Mutex<BTreeMap<u64, Session>>);
 
 struct Session {
-    /// In the order in which they were opened.
+    /// In the order in which they were opened: those that are open, and those that have calls left.
     connections: Vec<Connected>,
     away_since: Option<Instant>,
     /// Takes operations for done before they survive power loss.
@@ -22,39 +22,50 @@ struct Session {
 }
 
 struct Connected {
-    /// Where its peer lies in memory, as long as it lasts.
-    peer: usize,
+    /// Nobody else's address as long as it is held.
+    peer: Weak<Peer>,
+    open: bool,
     /// The client has told a later one what it has open.
     given_up: bool,
 }
 
+impl Connected {
+    fn is(&self, peer: &Arc<Peer>) -> bool {
+        std::ptr::eq(self.peer.as_ptr(), Arc::as_ptr(peer))
+    }
+}
+
 impl Sessions {
-    pub(super) fn opened(&self, peer: &Peer) {
+    pub(super) fn opened(&self, peer: &Arc<Peer>) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let session = sessions.entry(peer.client).or_insert(Session {
             connections: Vec::new(),
             away_since: None,
             lazy: false,
         });
+        let may_call = |c: &Connected| c.open || c.peer.strong_count() > 0;
+        session.connections.retain(may_call);
         session.connections.push(Connected {
-            peer: std::ptr::from_ref(peer).addr(),
+            peer: Arc::downgrade(peer),
+            open: true,
             given_up: false,
         });
         session.away_since = None;
     }
 
-    pub(super) fn closed(&self, peer: &Peer) {
+    /// Calls that came over it may still be under way.
+    pub(super) fn closed(&self, peer: &Arc<Peer>) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = sessions.get_mut(&peer.client) {
-            let closed = std::ptr::from_ref(peer).addr();
-            session.connections.retain(|c| c.peer != closed);
-            if session.connections.is_empty() {
+            let connections = &mut session.connections;
+            let closed = connections.iter_mut().filter(|c| c.is(peer));
+            closed.for_each(|c| c.open = false);
+            if connections.iter().all(|c| !c.open) {
                 session.away_since = Some(Instant::now());
             }
         }
     }
 
-    /// Notes what a client said when it connected.
     pub(super) fn set_lazy(&self, client: u64, lazy: bool) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = sessions.get_mut(&client) {
@@ -62,25 +73,29 @@ impl Sessions {
         }
     }
 
-    /// A client tells over this connection what it has open: those that it opened before it has given up.
-    pub(super) fn note_told(&self, peer: &Peer) {
-        let told = std::ptr::from_ref(peer).addr();
+    /// A client tells over this connection what it has open: those that it opened before it has given up. False if it has ended,
+    /// and what it tells is out of date.
+    pub(super) fn note_told(&self, peer: &Arc<Peer>) -> bool {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(session) = sessions.get_mut(&peer.client) {
-            let before = session.connections.iter_mut();
-            for connection in before.take_while(|c| c.peer != told) {
-                connection.given_up = true;
-            }
+        let connections = sessions
+            .get_mut(&peer.client)
+            .map(|s| &mut s.connections[..]);
+        let connections = connections.unwrap_or_default();
+        let Some(at) = connections.iter().position(|c| c.open && c.is(peer)) else {
+            return false;
+        };
+        for before in &mut connections[..at] {
+            before.given_up = true;
         }
+        true
     }
 
     /// Whether the client has given this connection up, and told a later one since what it has open: what still comes from here it
     /// has repeated there, and is about attachments that were counted anew.
-    pub(super) fn is_given_up(&self, peer: &Peer) -> bool {
-        let this = std::ptr::from_ref(peer).addr();
+    pub(super) fn is_given_up(&self, peer: &Arc<Peer>) -> bool {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let connections = sessions.get(&peer.client).map(|s| &s.connections);
-        connections.is_some_and(|all| all.iter().any(|c| c.peer == this && c.given_up))
+        connections.is_some_and(|all| all.iter().any(|c| c.given_up && c.is(peer)))
     }
 
     pub(super) fn is_lazy(&self, client: u64) -> bool {
@@ -111,28 +126,36 @@ mod tests {
     #[test]
     fn who_tells_a_connection_has_given_up_those_before_it_and_none_after_it() {
         let sessions = Sessions::default();
-        let peers = [1, 2, 3].map(|port| Peer {
-            address: format!("127.0.0.1:{port}"),
-            role: Role::Client,
-            client: 7,
+        let peers = [1, 2, 3].map(|port| {
+            Arc::new(Peer {
+                address: format!("127.0.0.1:{port}"),
+                role: Role::Client,
+                client: 7,
+            })
         });
         let given_up = || peers.each_ref().map(|peer| sessions.is_given_up(peer));
         sessions.opened(&peers[0]);
-        sessions.note_told(&peers[0]);
+        assert!(sessions.note_told(&peers[0]));
         assert_eq!(given_up(), [false; 3]);
         // With nothing to tell any more it comes back, before the first is known to be lost.
         sessions.opened(&peers[1]);
         assert_eq!(given_up(), [false; 3]);
         sessions.opened(&peers[2]);
-        sessions.note_told(&peers[1]);
+        assert!(sessions.note_told(&peers[1]));
         assert_eq!(given_up(), [true, false, false]);
-        // What comes late from the first counts for nothing either.
-        sessions.note_told(&peers[0]);
+        // What comes late from the first counts for nothing either, also when it has ended.
+        assert!(sessions.note_told(&peers[0]));
         assert_eq!(given_up(), [true, false, false]);
-        for peer in &peers {
-            assert!(sessions.ended(Duration::ZERO).is_empty());
-            sessions.closed(peer);
-        }
+        sessions.closed(&peers[0]);
+        assert_eq!(given_up(), [true, false, false]);
+        assert!(!sessions.note_told(&peers[0]));
+        assert_eq!(given_up(), [true, false, false]);
+        // What one that has ended told is out of date, whether or not the next has told anything.
+        sessions.closed(&peers[1]);
+        assert!(!sessions.note_told(&peers[1]));
+        assert_eq!(given_up(), [true, false, false]);
+        assert!(sessions.ended(Duration::ZERO).is_empty());
+        sessions.closed(&peers[2]);
         assert_eq!(sessions.ended(Duration::ZERO), [7]);
     }
 }

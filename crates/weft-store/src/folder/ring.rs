@@ -86,8 +86,11 @@ pub(super) struct Rings(Vec<Arc<Ring>>);
 impl Rings {
     pub(super) fn start() -> io::Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let rings = (0..threads.min(RINGS_MAX)).map(|_| Ring::start().map(Arc::new));
-        Ok(Self(rings.collect::<io::Result<_>>()?))
+        let mut rings = vec![Arc::new(Ring::start()?)];
+        // Where there is no room for more, threads share what there is.
+        let more = (1..threads.min(RINGS_MAX)).map_while(|_| Ring::start().ok());
+        rings.extend(more.map(Arc::new));
+        Ok(Self(rings))
     }
 
     /// The calling thread's, which it may share with others.
