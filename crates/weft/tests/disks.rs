@@ -304,7 +304,7 @@ fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_fu
     fs::rename(&namespace, &away).unwrap();
     fs::create_dir(&namespace).unwrap();
     fs::remove_file(away.join("namespace/weft.reserve")).unwrap();
-    let _small = SmallDisk::mount(&namespace);
+    let _small = SmallDisk::mount(&volume, &namespace);
     let mut copy = Command::new("cp");
     good(
         &copy
@@ -343,21 +343,22 @@ fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_fu
 }
 
 /// A file system of 96 MiB in memory.
-struct SmallDisk(PathBuf);
+struct SmallDisk<'a>(&'a Volume, PathBuf);
 
-impl SmallDisk {
-    fn mount(at: &Path) -> SmallDisk {
+impl<'a> SmallDisk<'a> {
+    fn mount(volume: &'a Volume, at: &Path) -> SmallDisk<'a> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=96m", "weft-test"]);
         good(&mount.arg(at).output().unwrap());
-        SmallDisk(at.to_owned())
+        SmallDisk(volume, at.to_owned())
     }
 }
 
-impl Drop for SmallDisk {
+impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        // The volume still has files open there.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+        // Without what lies here nobody knows that the metadata service runs.
+        let _ = weft().arg("down").arg(self.0.path("volume")).output();
+        let _ = Command::new("umount").arg("-l").arg(&self.1).output();
     }
 }
 
