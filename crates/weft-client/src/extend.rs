@@ -2,7 +2,6 @@
 
 use weft_layout::{Request, ViewOffset};
 use weft_proto::io::ExtendCellsRequest;
-use weft_proto::meta::{Target, TruncateRequest};
 
 use crate::volume::Repeat;
 use crate::{Error, File, OpenView};
@@ -23,21 +22,8 @@ impl File {
         let Some(last) = size.checked_sub(1) else {
             return Ok(());
         };
-        let a = &self.0;
-        let request = TruncateRequest {
-            who: (*a.volume.who).clone(),
-            target: Target {
-                at: a.id,
-                ..Target::default()
-            },
-            size,
-            attached: true,
-            grow: true,
-        };
-        let what = format!("extend {} to {size} bytes", a.path);
-        let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
-        self.cut_inline(&reply.attributes);
-        if reply.attributes.inline {
+        let what = format!("extend {} to {size} bytes", self.0.path);
+        if self.resize(&what, size, true).await?.inline {
             return Ok(());
         }
         let extended = self.canonical()?.reach(ViewOffset(last)).await;

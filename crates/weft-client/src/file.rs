@@ -248,6 +248,18 @@ impl File {
     /// # Durability
     /// Survives power loss.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
+        let what = format!("truncate {} to {size} bytes", self.0.path);
+        self.resize(&what, size, false).await?;
+        Ok(())
+    }
+
+    /// Has the service set the size, or raise it (`grow`); the attributes afterwards.
+    pub(crate) async fn resize(
+        &self,
+        what: &str,
+        size: u64,
+        grow: bool,
+    ) -> Result<Attributes, Error> {
         let a = &self.0;
         let request = TruncateRequest {
             who: (*a.volume.who).clone(),
@@ -257,12 +269,11 @@ impl File {
             },
             size,
             attached: a.write,
-            grow: false,
+            grow,
         };
-        let what = format!("truncate {} to {size} bytes", a.path);
-        let reply = a.volume.meta(&what, &request, Repeat::Safe).await?;
+        let reply = a.volume.meta(what, &request, Repeat::Safe).await?;
         self.cut_inline(&reply.attributes);
-        Ok(())
+        Ok(reply.attributes)
     }
 
     /// Makes everything written so far, by anybody, survive power loss: one request to each server; of an inline file

@@ -66,6 +66,7 @@ impl Sessions {
         }
     }
 
+    /// Notes what a client said when it connected.
     pub(super) fn set_lazy(&self, client: u64, lazy: bool) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = sessions.get_mut(&client) {
