@@ -17,6 +17,7 @@
 //! Deliberately absent: redundancy between the disks of a store; that is for layouts to give.
 
 mod addressed;
+mod admit;
 mod ahead;
 mod alloc;
 mod apply;

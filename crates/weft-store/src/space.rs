@@ -15,49 +15,6 @@ use crate::store::Inner;
 use crate::write::whole;
 
 impl Inner {
-    /// Waits until dirty pages and the log are within their bounds.
-    pub(crate) async fn admit(&self) -> Result<(), StoreError> {
-        let mut stalled = false;
-        loop {
-            let room = self.signals.room.notified();
-            tokio::pin!(room);
-            room.as_mut().enable();
-            {
-                let state = self.lock();
-                state.check_writable()?;
-                let dirty = state.dirty_blocks * BLOCK as u64;
-                let log_has_room =
-                    self.log.bytes() <= self.bounds.log && state.to_replay() <= self.bounds.replay;
-                if dirty <= self.bounds.dirty && log_has_room {
-                    break;
-                }
-                // A disk failed, and what is dirty has nowhere to go: waiting would not end.
-                if stalled && !state.disk.keeps_promises() {
-                    return Err(StoreError::NoSpace {
-                        needed: dirty,
-                        available: 0,
-                    });
-                }
-            }
-            if stalled {
-                // Where it fails, the log cannot be emptied.
-                self.index.check_room()?;
-            } else {
-                Counters::add(&self.counters.stalls, 1);
-                stalled = true;
-            }
-            self.signals.work.notify_one();
-            room.await;
-        }
-        if self.log.has_room() {
-            return Ok(());
-        }
-        Err(StoreError::NoSpace {
-            needed: BLOCK as u64,
-            available: 0,
-        })
-    }
-
     /// Takes free blocks for a direct write of a fork.
     pub(crate) async fn take_blocks(
         &self,

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use weft_layout::{CellIndex, FileId};
 
+use crate::admit::Load;
 use crate::alloc::{Allocator, Extent, Wish};
 use crate::chunk::{CHANGED, Chunk};
 use crate::error::StoreError;
@@ -151,6 +152,8 @@ pub(crate) struct State {
     pub(crate) logged: u64,
     /// Of that, what the index has.
     pub(crate) indexed: u64,
+    /// What large calls under way will add.
+    pub(crate) admitted: Load,
     /// Frames that are not in the kernel yet.
     pub(crate) pending: Vec<u8>,
     /// Everything up to this frame is on stable storage.

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use crate::admit::Load;
 use crate::alloc::Extent;
 use crate::chunk::{Chunk, bit};
 use crate::counters::Counters;
@@ -282,8 +283,9 @@ impl Inner {
         sum: Option<u32>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        self.admit().await?;
         let mut plans: Vec<Plan> = writes.iter().map(Plan::of).collect();
+        let load = Load::of(plans.iter().flat_map(|plan| &plan.small));
+        let _admitted = self.admit_load(&load).await?;
         let (taken, proof) = loop {
             let (mut taken, mut proof) = (Vec::new(), Proof::of(sum));
             let written = self.write_direct(&writes, &mut plans, &mut taken, &mut proof);

@@ -1,0 +1,153 @@
+//! Who may add to dirty pages and the log, and who waits until they are within their bounds.
+//!
+//! A large call sets aside what it will add, and stops before the bounds; a small one goes on up to them. So a large job that
+//! runs into the bounds again and again holds up nobody but itself, and many at once do not pass them together.
+
+use std::sync::Arc;
+
+use crate::counters::Counters;
+use crate::error::StoreError;
+use crate::key::Run;
+use crate::pool::BLOCK;
+use crate::replay::{DATA_COST, cost_of_run};
+use crate::store::{Bounds, Inner};
+
+/// Of the bounds, what is left to small calls: an eighth.
+const LEFT_TO_SMALL: u64 = 8;
+/// What a small call adds at most.
+const SMALL: Load = Load {
+    dirty: 128 << 10,
+    log: 64 << 10,
+    replay: 1 << 10,
+};
+
+/// What a call adds, at most, to what has bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// Bytes of dirty pages.
+    dirty: u64,
+    /// Bytes of data in the log.
+    log: u64,
+    /// What it costs to replay, in units of [`State::logged`](crate::state::State::logged).
+    replay: u64,
+}
+
+impl Load {
+    /// That of small pieces.
+    pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a Run>) -> Self {
+        let mut load = Load::default();
+        for run in runs {
+            let block = BLOCK as u64;
+            let each = run.count * (run.length / block + 2);
+            let spanned = (run.end() - run.offset.0) / block + 2;
+            load.dirty += each.min(spanned) * block;
+            load.log += run.bytes();
+            load.replay += DATA_COST + cost_of_run(run);
+        }
+        load
+    }
+
+    fn with(self, other: &Load, each: impl Fn(u64, u64) -> u64) -> Self {
+        Load {
+            dirty: each(self.dirty, other.dirty),
+            log: each(self.log, other.log),
+            replay: each(self.replay, other.replay),
+        }
+    }
+
+    fn fits(&self, other: &Load) -> bool {
+        self.dirty <= other.dirty && self.log <= other.log && self.replay <= other.replay
+    }
+}
+
+impl From<&Bounds> for Load {
+    fn from(bounds: &Bounds) -> Self {
+        Load {
+            dirty: bounds.dirty,
+            log: bounds.log,
+            replay: bounds.replay,
+        }
+    }
+}
+
+/// A large call may go on; what it set aside is given back when this is dropped, which must not be under the state's lock.
+pub(crate) struct Admitted(Arc<Inner>, Load);
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let Admitted(inner, load) = self;
+        let mut state = inner.lock();
+        state.admitted = state.admitted.with(load, |all, mine| all - mine);
+        drop(state);
+        inner.signals.room.notify_waiters();
+    }
+}
+
+impl Inner {
+    /// Waits until dirty pages and the log are within their bounds.
+    pub(crate) async fn admit(&self) -> Result<(), StoreError> {
+        self.admit_load(&Load::default()).await.map(drop)
+    }
+
+    /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until it has been added.
+    pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admitted>, StoreError> {
+        let mut stalled = false;
+        let admitted = loop {
+            let room = self.signals.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            {
+                let mut state = self.lock();
+                state.check_writable()?;
+                let now = Load {
+                    dirty: state.dirty_blocks * BLOCK as u64,
+                    log: self.log.bytes(),
+                    replay: state.to_replay(),
+                };
+                let bounds = Load::from(&self.bounds);
+                if load.fits(&SMALL) {
+                    if now.fits(&bounds) {
+                        break None;
+                    }
+                } else if let all = now.with(&state.admitted, |now, soon| now + soon)
+                    && all.fits(&room_for(load, &bounds))
+                {
+                    state.admitted = state.admitted.with(load, |all, mine| all + mine);
+                    break Some(Admitted(self.me(), *load));
+                }
+                // A disk failed, and what is dirty has nowhere to go: waiting would not end.
+                if stalled && !state.disk.keeps_promises() {
+                    return Err(StoreError::NoSpace {
+                        needed: now.dirty,
+                        available: 0,
+                    });
+                }
+            }
+            if stalled {
+                // Where it fails, the log cannot be emptied.
+                self.index.check_room()?;
+            } else {
+                Counters::add(&self.counters.stalls, 1);
+                stalled = true;
+            }
+            self.signals.work.notify_one();
+            room.await;
+        };
+        if self.log.has_room() {
+            return Ok(admitted);
+        }
+        Err(StoreError::NoSpace {
+            needed: BLOCK as u64,
+            available: 0,
+        })
+    }
+}
+
+/// Up to where there is room for a large call. It is half of the bounds at least, from where on there is work that makes
+/// room: so nobody waits for what does not come.
+fn room_for(load: &Load, bounds: &Load) -> Load {
+    bounds.with(load, |bound, mine| {
+        let large = bound - bound / LEFT_TO_SMALL;
+        (large - mine.min(large)).max(bound / 2)
+    })
+}
