@@ -121,8 +121,10 @@ async fn read_places(view: &OpenView, places: &[u64], size: usize, depth: usize)
     let lanes = stream::iter(0..depth).map(|lane| async move {
         let mut buffer = vec![1; size];
         for at in places.iter().skip(lane).step_by(depth) {
-            let moved = view.read_at(ViewOffset(*at), &mut buffer).await?;
-            anyhow::ensure!(moved == size as u64, "{moved} bytes at {at}");
+            let reading = view.post_read_at(ViewOffset(*at), std::mem::take(&mut buffer));
+            let read = reading.wait().await?;
+            anyhow::ensure!(read.bytes == size as u64, "{} bytes at {at}", read.bytes);
+            buffer = read.buffer;
         }
         anyhow::Ok(())
     });

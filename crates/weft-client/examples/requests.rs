@@ -195,18 +195,30 @@ async fn transposed(client: &Volume, bytes: u64, bsu: u64, rounds: usize) -> Res
     let rows = file.view(View::Subfile(whole))?;
     let order = Order::Default;
     let columns = file.view(View::Subfile(Subfile { order, ..whole }))?;
+    let all = Transfer::of(Pattern::bytes(bytes));
+    let what = format!("a grid of {CELLS} cells, BSUs of {bsu} bytes");
+    compare(&what, [(&rows, &all), (&columns, &all)], bytes, rounds).await
+}
+
+/// Reads the same bytes by rows and by columns, in turns.
+async fn compare(
+    what: &str,
+    ways: [(&OpenView, &Transfer); 2],
+    bytes: u64,
+    rounds: usize,
+) -> Result<()> {
     let mut buffer = vec![1; bytes as usize];
-    let (mut matching, mut crossing) = (Vec::new(), Vec::new());
+    let mut rates = [const { Vec::new() }; 2];
     for _ in 0..rounds {
-        for (view, rates) in [(&rows, &mut matching), (&columns, &mut crossing)] {
+        for ((view, transfer), rates) in ways.iter().zip(&mut rates) {
             let started = Instant::now();
-            let moved = view.read_at(ViewOffset(0), &mut buffer).await?;
+            let moved = view.read_with(transfer, &mut buffer).await?;
             rates.push(mib_per_second(moved, started));
         }
     }
-    let (matching, crossing) = (median(matching), median(crossing));
+    let [matching, crossing] = rates.map(median);
     println!(
-        "a grid of {CELLS} cells, BSUs of {bsu} bytes: by columns {crossing:.0} MiB/s, {:.0} % of by rows ({matching:.0})",
+        "{what}: by columns {crossing:.0} MiB/s, {:.0} % of by rows ({matching:.0})",
         100.0 * crossing / matching
     );
     Ok(())
@@ -224,21 +236,8 @@ async fn turned(clients: &[Volume], bytes: u64, rounds: usize) -> Result<()> {
         .every((side * 8).cast_signed())
         .times(side);
     let by_columns = Transfer::of(elements.every(8).times(side));
-    let mut buffer = vec![1; whole as usize];
-    let (mut matching, mut crossing) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        for (transfer, rates) in [(&by_rows, &mut matching), (&by_columns, &mut crossing)] {
-            let started = Instant::now();
-            let moved = view.read_with(transfer, &mut buffer).await?;
-            rates.push(mib_per_second(moved, started));
-        }
-    }
-    let (matching, crossing) = (median(matching), median(crossing));
-    println!(
-        "a matrix of {side} x {side}: by columns {crossing:.0} MiB/s, {:.0} % of by rows ({matching:.0})",
-        100.0 * crossing / matching
-    );
-    Ok(())
+    let ways = [(&view, &by_rows), (&view, &by_columns)];
+    compare(&format!("a matrix of {side} x {side}"), ways, whole, rounds).await
 }
 
 /// How long a read of 4 KiB by a client of its own takes: alone, and while the others stream.

@@ -142,7 +142,7 @@ impl Copy {
     async fn through_here(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
         let end = from + length;
         let mut ranges = self.from.file.data_ranges(FileOffset(from), 0);
-        let mut at = from;
+        let (mut at, mut written) = (from, from);
         while at < end {
             let found = ranges.next().await?;
             let data = found.map_or(end..end, |r| r.start.clamp(at, end)..r.end.clamp(at, end));
@@ -150,11 +150,17 @@ impl Copy {
                 let hole = data.start - at;
                 self.to.clear(ViewOffset(at - from + to), hole).await?;
             }
-            self.data(data.start, data.start - from + to, data.end - data.start)
-                .await?;
+            if !data.is_empty() {
+                self.data(data.start, data.start - from + to, data.end - data.start)
+                    .await?;
+                written = data.end;
+            }
             at = data.end;
         }
-        self.to.file.extend(to + length).await
+        if written < end {
+            self.to.file.extend(to + length).await?;
+        }
+        Ok(())
     }
 
     /// Reads and writes bytes that hold data, in windows that end where blocks of the target do.

@@ -126,12 +126,9 @@ impl OpenFiles {
 
     /// The file's size is about to change while it is open.
     pub(crate) fn truncated(&mut self, file: u64) {
-        let turn = self.next_turn();
+        self.extended(file);
         if let Some(open) = self.files.get_mut(&file) {
-            open.shared = true;
             open.dealt = 0;
-            open.sole = None;
-            open.turn = turn;
         }
     }
 

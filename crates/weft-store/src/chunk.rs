@@ -53,6 +53,8 @@ pub(crate) struct Page {
     pub(crate) listed: bool,
     /// Fetched ahead and not read yet.
     pub(crate) fetched: u16,
+    /// Found to be right when they came from the disk, and not read since.
+    pub(crate) fresh: u16,
     /// Checksums of dirty blocks; the map has those of clean ones.
     pub(crate) sums: [u32; BUFFER_BLOCKS_MAX],
 }
@@ -77,6 +79,7 @@ impl Page {
             spent: false,
             listed: false,
             fetched: 0,
+            fresh: 0,
             sums: [0; BUFFER_BLOCKS_MAX],
         }
     }
@@ -98,6 +101,7 @@ impl Page {
             spent: false,
             listed: false,
             fetched: 0,
+            fresh: 0,
             sums: [0; BUFFER_BLOCKS_MAX],
         }
     }
@@ -160,9 +164,27 @@ impl Page {
             self.base = grown.base;
             self.buffer = Arc::new(buffer);
         }
+        self.fresh = 0;
         let at = self.at(in_slot);
         let buffer = Arc::get_mut(&mut self.buffer).expect("the page was copied if it was shared");
         &mut buffer[at..at + BLOCK]
+    }
+
+    /// The bytes of blocks of a page that nobody has seen yet.
+    pub(crate) fn new_blocks(&mut self, first: u32, last: u32) -> &mut [u8] {
+        let (from, to) = (self.at(first), self.at(last) + BLOCK);
+        let buffer = Arc::get_mut(&mut self.buffer).expect("a new page is shared with nobody");
+        &mut buffer[from..to]
+    }
+
+    /// Which of these blocks were found to be right and not read since, the first one's bit the lowest; by then they are
+    /// read.
+    pub(crate) fn take_fresh(&mut self, first: u32, last: u32) -> u16 {
+        let within = first % BUFFER_BLOCKS_MAX as u32;
+        let mask = (((1_u32 << (last - first + 1)) - 1) << within) as u16;
+        let taken = self.fresh & mask;
+        self.fresh &= !mask;
+        taken >> within
     }
 
     /// Blocks that a promise of the allocator stands behind.

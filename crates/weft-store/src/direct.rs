@@ -133,18 +133,18 @@ impl Inner {
                 let end = whole.end.min((first / 16 + 1) * 16);
                 let mut page = Page::covering(&self.pool, first % 16, (end - 1) % 16);
                 let mut blocks = Vec::with_capacity((end - first) as usize);
-                for block in first..end {
+                let memory = page.new_blocks(first % 16, (end - 1) % 16);
+                for (block, to) in (first..end).zip(memory.chunks_exact_mut(BLOCK)) {
                     let from = (origin + u64::from(block) * BLOCK as u64 - offset) as usize;
                     let length = (size - block * BLOCK as u32).min(BLOCK as u32) as usize;
-                    let to = page.block_mut(&self.pool, block % 16);
                     to[..length].copy_from_slice(&data[from..from + length]);
                     to[length..].fill(0);
                     blocks.push((
                         places.next().expect("the caller took enough blocks"),
                         checksum(to),
                     ));
-                    page.valid |= bit(block);
                 }
+                page.valid = (first..end).fold(0, |valid, block| valid | bit(block));
                 out.push(Prepared {
                     chunk: range.chunk,
                     first,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::load::Wanted;
 use crate::record::Place;
 
 /// Places being read: first, one behind the last, and what ends with the read.
@@ -28,6 +29,28 @@ impl Drop for Flight {
 }
 
 impl Flights {
+    /// Which of these blocks nobody reads, and what to wait for to have the others.
+    pub(crate) fn divide(&self, wanted: &[Wanted]) -> (Vec<Wanted>, Vec<watch::Receiver<()>>) {
+        let all = self.0.lock();
+        let (mut free, mut under_way) = (Vec::with_capacity(wanted.len()), Vec::new());
+        // The read that the last of those was in.
+        let mut within = 0..0;
+        for w in wanted {
+            let place = w.place.0;
+            if within.contains(&place) {
+                continue;
+            }
+            match all.range(..=place).next_back() {
+                Some((start, (until, receiver))) if *until > place => {
+                    within = *start..*until;
+                    under_way.push(receiver.clone());
+                }
+                _ => free.push(*w),
+            }
+        }
+        (free, under_way)
+    }
+
     /// Begins a read, or says what to wait for: someone reads some of these blocks.
     pub(crate) fn begin(&self, place: Place, blocks: u32) -> Result<Flight, watch::Receiver<()>> {
         let (start, end) = (place.0, place.0 + u64::from(blocks));
@@ -50,6 +73,36 @@ impl Flights {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::ForkId;
+
+    #[test]
+    fn what_others_read_is_waited_for_and_the_rest_is_read_at_once() {
+        let flights = Flights::default();
+        let wanted: Vec<Wanted> = (0..20).map(wanted).collect();
+        let places = |blocks: &[Wanted]| blocks.iter().map(|w| w.place.0).collect::<Vec<_>>();
+        assert_eq!(places(&flights.divide(&wanted).0), places(&wanted));
+        let first = flights.begin(Place(3), 4).ok().unwrap();
+        let second = flights.begin(Place(18), 9).ok().unwrap();
+        let (free, under_way) = flights.divide(&wanted);
+        assert_eq!(
+            places(&free),
+            places(&[&wanted[..3], &wanted[7..18]].concat())
+        );
+        assert_eq!(under_way.len(), 2);
+        drop(first);
+        assert!(under_way[0].has_changed().is_err());
+        assert!(under_way[1].has_changed().is_ok());
+        drop(second);
+    }
+
+    fn wanted(place: u64) -> Wanted {
+        Wanted {
+            id: ForkId(0),
+            chunk: 0,
+            block: place as u32,
+            place: Place(place),
+        }
+    }
 
     #[test]
     fn blocks_are_read_by_one_at_a_time() {

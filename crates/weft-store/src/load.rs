@@ -79,14 +79,22 @@ impl Inner {
     }
 
     async fn load_as(&self, wanted: &[Wanted], why: Why) -> Result<(), StoreError> {
-        let mut batches = batches(wanted);
+        let (free, under_way) = self.flights.divide(wanted);
+        let mut batches = batches(&free);
         if batches.len() == 1 {
-            return self.load_once(batches.remove(0), why).await;
+            self.load_once(batches.remove(0), why).await?;
+        } else {
+            let loads = batches.into_iter().map(|batch| self.load_once(batch, why));
+            let mut running: FuturesUnordered<_> = loads.collect();
+            while let Some(done) = running.next().await {
+                done?;
+            }
         }
-        let loads = batches.into_iter().map(|batch| self.load_once(batch, why));
-        let mut running: FuturesUnordered<_> = loads.collect();
-        while let Some(done) = running.next().await {
-            done?;
+        if why != Why::Ahead {
+            for mut other in under_way {
+                // An error says that the read has ended, which is what is waited for.
+                let _ = other.changed().await;
+            }
         }
         Ok(())
     }
@@ -257,6 +265,7 @@ impl Inner {
         match chunk.page_mut(slot) {
             None => {
                 let mut page = Page::filled(first % 16, Arc::new(buffer), valid);
+                page.fresh = valid;
                 if why == Why::Ahead {
                     page.fetched = valid;
                 }

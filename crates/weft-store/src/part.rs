@@ -38,6 +38,8 @@ struct Blocks {
     first: u32,
     /// Which of the blocks were used, a bit for each.
     used: Cell<u16>,
+    /// Which were found to be right when they came from the disk, have not been read since, and go under that sum only.
+    fresh: Cell<u16>,
 }
 
 impl From<Bytes> for Part {
@@ -57,8 +59,9 @@ impl Deref for Part {
 
 impl Part {
     /// Bytes `range` of a chunk, all in valid blocks of one page.
-    pub(crate) fn of(id: ForkId, n: u64, chunk: &Chunk, range: Range<u32>) -> Option<Part> {
+    pub(crate) fn of(id: ForkId, n: u64, chunk: &mut Chunk, range: Range<u32>) -> Option<Part> {
         let (first, last) = (range.start / BLOCK as u32, (range.end - 1) / BLOCK as u32);
+        let fresh = chunk.page_mut(slot_of(first))?.take_fresh(first, last);
         let page = chunk.valid_page(first)?;
         let mut sums = [0; BUFFER_BLOCKS_MAX];
         for (sum, block) in sums.iter_mut().zip(first..=last) {
@@ -80,6 +83,7 @@ impl Part {
                 chunk: n,
                 first,
                 used: Cell::new(0),
+                fresh: Cell::new(fresh),
             }),
         })
     }
@@ -91,16 +95,13 @@ impl Part {
 
     /// Says that these bytes are used: [`Store::verify_used`] looks at the blocks they lie in, and at no others.
     pub fn mark(&self, range: Range<usize>) {
-        let Some(blocks) = self.blocks.as_ref().filter(|_| !range.is_empty()) else {
-            return;
-        };
-        let first = (blocks.before + range.start) / BLOCK;
-        let count = (blocks.before + range.end).div_ceil(BLOCK) - first;
-        let marks = (((1_u32 << count) - 1) << first) as u16;
-        blocks.used.set(blocks.used.get() | marks);
+        if let Some(blocks) = self.blocks.as_ref().filter(|_| !range.is_empty()) {
+            blocks.mark(range);
+        }
     }
 
-    /// The CRC-32C of some of the bytes, from the sums of the blocks that they are; that of parts of blocks from the bytes.
+    /// Says that these bytes are used and go under the sum that is returned: their CRC-32C, from the sums of the blocks that
+    /// they are; that of parts of blocks from the bytes.
     pub fn sum(&self, range: Range<usize>) -> u32 {
         let Some(blocks) = &self.blocks else {
             return weft_sum::of(&self.bytes[range]);
@@ -110,8 +111,10 @@ impl Part {
         while at < end {
             let stop = (at / BLOCK * BLOCK + BLOCK).min(end);
             let of = if stop - at == BLOCK {
+                blocks.used.set(blocks.used.get() | 1 << (at / BLOCK));
                 blocks.sums[at / BLOCK]
             } else {
+                blocks.mark(at - blocks.before..stop - blocks.before);
                 weft_sum::of(&blocks.slice[at..stop])
             };
             sum = weft_sum::joined(sum, of, stop - at);
@@ -122,6 +125,15 @@ impl Part {
 }
 
 impl Blocks {
+    /// These bytes of the part are used under another sum than the stored ones.
+    fn mark(&self, range: Range<usize>) {
+        let first = (self.before + range.start) / BLOCK;
+        let count = (self.before + range.end).div_ceil(BLOCK) - first;
+        let marks = (((1_u32 << count) - 1) << first) as u16;
+        self.used.set(self.used.get() | marks);
+        self.fresh.set(self.fresh.get() & !marks);
+    }
+
     /// The blocks of the chunk whose bytes are not those that were stored, among those whose bit is set.
     fn rotten(&self, looked_at: u16) -> Vec<u32> {
         let blocks = self.slice.chunks_exact(BLOCK).zip(self.sums).enumerate();
@@ -147,7 +159,9 @@ impl Store {
         self.verify_blocks(parts, last, |_| u16::MAX)
     }
 
-    /// As [`Store::verify`], of what was marked by [`Part::mark`]: what was read only because it lies between is left out.
+    /// As [`Store::verify`], of what was marked by [`Part::mark`] or goes under [`Part::sum`]: what was read only because it lies
+    /// between is left out. So are blocks that just came from the disk, were found to be right then, and go under that very
+    /// sum: whoever gets them sees what became of them since.
     ///
     /// # Errors
     /// As [`Store::verify`].
@@ -156,7 +170,9 @@ impl Store {
         parts: impl IntoIterator<Item = &'a Part>,
         last: bool,
     ) -> Result<bool, StoreError> {
-        self.verify_blocks(parts, last, |blocks| blocks.used.get())
+        self.verify_blocks(parts, last, |blocks| {
+            blocks.used.get() & !blocks.fresh.get()
+        })
     }
 
     fn verify_blocks<'a>(

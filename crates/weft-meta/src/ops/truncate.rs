@@ -77,18 +77,14 @@ impl Namespace {
             if !is_root(who) {
                 after.mode = without_set_id(who, &after);
             }
-            if request.grow && !done {
+            if request.grow || done {
                 note_write(&mut after, now);
-                // Charged, and believed by nobody until servers were asked.
-                after.size = after.size.max(size);
-                after.size_exact = false;
-                edit.open_files().extended(id);
-                *edit.change(id, &inode) = after.clone();
-                let attributes = attributes(&Node { id, inode: after });
-                return Ok(Truncation::Done(StatReply { attributes }));
-            }
-            if done {
-                note_write(&mut after, now);
+                if request.grow {
+                    // Charged, and believed by nobody until servers were asked.
+                    after.size = after.size.max(size);
+                    after.size_exact = false;
+                    edit.open_files().extended(id);
+                }
                 *edit.change(id, &inode) = after.clone();
                 let attributes = attributes(&Node { id, inode: after });
                 return Ok(Truncation::Done(StatReply { attributes }));

@@ -250,13 +250,13 @@ impl<'a> Packer<'a> {
             };
             let at = (offset - self.from) as usize;
             let taken = length.min(slice.len() - at);
-            slice.mark(at..at + taken);
             if taken >= SLICE_MIN && self.parts.len() < SLICES_MAX {
                 self.flush();
                 self.sum = weft_sum::joined(self.sum, slice.sum(at..at + taken), taken);
                 self.parts.push(slice.bytes().slice(at..at + taken));
                 self.rest -= taken;
             } else {
+                slice.mark(at..at + taken);
                 self.grow(taken).copy_from_slice(&slice[at..at + taken]);
                 self.copied += taken as u64;
             }

@@ -64,6 +64,46 @@ fn a_cached_block_that_changed_is_read_again_from_the_disk() {
 }
 
 #[test]
+fn a_block_that_just_came_from_the_disk_is_looked_at_again_unless_it_leaves_under_its_sum() {
+    run(async {
+        let machine = Machine::new(4);
+        let store = machine.open().await.unwrap();
+        let data = pattern(1, LENGTH);
+        let all = vec![write(&key(0, 0), CHUNK, 0, data.clone())];
+        store.write(all, now()).await.unwrap();
+        store.apply().await.unwrap();
+        let stored = weft_sum::of(&data[8192..][..4096]);
+        let place = key(0, 0);
+        for (whole, again) in [(true, false), (false, false), (true, true)] {
+            store.drop_cache();
+            let read = async || {
+                let parts = store.read_parts(&place, None, CellOffset(8192), 4096);
+                parts.await.unwrap()
+            };
+            if again {
+                read().await;
+            }
+            let parts = read().await;
+            flip(parts[0].bytes(), 7);
+            // Whoever gets the block gets the sum of what was stored, which the bytes do not have.
+            assert_eq!(parts[0].sum(0..4096), stored);
+            assert_ne!(weft_sum::of(parts[0].bytes()), stored);
+            if !whole {
+                parts[0].mark(100..200);
+            }
+            let spared = whole && !again;
+            assert_eq!(store.verify_used(&parts, false), Ok(spared));
+            let parts = read().await;
+            parts[0].sum(0..4096);
+            // By now it was read anew, or is looked at.
+            assert_eq!(store.verify_used(&parts, false), Ok(!spared));
+            let parts = read().await;
+            assert_eq!(parts[0].bytes(), &data[8192..][..4096]);
+        }
+    });
+}
+
+#[test]
 fn memory_that_changes_bytes_again_and_again_is_an_error_with_names() {
     run(async {
         let machine = Machine::new(2);
