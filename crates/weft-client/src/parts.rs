@@ -94,7 +94,7 @@ fn touches_all(grid: &Grid, offset: u64, length: u64) -> bool {
     length > 0 && last / grid.bsu() - offset / grid.bsu() + 1 >= u64::from(grid.cells())
 }
 
-/// Leaves each byte once, the newest of it: the sort was stable, so of two at one place the later arrived later.
+/// Leaves each byte once, as it arrived first; all of them were what the file held while it was read.
 fn without_repeats(sorted: Vec<(u64, Bytes)>) -> Vec<(u64, Bytes)> {
     let mut out: Vec<(u64, Bytes)> = Vec::with_capacity(sorted.len());
     for (at, bytes) in sorted {

@@ -1,7 +1,10 @@
 //! Who may add to dirty pages and the log, and who waits until they are within their bounds.
 //!
-//! A large call sets aside what it will add, and stops before the bounds; a small one goes on up to them. So a large job that
-//! runs into the bounds again and again holds up nobody but itself, and many at once do not pass them together.
+//! A large call sets aside what it will add, and waits before it comes near the bounds; a small one goes on up to them. So a
+//! large job that runs into the bounds again and again holds up nobody but itself, and many at once do not pass them together.
+//! Large calls wait one after the other: none is passed by others that need less, again and again.
+//!
+//! Whoever waits is woken: by the background when it made room or found nothing to do, by a large call that ends.
 
 use std::sync::Arc;
 
@@ -14,14 +17,19 @@ use crate::store::{Bounds, Inner};
 
 /// Of the bounds, what is left to small calls: an eighth.
 const LEFT_TO_SMALL: u64 = 8;
-/// What a small call adds at most.
+/// How often a large call looks for room beside all others before it goes on wherever the bounds alone allow it.
+const LOOKS: u32 = 16;
+/// What is encoded of a run of pieces beside its data.
+const RUN_BYTES: u64 = 24;
+/// A call that adds no more by its small pieces is a small one.
 const SMALL: Load = Load {
     dirty: 128 << 10,
     log: 64 << 10,
     replay: 1 << 10,
 };
 
-/// What a call adds, at most, to what has bounds.
+/// What the small pieces of a call add to what has bounds, roughly: blocks of odd chunks, and the maps of what goes the direct
+/// way, are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     /// Bytes of dirty pages.
@@ -41,7 +49,7 @@ impl Load {
             let each = run.count * (run.length / block + 2);
             let spanned = (run.end() - run.offset.0) / block + 2;
             load.dirty += each.min(spanned) * block;
-            load.log += run.bytes();
+            load.log += run.bytes() + RUN_BYTES;
             load.replay += DATA_COST + cost_of_run(run);
         }
         load
@@ -91,12 +99,19 @@ impl Inner {
 
     /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until it has been added.
     pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admitted>, StoreError> {
-        let mut stalled = false;
+        let large = !load.fits(&SMALL);
+        let _turn = if large {
+            Some(self.large_turn.lock().await)
+        } else {
+            None
+        };
+        let bounds = Load::from(&self.bounds);
+        let mut looks = 0;
         let admitted = loop {
             let room = self.signals.room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
-            {
+            let (now, alone) = {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let now = Load {
@@ -104,33 +119,40 @@ impl Inner {
                     log: self.log.bytes(),
                     replay: state.to_replay(),
                 };
-                let bounds = Load::from(&self.bounds);
-                if load.fits(&SMALL) {
-                    if now.fits(&bounds) {
-                        break None;
-                    }
-                } else if let all = now.with(&state.admitted, |now, soon| now + soon)
-                    && all.fits(&room_for(load, &bounds))
-                {
+                let within = if large && looks < LOOKS {
+                    room_for(load, &bounds)
+                } else {
+                    bounds
+                };
+                let alone = now.fits(&within);
+                let all = now.with(&state.admitted, |now, soon| now + soon);
+                if !large && alone {
+                    break None;
+                }
+                if large && (all.fits(&within) || alone && looks >= LOOKS) {
                     state.admitted = state.admitted.with(load, |all, mine| all + mine);
                     break Some(Admitted(self.me(), *load));
                 }
                 // A disk failed, and what is dirty has nowhere to go: waiting would not end.
-                if stalled && !state.disk.keeps_promises() {
+                if !alone && looks > 0 && !state.disk.keeps_promises() {
                     return Err(StoreError::NoSpace {
                         needed: now.dirty,
                         available: 0,
                     });
                 }
-            }
-            if stalled {
+                (now, alone)
+            };
+            if looks == 0 {
+                Counters::add(&self.counters.stalls, 1);
+            } else if !alone {
                 // Where it fails, the log cannot be emptied.
                 self.index.check_room()?;
-            } else {
-                Counters::add(&self.counters.stalls, 1);
-                stalled = true;
             }
-            self.signals.work.notify_one();
+            looks += 1;
+            // Below, there is nothing to do: those who were admitted are waited for.
+            if !now.fits(&bounds.with(&bounds, |bound, _| bound / 2)) {
+                self.signals.work.notify_one();
+            }
             room.await;
         };
         if self.log.has_room() {
@@ -143,8 +165,8 @@ impl Inner {
     }
 }
 
-/// Up to where there is room for a large call. It is half of the bounds at least, from where on there is work that makes
-/// room: so nobody waits for what does not come.
+/// Up to where there is room for a large call: so far before the bounds that it leaves small ones their part, and half of them at
+/// least, from where on there is work that makes room.
 fn room_for(load: &Load, bounds: &Load) -> Load {
     bounds.with(load, |bound, mine| {
         let large = bound - bound / LEFT_TO_SMALL;

@@ -404,10 +404,8 @@ impl Inner {
         if self.lock().dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2 {
             self.flush(self.bounds.dirty / 4).await?;
         }
-        if !self.lock().disk.keeps_promises() {
-            // Whoever waits for room is not to wait for ever: there may be none.
-            self.signals.room.notify_waiters();
-        }
+        // Whoever waits for room is not to wait for ever: it may have come by itself, or never come.
+        self.signals.room.notify_waiters();
         Ok(())
     }
 }

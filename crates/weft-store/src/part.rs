@@ -16,6 +16,7 @@ use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Slice};
 use crate::record::ForkId;
+use crate::state::State;
 use crate::store::{Inner, Store};
 
 /// Consecutive bytes of a fork: of one page, or of a hole.
@@ -86,6 +87,19 @@ impl Part {
                 fresh: Cell::new(fresh),
             }),
         })
+    }
+
+    /// Nobody uses the part: whoever reads its blocks next is the first.
+    pub(crate) fn give_back(self, state: &mut State) {
+        let Some(blocks) = self.blocks.filter(|blocks| blocks.fresh.get() != 0) else {
+            return;
+        };
+        let fork = state.forks.get_mut(&blocks.id);
+        let chunk = fork.and_then(|fork| fork.chunks.get_mut(&blocks.chunk));
+        let page = chunk.and_then(|chunk| chunk.page_mut(slot_of(blocks.first)));
+        if let Some(page) = page.filter(|page| blocks.slice.is_of(page.buffer())) {
+            page.fresh |= blocks.fresh.get() << (blocks.first % BUFFER_BLOCKS_MAX as u32);
+        }
     }
 
     /// The bytes; they share the cache's memory.

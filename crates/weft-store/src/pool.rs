@@ -122,12 +122,16 @@ fn map_slab() -> NonNull<u8> {
             handle_alloc_error(Layout::new::<[u8; SLAB]>())
         }
         let mapped = mapped.cast::<u8>();
-        let before = mapped.align_offset(SLAB);
+        // The upper of two, next to where the last one was mapped: then they are one mapping, of which there may not be many.
+        let before = match mapped.align_offset(SLAB) {
+            0 => SLAB,
+            before => before,
+        };
         let slab = mapped.add(before);
-        if before > 0 {
-            libc::munmap(mapped.cast(), before);
+        libc::munmap(mapped.cast(), before);
+        if before < SLAB {
+            libc::munmap(slab.add(SLAB).cast(), SLAB - before);
         }
-        libc::munmap(slab.add(SLAB).cast(), SLAB - before);
         // Whether the kernel follows the advice changes nothing but speed.
         libc::madvise(slab.cast(), SLAB, libc::MADV_HUGEPAGE);
         NonNull::new(slab).expect("a mapping is not at address 0")

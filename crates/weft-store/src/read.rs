@@ -178,10 +178,14 @@ impl Inner {
             Counters::add(&self.counters.cache_misses, missing.blocks.len() as u64);
         }
         if missing.is_empty() {
-            Ok(found)
-        } else {
-            Err(missing)
+            return Ok(found);
         }
+        for part in found {
+            if let Found::Cached(part) = part {
+                part.give_back(state);
+            }
+        }
+        Err(missing)
     }
 
     fn hand_out(&self, found: Vec<Found>) -> Vec<Part> {

@@ -112,6 +112,7 @@ impl Store {
             apply_lock: tokio::sync::Mutex::new(()),
             grow_lock: tokio::sync::Mutex::new(()),
             merge_lock: tokio::sync::Mutex::new(()),
+            large_turn: tokio::sync::Mutex::default(),
             lanes: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             signals: Arc::clone(&signals),
             flights: Flights::default(),

@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     pub(crate) apply_lock: tokio::sync::Mutex<()>,
     pub(crate) grow_lock: tokio::sync::Mutex<()>,
     pub(crate) merge_lock: tokio::sync::Mutex<()>,
+    /// Held by the large call that waits for room.
+    pub(crate) large_turn: tokio::sync::Mutex<()>,
     /// Keep calls about one addressed chunk apart.
     pub(crate) lanes: [tokio::sync::Mutex<()>; LANES],
     pub(crate) signals: Arc<Signals>,

@@ -278,10 +278,11 @@ impl Reply {
             ..queue::Message::bare(kind, Flags::REPLY, self.id, body)
         };
         while let Some(rest) = cut(&mut message.payload) {
-            let later = message
-                .sum
-                .map(|all| sum_of_rest(&message.payload, all, &rest));
-            message.sum = None;
+            // One sum of what leaves now, for its own frame and for the rest: what changes meanwhile fits to neither.
+            let now = message.sum.map(|_| sum_of(&message.payload));
+            let sums = message.sum.zip(now);
+            let later = sums.map(|(all, now)| sum_of_rest(now, all, &rest));
+            message.sum = now;
             let kind = Kind::Data;
             let next = queue::Message {
                 payload: rest,
@@ -372,10 +373,14 @@ impl Drop for Reply {
     }
 }
 
-/// The sum of the rest that goes with the sum of `all`: bytes that changed since that was computed do not fit to it.
-fn sum_of_rest(now: &[Bytes], all: u32, rest: &[Bytes]) -> u32 {
+fn sum_of(parts: &[Bytes]) -> u32 {
     let join = |sum, part: &Bytes| weft_sum::joined(sum, weft_sum::of(part), part.len());
-    let now = now.iter().fold(0, join);
+    parts.iter().fold(0, join)
+}
+
+/// The sum of the rest that goes with the sum of `all` and the one of what comes `now`: bytes that changed since that of all was
+/// computed do not fit to it.
+fn sum_of_rest(now: u32, all: u32, rest: &[Bytes]) -> u32 {
     let length = rest.iter().map(Bytes::len).sum();
     weft_sum::joined(now, 0, length) ^ all
 }
@@ -404,10 +409,10 @@ mod tests {
 
     #[test]
     fn the_sum_of_what_is_cut_goes_with_the_sum_of_all() {
-        let (now, rest) = ([Bytes::from_static(b"we")], [Bytes::from_static(b"ft")]);
-        let sum = sum_of_rest(&now, weft_sum::of(b"weft"), &rest);
+        let (now, rest) = (weft_sum::of(b"we"), [Bytes::from_static(b"ft")]);
+        let sum = sum_of_rest(now, weft_sum::of(b"weft"), &rest);
         assert_eq!(sum, weft_sum::of(b"ft"));
-        assert_ne!(sum_of_rest(&now, weft_sum::of(b"wift"), &rest), sum);
+        assert_ne!(sum_of_rest(now, weft_sum::of(b"wift"), &rest), sum);
     }
 
     #[test]
