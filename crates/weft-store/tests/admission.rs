@@ -72,7 +72,7 @@ fn writers_that_want_more_than_all_the_room_end_beside_others_and_lose_nothing()
                 all.spawn(write_and_clear(store.clone(), 40 + file));
             }
             // Time passes only while nobody has anything to do.
-            let ended = tokio::time::timeout(Duration::from_secs(3600), async {
+            let ended = tokio::time::timeout(Duration::from_hours(1), async {
                 while let Some(done) = all.join_next().await {
                     done.unwrap();
                 }
