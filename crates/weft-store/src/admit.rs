@@ -7,6 +7,7 @@
 //! Whoever waits is woken: by the background when it made room or found nothing to do, by a large call that ends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 
 use crate::counters::Counters;
 use crate::error::StoreError;
@@ -17,8 +18,10 @@ use crate::store::{Bounds, Inner};
 
 /// Of the bounds, what is left to small calls: an eighth.
 const LEFT_TO_SMALL: u64 = 8;
-/// How often a large call looks for room beside all others before it goes on wherever the bounds alone allow it.
+/// How often a large call looks for room before it goes on wherever the bounds allow it, as small ones do.
 const LOOKS: u32 = 16;
+/// Passes of the background that end: the second began after the first look, and what it can do is done.
+const PASSES: u64 = 2;
 /// What is encoded of a run of pieces beside its data.
 const RUN_BYTES: u64 = 24;
 /// A call that adds no more by its small pieces is a small one.
@@ -97,7 +100,8 @@ impl Inner {
         self.admit_load(&Load::default()).await.map(drop)
     }
 
-    /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until it has been added.
+    /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until it has been added. Whoever waits
+    /// here must go on being polled: other large calls wait behind.
     pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admitted>, StoreError> {
         let large = !load.fits(&SMALL);
         let _turn = if large {
@@ -106,12 +110,12 @@ impl Inner {
             None
         };
         let bounds = Load::from(&self.bounds);
-        let mut looks = 0;
+        let (mut looks, first) = (0, self.signals.passes.load(Acquire));
         let admitted = loop {
             let room = self.signals.room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
-            let (now, alone) = {
+            {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let now = Load {
@@ -124,35 +128,37 @@ impl Inner {
                 } else {
                     bounds
                 };
-                let alone = now.fits(&within);
-                let all = now.with(&state.admitted, |now, soon| now + soon);
-                if !large && alone {
+                if large {
+                    let all = now.with(&state.admitted, |now, soon| now + soon);
+                    if all.fits(&within) {
+                        state.admitted = state.admitted.with(load, |all, mine| all + mine);
+                        break Some(Admitted(self.me(), *load));
+                    }
+                } else if now.fits(&within) {
                     break None;
                 }
-                if large && (all.fits(&within) || alone && looks >= LOOKS) {
-                    state.admitted = state.admitted.with(load, |all, mine| all + mine);
-                    break Some(Admitted(self.me(), *load));
+                // Waiting would not end where all was tried that makes room.
+                if self.signals.passes.load(Acquire) >= first + PASSES && !now.fits(&within) {
+                    // A disk failed, and what is dirty has nowhere to go.
+                    if !state.disk.keeps_promises() {
+                        return Err(StoreError::NoSpace {
+                            needed: now.dirty,
+                            available: 0,
+                        });
+                    }
+                    if now.log > within.log || now.replay > within.replay {
+                        self.index.check_room()?;
+                    }
                 }
-                // A disk failed, and what is dirty has nowhere to go: waiting would not end.
-                if !alone && looks > 0 && !state.disk.keeps_promises() {
-                    return Err(StoreError::NoSpace {
-                        needed: now.dirty,
-                        available: 0,
-                    });
+                // Below, there is nothing to do: those who were admitted are waited for.
+                if !now.fits(&bounds.with(&bounds, |bound, _| bound / 2)) {
+                    self.signals.work.notify_one();
                 }
-                (now, alone)
-            };
+            }
             if looks == 0 {
                 Counters::add(&self.counters.stalls, 1);
-            } else if !alone {
-                // Where it fails, the log cannot be emptied.
-                self.index.check_room()?;
             }
             looks += 1;
-            // Below, there is nothing to do: those who were admitted are waited for.
-            if !now.fits(&bounds.with(&bounds, |bound, _| bound / 2)) {
-                self.signals.work.notify_one();
-            }
             room.await;
         };
         if self.log.has_room() {

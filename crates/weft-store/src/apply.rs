@@ -7,7 +7,7 @@
 //! already has changes nothing: each says what is, not what is added.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -379,16 +379,14 @@ impl Inner {
         }
         let wanted = self.signals.apply.swap(false, Relaxed);
         if wanted || self.log_is_long(&self.lock()) {
-            return match self.apply().await {
+            match self.apply().await {
                 Err(full @ StoreError::IndexFull { .. }) => {
                     self.signals.apply.fetch_or(wanted, Relaxed);
+                    // What is dirty goes to its place all the same; writers at the log's bound see that waiting would not end.
                     retry.done(Err(full));
-                    // Writers at a bound see for themselves that waiting would not end.
-                    self.signals.room.notify_waiters();
-                    Ok(())
                 }
-                done => done,
-            };
+                done => done?,
+            }
         }
         let full = {
             let mut state = self.lock();
@@ -405,6 +403,7 @@ impl Inner {
             self.flush(self.bounds.dirty / 4).await?;
         }
         // Whoever waits for room is not to wait for ever: it may have come by itself, or never come.
+        self.signals.passes.fetch_add(1, Release);
         self.signals.room.notify_waiters();
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
 use crate::state::State;
 use crate::store::Inner;
+use crate::write::whole;
 
 /// Blocks of one round: 16 MiB.
 const ROUND_BLOCKS: u64 = 4096;
@@ -54,17 +55,26 @@ enum Which {
 }
 
 impl Inner {
-    /// Flushes until at most `keep` bytes are dirty; with 0, every page that was dirty at the call.
+    /// Flushes until at most `keep` bytes are dirty; with 0, every page that was dirty at the call. A round that has begun ends
+    /// also where the caller gives up: it has taken what was promised to its blocks.
     pub(crate) async fn flush(&self, keep: u64) -> Result<(), StoreError> {
-        let _one = self.flush_lock.lock().await;
-        self.mend_promises().await?;
-        self.flush_some(&EVERY, Which::All, keep).await
+        let me = self.me();
+        whole(async move {
+            let _one = me.flush_lock.lock().await;
+            me.mend_promises().await?;
+            me.flush_some(&EVERY, Which::All, keep).await
+        })
+        .await
     }
 
     /// Flushes slots that are dirty as a whole.
     pub(crate) async fn flush_full(&self) -> Result<(), StoreError> {
-        let _one = self.flush_lock.lock().await;
-        self.flush_some(&EVERY, Which::Full, 0).await
+        let me = self.me();
+        whole(async move {
+            let _one = me.flush_lock.lock().await;
+            me.flush_some(&EVERY, Which::Full, 0).await
+        })
+        .await
     }
 
     /// Flushes the chunks that a range of a fork touches.
@@ -77,9 +87,13 @@ impl Inner {
         if size == 0 || range.is_empty() {
             return Ok(());
         }
-        let _one = self.flush_lock.lock().await;
         let chunks = (id, range.start / size)..=(id, (range.end - 1) / size);
-        self.flush_some(&chunks, Which::All, 0).await
+        let me = self.me();
+        whole(async move {
+            let _one = me.flush_lock.lock().await;
+            me.flush_some(&chunks, Which::All, 0).await
+        })
+        .await
     }
 
     async fn flush_some(

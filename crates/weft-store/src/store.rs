@@ -1,6 +1,6 @@
 //! The store as callers see it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -68,6 +68,8 @@ impl Bounds {
 pub(crate) struct Signals {
     pub(crate) work: Notify,
     pub(crate) room: Notify,
+    /// Passes of the background task that have ended.
+    pub(crate) passes: AtomicU64,
     pub(crate) apply: AtomicBool,
     pub(crate) stop: AtomicBool,
 }

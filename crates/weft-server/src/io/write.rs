@@ -1,5 +1,6 @@
 //! A write: the stream is dealt out to the pieces as it arrives; credit goes back when the store has it.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use weft_net::Served;
 use weft_proto::io::{WriteReply, WriteRequest};
 use weft_proto::session::Role;
 use weft_proto::{Failure, Kind};
-use weft_store::{Run, Scattered};
+use weft_store::{Run, Scattered, StoreError};
 
 use super::walk::{self, Callers};
 use super::{IoService, Job};
@@ -79,6 +80,20 @@ impl Dealer {
     }
 }
 
+/// A frame that the store has taken, or refused.
+struct Stored {
+    result: Result<(), StoreError>,
+    took: Duration,
+    bytes: usize,
+}
+
+/// Gives the window back; how long the store took.
+fn landed(stored: Stored, call: &mut Served) -> Result<Duration, Failure> {
+    stored.result.map_err(|e| failure::of_store(&e))?;
+    call.payload.release_chunk(stored.bytes);
+    Ok(stored.took)
+}
+
 impl Dealer {
     /// Whether no piece is left.
     async fn is_done(&mut self, callers: &Callers) -> Result<bool, Failure> {
@@ -132,10 +147,7 @@ impl IoService {
             let arrived = tokio::select! {
                 biased;
                 Some(stored) = under_way.next() => {
-                    let (result, took, len): (Result<(), _>, Duration, usize) = stored;
-                    result.map_err(|e| failure::of_store(&e))?;
-                    disk += took;
-                    call.payload.release_chunk(len);
+                    disk += landed(stored, call)?;
                     continue;
                 }
                 arrived = call.payload.next_chunk(), if under_way.len() < depth => arrived,
@@ -144,20 +156,29 @@ impl IoService {
             let (data, sum) = (chunk.bytes, chunk.sum);
             let len = data.len();
             bytes += len as u64;
-            let writes = dealer.deal(&job, &data, &callers).await?;
+            let writes = {
+                let mut dealing = pin!(dealer.deal(&job, &data, &callers));
+                loop {
+                    // Others may wait behind those under way: they go on, however long the walk is.
+                    tokio::select! {
+                        biased;
+                        Some(stored) = under_way.next() => disk += landed(stored, call)?,
+                        dealt = &mut dealing => break dealt?,
+                    }
+                }
+            };
             let store = &self.store;
             under_way.push(async move {
                 let started = Instant::now();
-                (
-                    store.write_summed(writes, sum, now).await,
-                    started.elapsed(),
-                    len,
-                )
+                Stored {
+                    result: store.write_summed(writes, sum, now).await,
+                    took: started.elapsed(),
+                    bytes: len,
+                }
             });
         }
-        while let Some((result, took, _)) = under_way.next().await {
-            result.map_err(|e| failure::of_store(&e))?;
-            disk += took;
+        while let Some(stored) = under_way.next().await {
+            disk += landed(stored, call)?;
         }
         if bytes != request.bytes || !dealer.is_done(&callers).await? {
             return Err(failure::invalid(format!(
