@@ -111,6 +111,8 @@ impl Inner {
         };
         let bounds = Load::from(&self.bounds);
         let (mut looks, first) = (0, self.signals.passes.load(Acquire));
+        // Passes that had ended when a disk was first seen to have failed.
+        let mut broken = None;
         let admitted = loop {
             let room = self.signals.room.notified();
             tokio::pin!(room);
@@ -137,21 +139,29 @@ impl Inner {
                 } else if now.fits(&within) {
                     break None;
                 }
+                let fits = now.fits(&within);
+                let passes = self.signals.passes.load(Acquire);
+                let broken = if state.disk.keeps_promises() {
+                    broken = None;
+                    false
+                } else {
+                    passes >= *broken.get_or_insert(passes) + PASSES
+                };
                 // Waiting would not end where all was tried that makes room.
-                if self.signals.passes.load(Acquire) >= first + PASSES && !now.fits(&within) {
-                    // A disk failed, and what is dirty has nowhere to go.
-                    if !state.disk.keeps_promises() {
-                        return Err(StoreError::NoSpace {
-                            needed: now.dirty,
-                            available: 0,
-                        });
-                    }
-                    if now.log > within.log || now.replay > within.replay {
-                        self.index.check_room()?;
-                    }
+                let tried = passes >= first + PASSES;
+                if !fits && (broken || tried && !self.log.has_room()) {
+                    // A disk failed, and what is dirty has nowhere to go; or nothing more can be noted.
+                    return Err(StoreError::NoSpace {
+                        needed: now.dirty,
+                        available: 0,
+                    });
                 }
-                // Below, there is nothing to do: those who were admitted are waited for.
-                if !now.fits(&bounds.with(&bounds, |bound, _| bound / 2)) {
+                if tried && (now.log > within.log || now.replay > within.replay) {
+                    self.index.check_room()?;
+                }
+                let half = bounds.with(&bounds, |bound, _| bound / 2);
+                let only_others = now.fits(&half) || fits && tried;
+                if !only_others {
                     self.signals.work.notify_one();
                 }
             }

@@ -377,20 +377,25 @@ impl Inner {
             self.lock().check_failed()?;
             retry.done(done);
         }
+        let mut may_flush = true;
         let wanted = self.signals.apply.swap(false, Relaxed);
         if wanted || self.log_is_long(&self.lock()) {
             match self.apply().await {
                 Err(full @ StoreError::IndexFull { .. }) => {
                     self.signals.apply.fetch_or(wanted, Relaxed);
-                    // What is dirty goes to its place all the same; writers at the log's bound see that waiting would not end.
-                    retry.done(Err(full));
+                    if retry.is_due() {
+                        retry.done(Err(full));
+                    }
+                    // What is dirty goes to its place all the same, unless what is left is kept for deletions; writers at the
+                    // log's bound see that waiting would not end.
+                    may_flush = self.log.has_room();
                 }
                 done => done?,
             }
         }
         let full = {
             let mut state = self.lock();
-            let full = state.full_slots >= FULL_SLOTS;
+            let full = may_flush && state.full_slots >= FULL_SLOTS;
             if full {
                 state.full_slots = 0;
             }
@@ -399,7 +404,7 @@ impl Inner {
         if full {
             self.flush_full().await?;
         }
-        if self.lock().dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2 {
+        if may_flush && self.lock().dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2 {
             self.flush(self.bounds.dirty / 4).await?;
         }
         // Whoever waits for room is not to wait for ever: it may have come by itself, or never come.
@@ -423,7 +428,10 @@ impl Store {
         let this = Arc::clone(inner);
         let applied = match whole(async move { this.apply().await }).await {
             // The log has it, and is replayed at the next opening.
-            Err(StoreError::IndexFull { .. }) => self.sync().await.map(|()| false),
+            Err(StoreError::IndexFull { .. }) => {
+                let _flushed = inner.flush_lock.lock().await;
+                self.sync().await.map(|()| false)
+            }
             done => done.map(|()| true),
         }?;
         inner.signals.stop.store(true, Relaxed);

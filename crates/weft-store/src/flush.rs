@@ -114,6 +114,7 @@ impl Inner {
             if let Err(failed) = self.write_operations(operations).await {
                 self.abandon_round(round);
                 if failed.again {
+                    self.mend_promises().await?;
                     continue;
                 }
                 return Err(self.fail("flush dirty pages", failed.error.to_string()));
