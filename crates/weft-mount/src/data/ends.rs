@@ -12,12 +12,15 @@ use super::state::{Home, State};
 
 /// How long a size that was asked is taken for true.
 const FRESH: Duration = Duration::from_secs(1);
+/// How often servers are asked while one write after the other is lost.
+const ASK_TRIES: u32 = 4;
 
 /// A question to the servers whose answer tells the size; under way until it is answered or dropped.
 #[must_use = "dropped, the question counts as given up"]
 pub struct Asking<'a> {
     data: &'a FileData,
     generation: u64,
+    losses: u64,
     number: u64,
 }
 
@@ -36,6 +39,7 @@ impl Asking<'_> {
         let ends = &mut state.ends;
         if let Some(size) = size
             && ends.generation == self.generation
+            && ends.losses == self.losses
             && ends.answered <= self.number
         {
             ends.answered = self.number;
@@ -77,15 +81,22 @@ impl FileData {
         }
     }
 
-    /// One request to each server.
+    /// One request to each server; again where something was lost meanwhile: what the answer was taken to lack is not to come.
     pub(super) async fn ask_size(&self, file: &File) -> Result<u64, DataError> {
         self.to_cells(file).await?;
-        let asking = self.begin_asking();
-        let patience = self.cache.config.patience;
-        let answer = patiently_beside(&self.cache.outages, patience, || file.size()).await;
-        let end = asking.answered(answer.as_ref().ok().copied());
-        answer?;
-        Ok(end)
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let asking = self.begin_asking();
+            let losses = asking.losses;
+            let patience = self.cache.config.patience;
+            let answer = patiently_beside(&self.cache.outages, patience, || file.size()).await;
+            let end = asking.answered(answer.as_ref().ok().copied());
+            answer?;
+            if tries == ASK_TRIES || self.state.lock().ends.losses == losses {
+                return Ok(end);
+            }
+        }
     }
 
     /// Must come before the question is sent: what is on its way now, or is written until the answer is here, the answer
@@ -103,6 +114,7 @@ impl FileData {
         Asking {
             data: self,
             generation: ends.generation,
+            losses: ends.losses,
             number: ends.asked,
         }
     }

@@ -176,6 +176,8 @@ impl FileData {
                     state.last_failure = Some(lost);
                     // Whatever is in the cells there now, it is not what was written.
                     state.ends.known = None;
+                    state.ends.losses += 1;
+                    state.ends.grown = state.extents.end();
                     if let Home::Inline(content) = &state.home {
                         state.ends.end = state.extents.end().max(content.len() as u64);
                     }

@@ -75,6 +75,8 @@ pub(super) struct Ends {
     pub(super) grown: u64,
     /// Answers to questions from before a truncate are worth nothing.
     pub(super) generation: u64,
+    /// Answers to questions from before written data was lost are worth nothing either.
+    pub(super) losses: u64,
     /// Questions so far, and the latest one whose answer is known.
     pub(super) asked: u64,
     pub(super) answered: u64,
