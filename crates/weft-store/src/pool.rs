@@ -108,7 +108,8 @@ impl Free {
 /// Zeroed memory of [`SLAB`] bytes, aligned to as much, and in a huge page where the system has one: a disk is told of one
 /// place in memory then instead of many, and the processor finds it faster.
 fn map_slab() -> NonNull<u8> {
-    // SAFETY: a new mapping anywhere; what is outside the aligned part of it is given back, and nobody has seen it.
+    // SAFETY: a new mapping of two slabs, anywhere, that nobody else has seen. `before` is a slab at most, so the slab from there on
+    // lies inside; only what is outside of it is given back, in whole pages, since `mapped` and a slab are multiples of one.
     unsafe {
         let mapped = libc::mmap(
             ptr::null_mut(),
