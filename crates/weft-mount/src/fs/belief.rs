@@ -7,11 +7,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use weft_client::{Attributes, FileKind};
 
 use super::news::{Asked, Subject};
 use super::nodes::Content;
-use super::{Attr, Entry, FileSystem};
+use super::{Attr, Entry, FileSystem, FsError};
 
 /// How long the kernel may believe what the watch would take back.
 const LONG: Duration = Duration::from_mins(1);
@@ -92,6 +93,16 @@ impl FileSystem {
     /// The data of a file was written past the data cache: whatever is cached of it is old.
     pub(super) fn forget_data(&self, id: u64) {
         self.changed([id], []);
+    }
+
+    /// The kernel has no pages of a file any more when this returns. It may wait for pages that are being read: never to be
+    /// awaited by what a read waits for.
+    pub(super) async fn drop_pages(&self, id: u64) -> Result<(), FsError> {
+        let Some(holder) = self.holder.get().cloned() else {
+            return Ok(());
+        };
+        let told = tokio::task::spawn_blocking(move || holder.file_gone(id)).await;
+        told.map_err(|_| FsError::wrong("the kernel could not be told", Errno::IO))
     }
 
     /// This mount has changed a file's attributes, or a directory's names: what was asked before is overtaken.

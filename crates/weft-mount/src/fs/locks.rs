@@ -93,13 +93,8 @@ impl FileSystem {
     async fn see_others(&self, handle: &Arc<Handle>) -> Result<(), FsError> {
         handle.data.see_others().await?;
         self.nodes.settled(handle.id, None);
-        let Some(holder) = self.holder.get().cloned() else {
-            return Ok(());
-        };
-        let id = handle.id;
-        // The caller must not read what the kernel still has; and the kernel may wait for pages that are being read.
-        let told = tokio::task::spawn_blocking(move || holder.file_gone(id)).await;
-        told.map_err(|_| FsError::wrong("the kernel could not be told", Errno::IO))
+        // The caller must not read what the kernel still has.
+        self.drop_pages(handle.id).await
     }
 
     /// A process has closed a descriptor of a file: its locks of bytes end, whichever descriptor they came by.

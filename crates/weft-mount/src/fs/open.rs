@@ -355,7 +355,7 @@ impl FileSystem {
     /// Locks of bytes that `owner` holds of it end.
     pub async fn flush(&self, handle: u64, owner: u64) -> Result<(), FsError> {
         if is_view(handle) {
-            return self.flush_view(handle);
+            return self.flush_view(handle).await;
         }
         let handle = self.handles.get(handle)?;
         let flushed = if handle.write {

@@ -388,23 +388,24 @@ impl FileSystem {
         Ok(())
     }
 
-    /// After writes: the file's own data, as anybody here has it, is old.
-    pub(super) fn flush_view(&self, handle: u64) -> Result<(), FsError> {
+    /// After writes: the file's own data, as anybody here has it, is old, and nobody reads it any more when this returns.
+    pub(super) async fn flush_view(&self, handle: u64) -> Result<(), FsError> {
         let handle = self.view_handle(handle)?;
-        if handle.wrote.swap(false, Ordering::Relaxed) {
+        if handle.wrote.load(Ordering::Relaxed) {
             self.forget_data(handle.file);
+            self.drop_pages(handle.file).await?;
         }
         Ok(())
     }
 
     pub(super) async fn sync_view(&self, handle: u64) -> Result<(), FsError> {
-        self.flush_view(handle)?;
+        self.flush_view(handle).await?;
         let handle = self.view_handle(handle)?;
         self.call(|| handle.view.file().sync()).await
     }
 
     pub(super) async fn release_view(&self, handle: u64) {
-        let _ = self.flush_view(handle);
+        let _ = self.flush_view(handle).await;
         if let Some(handle) = self.view_handles.remove(handle & !MARK)
             && let Err(error) = handle.view.file().close().await
         {
