@@ -10,6 +10,7 @@ use weft_proto::{Call, FrameError, HEADER_BYTES, Header, Kind, body_from, limits
 use crate::counters::Counters;
 use crate::env::BoxRead;
 use crate::error::ReadError;
+use crate::landing::Landing;
 use crate::pool::BufferPool;
 
 /// Payloads above this are received into a pooled buffer of their own instead of the shared one.
@@ -51,6 +52,7 @@ pub(crate) struct FrameReader {
     stream: BoxRead,
     buffer: BytesMut,
     pool: BufferPool,
+    landing: Option<Arc<dyn Landing>>,
     counters: Arc<Counters>,
     body_max: u32,
     payload_max: u32,
@@ -64,6 +66,7 @@ impl FrameReader {
             stream,
             buffer: BytesMut::new(),
             pool,
+            landing: None,
             counters,
             body_max: limits::HANDSHAKE_BODY_MAX,
             payload_max: 0,
@@ -74,6 +77,11 @@ impl FrameReader {
     /// The peer is proven: frames may be as large as the protocol allows.
     pub(crate) fn proven(&mut self) {
         (self.body_max, self.payload_max) = (limits::BODY_MAX, limits::PAYLOAD_MAX);
+    }
+
+    /// Large payloads are received there from now on.
+    pub(crate) fn land_in(&mut self, landing: Option<Arc<dyn Landing>>) {
+        self.landing = landing;
     }
 
     /// Changes whenever bytes arrive, also in the middle of a frame.
@@ -118,10 +126,12 @@ impl FrameReader {
             self.fill(len, false).await?;
             return Ok(self.buffer.split_to(len).freeze());
         }
-        let mut target = self.pool.take(len);
+        let landing = self.landing.as_ref().and_then(|l| l.land(len));
+        let mut target = landing.unwrap_or_else(|| Box::new(self.pool.take(len)));
+        let memory = target.bytes_mut();
         let ahead = self.buffer.len().min(len);
-        self.buffer.copy_to_slice(&mut target.as_mut()[..ahead]);
-        let mut missing = &mut target.as_mut()[ahead..];
+        self.buffer.copy_to_slice(&mut memory[..ahead]);
+        let mut missing = &mut memory[ahead..];
         while !missing.is_empty() {
             let n = self.stream.read(missing).await?;
             if n == 0 {

@@ -24,6 +24,7 @@ mod error;
 mod frames;
 mod half;
 mod handshake;
+mod landing;
 mod link;
 mod links;
 mod local;
@@ -40,6 +41,7 @@ pub use env::{
 };
 pub use error::{CallError, ConnectError};
 pub use handshake::{Identity, Peer, VolumeKey};
+pub use landing::{Landed, Landing};
 pub use link::Link;
 pub use links::Links;
 pub use local::SystemNetwork;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::landing::Landed;
+
 const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 512 << 10, 1 << 20];
 
 /// A pool of buffers of a few sizes. Cheap to clone; clones share the buffers.
@@ -48,13 +50,13 @@ impl BufferPool {
     }
 }
 
-impl PooledBuffer {
-    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
+impl Landed for PooledBuffer {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[..self.len]
     }
 
-    pub(crate) fn freeze(self) -> Bytes {
-        Bytes::from_owner(self)
+    fn freeze(self: Box<Self>) -> Bytes {
+        Bytes::from_owner(*self)
     }
 }
 
@@ -84,7 +86,7 @@ mod tests {
     #[test]
     fn a_dropped_buffer_is_used_again() {
         let pool = BufferPool::default();
-        let first = pool.take(100_000).freeze();
+        let first = Box::new(pool.take(100_000)).freeze();
         let place = first.as_ptr();
         drop(first);
         assert_eq!(pool.take(200_000).as_ref().as_ptr(), place);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -10,11 +11,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weft_kv::OrderedKv;
 use weft_net::{
-    Bounds, BufferPool, Counters, Env, Identity, Link, Listener, Peer, Served, Service, serve,
+    Bounds, BufferPool, Counters, Env, Identity, Landed, Landing, Link, Listener, Peer, Served,
+    Service, serve,
 };
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Usage};
 use weft_proto::session::Role;
-use weft_store::{Store, StoreConfig, StoreError};
+use weft_store::{Pool, Store, StoreConfig, StoreError};
 
 use crate::group::Blocking;
 use crate::io::{IoService, unsupported};
@@ -109,6 +111,11 @@ impl Service for Roles {
         .boxed()
     }
 
+    fn landing(&self) -> Option<Arc<dyn Landing>> {
+        let io = self.io.as_ref()?;
+        Some(Arc::new(InStore(io.store().memory().clone())))
+    }
+
     fn opened(&self, peer: &Arc<Peer>) {
         if let Some(io) = &self.io {
             io.opened(peer);
@@ -125,6 +132,28 @@ impl Service for Roles {
         if let Some(meta) = &self.meta {
             meta.closed(peer);
         }
+    }
+}
+
+/// Payloads are received where the store keeps pages, so that what is large and lies well need not be copied.
+struct InStore(Pool);
+
+impl Landing for InStore {
+    fn land(&self, len: usize) -> Option<Box<dyn Landed>> {
+        let landing = self.0.land(len)?;
+        Some(Box::new(InPages(landing)))
+    }
+}
+
+struct InPages(weft_store::Landing);
+
+impl Landed for InPages {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+
+    fn freeze(self: Box<Self>) -> Bytes {
+        self.0.freeze()
     }
 }
 
@@ -286,7 +315,7 @@ struct Heartbeat {
     server: u32,
     address: String,
     metrics_address: String,
-    store_id: bytes::Bytes,
+    store_id: Bytes,
 }
 
 impl Heartbeat {

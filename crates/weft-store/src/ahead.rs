@@ -1,5 +1,6 @@
 //! Reading ahead of callers, by itself or when told to, and giving pages back.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,12 +18,36 @@ use crate::record::ForkId;
 use crate::state::State;
 use crate::store::{Inner, Store};
 
-/// Fetches by themselves that may be under way at a time.
-const FETCHES_MAX: usize = 8;
+/// Slots of one fetch by itself: 1 MiB, one operation of a disk where the fork lies in one piece.
+const FETCH: u64 = 16;
+/// The last fetches that say how many forks are swept through at a time.
+const LATELY: usize = 32;
 /// Bytes of a slot.
 pub(crate) const SLOT: u64 = (BUFFER_BLOCKS_MAX * BLOCK) as u64;
 /// Bytes that an explicit fetch brings at a time.
 const STEP: u64 = 4 << 20;
+
+/// Whose sequences were fetched ahead lately.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeps {
+    lately: VecDeque<ForkId>,
+    forks: u64,
+}
+
+impl Sweeps {
+    fn note(&mut self, id: ForkId) {
+        if self.lately.len() == LATELY {
+            self.lately.pop_front();
+        }
+        self.lately.push_back(id);
+        self.forks = self.lately.iter().collect::<BTreeSet<_>>().len() as u64;
+    }
+
+    /// How many slots each may be ahead, so that together they have a quarter of a cache of `bytes`.
+    fn most(&self, bytes: u64) -> u64 {
+        bytes / 4 / SLOT / self.forks.max(1)
+    }
+}
 
 impl Inner {
     /// Takes note of a read and fetches what it foretells.
@@ -34,24 +59,32 @@ impl Inner {
             return;
         };
         let slots = bytes.start / SLOT..(bytes.end - 1) / SLOT + 1;
-        let Some(fetch) = fork.trace.read(slots) else {
+        let under_way = self.fetching.load(Relaxed) as u64;
+        let room = (self.bounds.cache / 8 / SLOT).saturating_sub(under_way);
+        let most = state.sweeps.most(self.bounds.cache).min(room);
+        let Some(fetch) = fork.trace.read(slots, most) else {
             return;
         };
+        state.sweeps.note(id);
         let end = (fetch.end * SLOT).min(fork.length);
-        let range = fetch.start * SLOT..end;
-        let bound = self.bounds.cache / 8;
-        let busy = self.fetching.load(Relaxed);
-        if range.is_empty() || busy >= FETCHES_MAX || (busy as u64 + 1) * (2 << 20) > bound {
-            return;
+        let mut start = fetch.start;
+        while start * SLOT < end {
+            let next = (start / FETCH + 1) * FETCH;
+            self.fetch_beside(id, start * SLOT..end.min(next * SLOT));
+            start = next;
         }
-        self.fetching.fetch_add(1, Relaxed);
+    }
+
+    fn fetch_beside(&self, id: ForkId, range: Range<u64>) {
+        let slots = (range.end - range.start).div_ceil(SLOT) as usize;
+        self.fetching.fetch_add(slots, Relaxed);
         let me = self.me();
         tokio::spawn(async move {
             // What cannot be read now is told to whoever asks for it.
             if let Err(error) = me.fetch(id, range).await {
                 tracing::debug!(%error, "reading ahead failed");
             }
-            me.fetching.fetch_sub(1, Relaxed);
+            me.fetching.fetch_sub(slots, Relaxed);
         });
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn direct_blocks(size: u32, offset: u64, length: u64) -> u64 {
     }
 }
 
-/// Blocks of one slot, copied, with their checksums and their new places.
+/// Blocks of one slot, in a page that nobody sees yet, with their checksums and their new places.
 pub(crate) struct Prepared {
     pub(crate) chunk: u64,
     pub(crate) first: u32,
@@ -109,7 +109,7 @@ impl Operations {
 }
 
 impl Inner {
-    /// Copies the whole blocks of a write into pages, at most once, and gives them places.
+    /// Makes pages of the whole blocks of a write, which are copied at most once, and gives them places.
     pub(crate) fn prepare(
         &self,
         size: u32,
@@ -131,30 +131,45 @@ impl Inner {
             let mut first = whole.start;
             while first < whole.end {
                 let end = whole.end.min((first / 16 + 1) * 16);
-                let mut page = Page::covering(&self.pool, first % 16, (end - 1) % 16);
-                let mut blocks = Vec::with_capacity((end - first) as usize);
-                let memory = page.new_blocks(first % 16, (end - 1) % 16);
-                for (block, to) in (first..end).zip(memory.chunks_exact_mut(BLOCK)) {
-                    let from = (origin + u64::from(block) * BLOCK as u64 - offset) as usize;
-                    let length = (size - block * BLOCK as u32).min(BLOCK as u32) as usize;
-                    to[..length].copy_from_slice(&data[from..from + length]);
-                    to[length..].fill(0);
-                    blocks.push((
-                        places.next().expect("the caller took enough blocks"),
-                        checksum(to),
-                    ));
-                }
+                let from = (origin + u64::from(first) * BLOCK as u64 - offset) as usize;
+                let held = (size.min(end * BLOCK as u32) - first * BLOCK as u32) as usize;
+                let mut page = self.page_of(first % 16, &data[from..from + held]);
                 page.valid = (first..end).fold(0, |valid, block| valid | bit(block));
+                let at = page.at(first % 16);
+                let memory = page.buffer()[at..].chunks_exact(BLOCK);
+                let blocks = (first..end).zip(memory).map(|(_, block)| {
+                    let place = places.next().expect("the caller took enough blocks");
+                    (place, checksum(block))
+                });
                 out.push(Prepared {
                     chunk: range.chunk,
                     first,
+                    blocks: blocks.collect(),
                     page,
-                    blocks,
                 });
                 first = end;
             }
         }
         out
+    }
+
+    /// A page of bytes whose first block is `first` of a slot; the rest of the last block is zeros. It is the memory in which they
+    /// were received, where they lie there as in the slot and are half of it at least.
+    fn page_of(&self, first: u32, bytes: &[u8]) -> Page {
+        let whole = bytes.len() >= DIRECT_MIN as usize && bytes.len().is_multiple_of(BLOCK);
+        if whole
+            && let Some((unit, at)) = self.pool.unit_of(bytes)
+            && at == first as usize * BLOCK
+        {
+            return Page::filled(0, unit, 0);
+        }
+        Counters::add(&self.counters.copied_bytes, bytes.len() as u64);
+        let last = first + (bytes.len().div_ceil(BLOCK) - 1) as u32;
+        let mut page = Page::covering(&self.pool, first, last);
+        let memory = page.new_blocks(first, last);
+        memory[..bytes.len()].copy_from_slice(bytes);
+        memory[bytes.len()..].fill(0);
+        page
     }
 
     /// Writes prepared blocks to their places and waits for all of them.

@@ -85,7 +85,7 @@ pub use key::{
 };
 pub use list::Page;
 pub use part::Part;
-pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, Slice};
+pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Landing, Pool, Slice};
 pub use read::READ_TRIES;
 pub use record::INDEX_SPACES;
 pub use rescue::{Obstacle, rescue};

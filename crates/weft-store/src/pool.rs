@@ -20,6 +20,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+mod landing;
+
+pub use landing::Landing;
+
 /// The unit of disks, checksums and maps: 4,096 bytes.
 pub const BLOCK: usize = 4096;
 /// Blocks of the largest buffer.
@@ -28,13 +32,15 @@ const UNIT: usize = BLOCK * BUFFER_BLOCKS_MAX;
 const SLAB: usize = 2 << 20;
 const UNITS: usize = SLAB / UNIT;
 const FULL: u16 = u16::MAX;
-
 /// Aligned buffers of 1, 4 or 16 blocks. Clones share the memory.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Shared>);
 
 #[derive(Default)]
-struct Shared(Mutex<Free>);
+struct Shared {
+    free: Mutex<Free>,
+    landed: Mutex<landing::Units>,
+}
 
 #[derive(Default)]
 struct Free {
@@ -147,7 +153,7 @@ fn quarter(mask: u16) -> Option<u16> {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        for slab in self.0.get_mut().slabs.drain(..) {
+        for slab in self.free.get_mut().slabs.drain(..) {
             // SAFETY: mapped in `map_slab`; every buffer holds the pool, so none is left.
             unsafe { libc::munmap(slab.as_ptr().cast(), SLAB) };
         }
@@ -170,7 +176,7 @@ impl Pool {
 
     /// Memory taken from the system so far.
     pub fn bytes(&self) -> u64 {
-        (self.0.0.lock().slabs.len() * SLAB) as u64
+        (self.0.free.lock().slabs.len() * SLAB) as u64
     }
 
     /// A buffer of 1, 4 or 16 blocks with whatever its last user left in it.
@@ -179,15 +185,18 @@ impl Pool {
             matches!(blocks, 1 | 4 | 16),
             "buffers have 1, 4 or 16 blocks"
         );
-        let mut free = self.0.0.lock();
+        let mut free = self.0.free.lock();
         let (unit, bits) = free.take(blocks);
+        self.buffer(&free, unit, bits)
+    }
+
+    /// The buffer of these blocks of a unit, which were just taken.
+    fn buffer(&self, free: &Free, unit: u32, bits: u16) -> Buffer {
         let at = (unit as usize % UNITS) * UNIT + bits.trailing_zeros() as usize * BLOCK;
-        // SAFETY: unit, bit and length lie inside the slab that `units` was extended for.
-        let start = unsafe { free.slabs[unit as usize / UNITS].add(at) };
-        drop(free);
         Buffer {
-            start,
-            blocks,
+            // SAFETY: unit and bits lie inside the slab that `units` was extended for.
+            start: unsafe { free.slabs[unit as usize / UNITS].add(at) },
+            blocks: bits.count_ones() as usize,
             unit,
             bits,
             pool: self.clone(),
@@ -239,7 +248,7 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut free = self.pool.0.0.lock();
+        let mut free = self.pool.0.free.lock();
         let mask = free.units[self.unit as usize];
         free.set(self.unit, mask | self.bits);
     }

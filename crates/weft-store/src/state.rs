@@ -11,6 +11,7 @@ use std::ops::Range;
 use weft_layout::{CellIndex, FileId};
 
 use crate::admit::Load;
+use crate::ahead::Sweeps;
 use crate::alloc::{Allocator, Extent, Wish};
 use crate::chunk::{CHANGED, Chunk};
 use crate::error::StoreError;
@@ -139,6 +140,8 @@ pub(crate) struct State {
     pub(crate) clock: VecDeque<(ForkId, u64, u32)>,
     /// The replace queue: pages of slots that were read or written as a whole. They go first.
     pub(crate) replace: VecDeque<(ForkId, u64, u32)>,
+    /// Whose sequences are fetched ahead.
+    pub(crate) sweeps: Sweeps,
     /// Blocks that were fetched ahead and went without having been read.
     pub(crate) fetched_in_vain: u64,
     /// Counts evicted entries, so that a load from the index can tell that it was overtaken.

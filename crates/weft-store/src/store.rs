@@ -96,7 +96,7 @@ pub(crate) struct Inner {
     pub(crate) signals: Arc<Signals>,
     /// Reads of the disks under way.
     pub(crate) flights: Flights,
-    /// Fetches ahead under way.
+    /// Slots that are fetched ahead at this moment.
     pub(crate) fetching: AtomicUsize,
     /// What was wrong beside chunks when the store was opened, and was set right then.
     pub(crate) marks: Vec<String>,
@@ -235,6 +235,12 @@ impl Store {
     pub fn disks(&self) -> Vec<DiskStatus> {
         let inner = &self.0;
         inner.disks.status(&inner.lock().disk)
+    }
+
+    /// The memory of its pages. What is received there ([`Pool::land`]) and written in large pieces that begin in it where they
+    /// begin in a page is not copied.
+    pub fn memory(&self) -> &Pool {
+        &self.0.pool
     }
 
     /// What the store has done since it was opened.

@@ -8,44 +8,47 @@
 //! Different from Vesta: the trace is one per fork, and half of what was fetched is read before
 //! the next is, so that fetches are long.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Slots that a trace remembers.
-const TRACE: usize = 40;
-/// Most slots that are fetched ahead: 2 MiB.
-pub(crate) const AHEAD_MAX: u64 = 32;
+const TRACE: usize = 160;
+/// Most slots that are fetched ahead: 8 MiB.
+pub(crate) const AHEAD_MAX: u64 = 128;
 /// A shorter sequence may be chance.
 const SEQUENCE_MIN: u64 = 2;
 
 /// The last slots read of a fork, counted from its first byte.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
+    /// In the order in which they were read.
     recent: VecDeque<u64>,
+    /// The same, in theirs.
+    sorted: BTreeSet<u64>,
     /// One past the last slot fetched ahead.
     fetched: u64,
 }
 
 impl Trace {
-    /// Takes note of slots read; the slots to fetch now.
-    pub(crate) fn read(&mut self, slots: Range<u64>) -> Option<Range<u64>> {
+    /// Takes note of slots read; the slots to fetch now, at most `most` behind them.
+    pub(crate) fn read(&mut self, slots: Range<u64>, most: u64) -> Option<Range<u64>> {
         let last = slots.end.checked_sub(1)?;
         if slots.start == last && self.recent.back() == Some(&last) {
             return None;
         }
         for slot in slots.start.max(slots.end.saturating_sub(TRACE as u64))..slots.end {
-            if !self.recent.iter().rev().any(|s| *s == slot) {
-                if self.recent.len() == TRACE {
-                    self.recent.pop_front();
+            if self.sorted.insert(slot) {
+                if self.recent.len() == TRACE
+                    && let Some(oldest) = self.recent.pop_front()
+                {
+                    self.sorted.remove(&oldest);
                 }
                 self.recent.push_back(slot);
             }
         }
-        let before = (1..=AHEAD_MAX).take_while(|i| {
-            let wanted = last.checked_sub(*i);
-            wanted.is_some_and(|slot| self.recent.contains(&slot))
-        });
-        let sequence = before.count() as u64;
+        let most = most.min(AHEAD_MAX);
+        let before = self.sorted.range(..last).rev().zip(1..=most);
+        let sequence = before.take_while(|(slot, i)| **slot + i == last).count() as u64;
         if sequence < SEQUENCE_MIN {
             return None;
         }
@@ -71,7 +74,9 @@ mod tests {
 
     fn fetched(reads: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
         let mut trace = Trace::default();
-        let fetches = reads.into_iter().filter_map(|s| trace.read(s..s + 1));
+        let fetches = reads
+            .into_iter()
+            .filter_map(|s| trace.read(s..s + 1, AHEAD_MAX));
         fetches.collect()
     }
 
@@ -86,7 +91,9 @@ mod tests {
             );
         }
         assert!(all.last().unwrap().end > 200);
-        assert!(all.len() < 40, "{} fetches", all.len());
+        assert!(all.len() < 30, "{} fetches", all.len());
+        let longest = fetched(0..2000).iter().map(|r| r.end - r.start).max();
+        assert_eq!(longest, Some(AHEAD_MAX / 2));
     }
 
     #[test]
@@ -108,15 +115,17 @@ mod tests {
     proptest! {
         #[test]
         fn a_fetch_lies_ahead_of_what_is_read_and_is_bounded(
-            reads in prop::collection::vec((0_u64..300, 1_u64..100), 1..300),
+            reads in prop::collection::vec((0_u64..300, 1_u64..100, 0_u64..200), 1..300),
         ) {
             let mut trace = Trace::default();
-            for (start, length) in reads {
-                if let Some(fetch) = trace.read(start..start + length) {
+            for (start, length, most) in reads {
+                if let Some(fetch) = trace.read(start..start + length, most) {
                     prop_assert!(fetch.start >= start + length);
-                    prop_assert!(fetch.end <= start + length + AHEAD_MAX && !fetch.is_empty());
+                    let end = start + length + AHEAD_MAX.min(most);
+                    prop_assert!(fetch.end <= end && !fetch.is_empty());
                 }
                 prop_assert!(trace.recent.len() <= TRACE);
+                prop_assert_eq!(trace.recent.len(), trace.sorted.len());
             }
         }
     }

@@ -407,7 +407,7 @@ impl Inner {
         for block in emptied {
             state.make_room(block, &mut frame);
         }
-        let (mut bytes, mut pieces) = (0, 0);
+        let (mut bytes, mut copied, mut pieces) = (0, 0, 0);
         for (w, plan) in writes.iter().zip(plans) {
             let id = state.find_or_create(&w.key, w.chunk, modified.0, &mut frame.body);
             let mut small = plan.small.as_slice();
@@ -425,11 +425,12 @@ impl Inner {
                 state.touch(id, length, modified.0);
             }
             bytes += plan.bytes;
+            copied += plan.small.iter().map(Run::bytes).sum::<u64>();
             pieces += w.runs.iter().map(|run| run.count).sum::<u64>();
         }
         Counters::add(&self.counters.writes, pieces);
         Counters::add(&self.counters.write_bytes, bytes);
-        Counters::add(&self.counters.copied_bytes, bytes);
+        Counters::add(&self.counters.copied_bytes, copied);
         state.evict(self.bounds.cache);
         let full = state.full_slots >= FULL_SLOTS;
         let kick = full || state.dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2;

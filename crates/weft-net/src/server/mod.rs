@@ -17,6 +17,7 @@ use session::Accepting;
 use crate::counters::Counters;
 use crate::env::{Accepted, Env, Listener};
 use crate::handshake::{Identity, Peer};
+use crate::landing::Landing;
 use crate::pool::BufferPool;
 
 /// What one connection may cost, and how many there may be.
@@ -51,6 +52,10 @@ pub trait Service: Send + Sync + 'static {
     /// Serves one call; answers through [`Served::reply`]. Runs to its end also when the connection is lost or
     /// the call cancelled: look at [`Reply::cancelled`] where there is much left to do.
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()>;
+    /// Where large payloads are received.
+    fn landing(&self) -> Option<Arc<dyn Landing>> {
+        None
+    }
     /// A connection was proven.
     fn opened(&self, peer: &Arc<Peer>);
     /// A connection has ended; calls of it may still be running.

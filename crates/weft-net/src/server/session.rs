@@ -109,6 +109,7 @@ impl Accepting {
         };
         let peer = Arc::new(peer);
         self.service.opened(&peer);
+        reader.land_in(self.service.landing());
         let session = Session {
             service: self.service.clone(),
             peer: peer.clone(),

@@ -1,0 +1,184 @@
+#![allow(unsafe_code)] // Units that follow each other are one piece of memory.
+//! Memory to receive into that stays where it is: a page of what a large write brought lies on the unit it came in, not on a
+//! copy.
+//!
+//! A *row* is so many whole units one after the other in a slab. Whoever receives has it alone ([`Landing`]); then it is
+//! bytes that do not change, whose units are found by their address, so that nobody on the way has to know of them. Each
+//! unit is given back by itself, when the last one who holds it lets go: a page keeps its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+
+use super::{Buffer, FULL, Free, Pool, UNIT, UNITS};
+
+/// Free units that the search for a row of them looks at.
+const LOOKED_AT: usize = 512;
+/// Free units, 4 MiB, with which no memory is added because there is no row among them.
+const SPARE: usize = 64;
+
+/// Received units by their address, as long as the bytes are held that they were received as.
+pub(super) type Units = HashMap<usize, Weak<Buffer>>;
+
+impl Free {
+    /// The first of so many whole units that follow each other in a slab. Looks at a part of the free ones only; where it finds
+    /// none, memory is added if there is little free.
+    fn row(&mut self, count: u32) -> Option<u32> {
+        let (mut first, mut length) = (0, 0);
+        for &unit in self.whole.iter().take(LOOKED_AT) {
+            let follows = unit == first + length && !unit.is_multiple_of(UNITS as u32);
+            (first, length) = if length > 0 && follows {
+                (first, length + 1)
+            } else {
+                (unit, 1)
+            };
+            if length == count {
+                return Some(first);
+            }
+        }
+        (self.whole.len() < SPARE).then(|| self.grow())
+    }
+}
+
+impl Pool {
+    /// Memory to receive `length` bytes into, whole and aligned; none where the pool has no row of units for it, or it would be
+    /// longer than a slab.
+    pub fn land(&self, length: usize) -> Option<Landing> {
+        let count = length.div_ceil(UNIT);
+        if count == 0 || count > UNITS {
+            return None;
+        }
+        let mut free = self.0.free.lock();
+        let first = free.row(count as u32)?;
+        let row = first..first + count as u32;
+        row.clone().for_each(|unit| free.set(unit, 0));
+        let units = row.map(|unit| self.buffer(&free, unit, FULL)).collect();
+        Some(Landing { units, length })
+    }
+
+    /// The unit that bytes lie in, and where in it they begin, where they were received by [`Pool::land`] and lie in one. Whoever
+    /// has it may keep it when the others of the row are free again.
+    pub(crate) fn unit_of(&self, bytes: &[u8]) -> Option<(Arc<Buffer>, usize)> {
+        let address = bytes.as_ptr().addr();
+        let at = address % UNIT;
+        let landed = self.0.landed.lock();
+        let unit = landed.get(&(address - at))?.upgrade();
+        unit.filter(|_| at + bytes.len() <= UNIT)
+            .map(|unit| (unit, at))
+    }
+}
+
+/// Memory of a pool for bytes that are being received: nobody else has it.
+#[derive(Debug)]
+pub struct Landing {
+    /// One after the other in memory.
+    units: Vec<Buffer>,
+    length: usize,
+}
+
+impl Landing {
+    /// All its bytes, to be filled.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the units follow each other in one slab, each is this landing's alone, and `length` ends in the last one.
+        unsafe { std::slice::from_raw_parts_mut(self.units[0].start.as_ptr(), self.length) }
+    }
+
+    /// The bytes as they are now. They change no more: what is written lies on them instead of a copy.
+    pub fn freeze(self) -> Bytes {
+        let pool = self.units[0].pool.clone();
+        let units: Vec<_> = self.units.into_iter().map(Arc::new).collect();
+        let mut landed = pool.0.landed.lock();
+        for unit in &units {
+            landed.insert(unit.start.as_ptr().addr(), Arc::downgrade(unit));
+        }
+        drop(landed);
+        Bytes::from_owner(Landed {
+            units,
+            length: self.length,
+        })
+    }
+}
+
+/// Received bytes.
+struct Landed {
+    units: Vec<Arc<Buffer>>,
+    length: usize,
+}
+
+impl AsRef<[u8]> for Landed {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: as in `bytes_mut`; the units are only read as long as they are shared, and this shares them.
+        unsafe { std::slice::from_raw_parts(self.units[0].start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Landed {
+    fn drop(&mut self) {
+        let mut landed = self.units[0].pool.0.landed.lock();
+        for unit in &self.units {
+            landed.remove(&unit.start.as_ptr().addr());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::BLOCK;
+
+    #[test]
+    fn units_of_what_was_received_outlive_it_one_by_one() {
+        let pool = Pool::new();
+        let mut landing = pool.land(3 * UNIT - 100).unwrap();
+        landing.bytes_mut().fill(7);
+        let memory = landing.bytes_mut().as_ptr();
+        assert!(
+            pool.unit_of(landing.bytes_mut()).is_none(),
+            "it still changes"
+        );
+        let bytes = landing.freeze();
+        assert!(bytes.as_ptr() == memory && bytes.len() == 3 * UNIT - 100);
+        let (second, at) = pool.unit_of(&bytes[UNIT + BLOCK..2 * UNIT]).unwrap();
+        assert_eq!((at, second.len()), (BLOCK, UNIT));
+        assert!(
+            pool.unit_of(&bytes[UNIT - 1..UNIT + 1]).is_none(),
+            "two units"
+        );
+        assert!(pool.unit_of(&[0; 10]).is_none(), "other memory");
+        drop(bytes);
+        assert!(second.iter().all(|b| *b == 7));
+        assert!(
+            pool.unit_of(&second[..]).is_none(),
+            "it is a buffer like any other by now"
+        );
+        // All others are free again: a slab has room for all but that one.
+        let others: Vec<_> = (1..UNITS).map(|_| pool.take(16)).collect();
+        assert_eq!(pool.bytes(), (UNIT * UNITS) as u64);
+        assert!(others.iter().all(|o| o.as_ptr() != second.as_ptr()));
+    }
+
+    #[test]
+    fn where_there_is_no_row_memory_is_added_only_if_little_is_free() {
+        let pool = Pool::new();
+        assert!(pool.land(0).is_none() && pool.land(UNITS * UNIT + 1).is_none());
+        let slabs = 2 * SPARE / UNITS + 1;
+        let mut all: Vec<_> = (0..slabs * UNITS).map(|_| pool.take(16)).collect();
+        let full = pool.bytes();
+        let mut n = 0;
+        all.retain(|_| {
+            n += 1;
+            n % 2 == 0
+        });
+        assert!(pool.land(2 * UNIT).is_none(), "every second unit is free");
+        assert_eq!(pool.bytes(), full);
+        all.drain(..2);
+        let row = pool.land(4 * UNIT).unwrap();
+        assert_eq!(pool.bytes(), full);
+        let mut taken: Vec<_> = (0..SPARE / 2).map(|_| pool.take(16)).collect();
+        assert!(pool.land(2 * UNIT).is_some(), "little is free by now");
+        assert_eq!(pool.bytes(), full + (UNITS * UNIT) as u64);
+        taken.clear();
+        drop((row, all));
+    }
+}

@@ -1,0 +1,144 @@
+//! What was received into the store's own memory: large pieces of it are not copied, and nothing else is different.
+#![allow(missing_docs)]
+
+mod common;
+
+use bytes::Bytes;
+use common::{Machine, key, now, pattern, read, run, write};
+use proptest::prelude::*;
+use weft_layout::CellOffset;
+use weft_store::{Scattered, Store};
+
+const MIB: usize = 1 << 20;
+const CHUNK: u32 = 256 << 10;
+
+/// As a connection receives it: `skip` bytes, then the data.
+fn received(store: &Store, skip: usize, data: &[u8]) -> Bytes {
+    let mut landing = store.memory().land(skip + data.len()).unwrap();
+    landing.bytes_mut()[skip..].copy_from_slice(data);
+    landing.freeze().slice(skip..)
+}
+
+/// How many bytes a write of received ones copies.
+async fn copied(store: &Store, offset: u64, skip: usize, data: &[u8]) -> u64 {
+    let before = store.counters().copied_bytes;
+    let bytes = received(store, skip, data);
+    let sum = weft_sum::of(&bytes);
+    let piece = write(&key(1, 0), CHUNK, offset, bytes);
+    let written = store.write_summed(vec![Scattered::from(piece)], sum, now());
+    written.await.unwrap();
+    let found = read(store, &key(1, 0), offset, data.len() as u64).await;
+    assert!(found.unwrap() == data);
+    store.counters().copied_bytes - before
+}
+
+#[test]
+fn what_begins_in_a_page_as_in_memory_is_not_copied() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = machine.open().await.unwrap();
+        let (one, two) = (pattern(1, MIB), pattern(2, MIB));
+        assert_eq!(copied(&store, 0, 0, &one).await, 0);
+        assert_eq!(copied(&store, 8 << 16, 0, &two).await, 0);
+        // Ends in a page: seven whole blocks more are less than half of it, and a hundred bytes go through the log.
+        let end = (1 << 16) + 7 * 4096 + 100;
+        let some = copied(&store, 4 << 20, 0, &one[..end]).await;
+        assert_eq!(some, 7 * 4096 + 100);
+        // Lies otherwise in memory than in its pages.
+        assert_eq!(copied(&store, 4 << 20, 4096, &two).await, MIB as u64);
+        assert_eq!(copied(&store, (4 << 20) + 4096, 0, &one).await, MIB as u64);
+        // As in its pages again, though not from a page's beginning.
+        let some = copied(&store, (8 << 20) + 28_672, 28_672, &one).await;
+        assert_eq!(some, 7 * 4096, "the end of it");
+        store.close().await.unwrap();
+        let store = machine.open().await.unwrap();
+        let found = read(&store, &key(1, 0), (8 << 20) + 28_672, MIB as u64).await;
+        assert!(found.unwrap() == one);
+    });
+}
+
+#[test]
+fn what_was_received_does_not_change_when_its_place_is_written_again() {
+    run(async {
+        let machine = Machine::new(2);
+        let store = machine.open().await.unwrap();
+        let data = pattern(1, 4 << 16);
+        for keeps in [true, false] {
+            let bytes = received(&store, 0, &data);
+            let kept = keeps.then(|| bytes.clone());
+            let piece = write(&key(1, 0), CHUNK, 0, bytes);
+            store.write(vec![piece], now()).await.unwrap();
+            let reader = store.read(&key(1, 0), CellOffset(0), 4 << 16).await;
+            let reader = reader.unwrap();
+            let small = write(&key(1, 0), CHUNK, 10_000, pattern(3, 5));
+            store.write(vec![small], now()).await.unwrap();
+            assert!(reader.concat() == data);
+            drop(reader);
+            // Nobody but the page holds the memory now.
+            let small = write(&key(1, 0), CHUNK, 70_000, pattern(3, 5));
+            store.write(vec![small], now()).await.unwrap();
+            let mut expected = data.clone();
+            expected[10_000..10_005].copy_from_slice(&pattern(3, 5));
+            expected[70_000..70_005].copy_from_slice(&pattern(3, 5));
+            let found = read(&store, &key(1, 0), 0, 4 << 16).await.unwrap();
+            assert!(found == expected);
+            assert!(kept.is_none_or(|kept| kept == data));
+        }
+    });
+}
+
+#[test]
+fn memory_that_changed_between_arrival_and_write_is_refused() {
+    run(async {
+        let machine = Machine::new(3);
+        let store = machine.open().await.unwrap();
+        let bytes = received(&store, 0, &pattern(1, MIB));
+        // As if a bit had turned after it was summed.
+        let sum = weft_sum::of(&bytes) ^ 1;
+        let piece = write(&key(1, 0), CHUNK, 0, bytes);
+        let written = store.write_summed(vec![Scattered::from(piece)], sum, now());
+        assert!(matches!(
+            written.await,
+            Err(weft_store::StoreError::Memory { .. })
+        ));
+        assert!(store.status(&key(1, 0)).await.unwrap().is_none());
+        let piece = write(&key(1, 0), CHUNK, 0, pattern(2, 100));
+        store.write(vec![piece], now()).await.unwrap();
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn received_or_not_the_same_bytes_are_there(
+        size in prop::sample::select(vec![4096_u32, 100_000, 65_536, 262_144]),
+        writes in prop::collection::vec(
+            (0_u64..40, 0_u64..5000, 1_usize..300_000, 0_usize..20, prop::bool::ANY, prop::bool::ANY),
+            1..12,
+        ),
+    ) {
+        run(async {
+            let machine = Machine::new(4);
+            let mut store = machine.open().await.unwrap();
+            let mut oracle = Vec::new();
+            for (n, (slot, byte, length, skip, odd, kill)) in writes.into_iter().enumerate() {
+                let at = slot * 32_768 + if odd { byte } else { 0 };
+                let skip = skip * if odd { 1000 } else { 4096 };
+                let data = pattern(n as u64, length);
+                let piece = write(&key(1, 0), size, at, received(&store, skip, &data));
+                store.write(vec![piece], now()).await.unwrap();
+                let end = at as usize + length;
+                oracle.resize(oracle.len().max(end), 0);
+                oracle[at as usize..end].copy_from_slice(&data);
+                if kill {
+                    drop(store);
+                    machine.kill(n as u64);
+                    store = machine.open().await.unwrap();
+                }
+                let found = read(&store, &key(1, 0), 0, oracle.len() as u64).await;
+                assert!(found.unwrap() == oracle, "after write {n}");
+            }
+        });
+    }
+}
