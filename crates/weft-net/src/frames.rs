@@ -167,3 +167,98 @@ impl FrameReader {
 pub(crate) mod prost_message {
     pub(crate) use weft_proto::prost::Message;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::io::AsyncWriteExt;
+    use weft_proto::Flags;
+
+    use super::*;
+    use crate::landing::Landed;
+
+    /// Has memory for payloads below a megabyte, and counts what is out.
+    #[derive(Clone, Default)]
+    struct Field(Arc<AtomicUsize>);
+
+    struct Plot(Vec<u8>, Field);
+
+    impl Landing for Field {
+        fn land(&self, len: usize) -> Option<Box<dyn Landed>> {
+            if len == 1 << 20 {
+                return None;
+            }
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Some(Box::new(Plot(vec![0; len], self.clone())))
+        }
+    }
+
+    impl AsRef<[u8]> for Plot {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Drop for Plot {
+        fn drop(&mut self) {
+            self.1.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Landed for Plot {
+        fn bytes_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+
+        fn freeze(self: Box<Self>) -> Bytes {
+            Bytes::from_owner(*self)
+        }
+    }
+
+    fn frame(payload: &Bytes) -> Vec<u8> {
+        let all = std::slice::from_ref(payload);
+        let head = Header::encode(Kind::Data, Flags::LAST, 1, b"", all);
+        [&head[..], payload].concat()
+    }
+
+    #[tokio::test]
+    async fn large_payloads_are_received_where_the_service_has_memory_for_them() {
+        let (mut to, from) = tokio::io::duplex(1 << 12);
+        let mut reader = FrameReader::new(Box::new(from), BufferPool::default(), Arc::default());
+        reader.proven();
+        let field = Field::default();
+        reader.land_in(Some(Arc::new(field.clone())));
+        let out = || field.0.load(Ordering::Relaxed);
+        // Too small, received there, refused there; each begins in what was read with the frame before.
+        let lengths = [LARGE, LARGE + 1, 1 << 20, 500_000, 3];
+        let payloads = lengths.map(|n| Bytes::from_iter((0..n).map(|i| (i * 7 + n) as u8)));
+        let sent = payloads.clone();
+        let sending = tokio::spawn(async move {
+            let all: Vec<u8> = sent.iter().flat_map(frame).collect();
+            to.write_all(&all).await.unwrap();
+            to
+        });
+        let mut frames = Vec::new();
+        for (payload, held) in payloads.iter().zip([0, 1, 1, 2, 2]) {
+            let frame = reader.next().await.unwrap();
+            assert!(frame.payload == payload);
+            frames.push(frame);
+            assert_eq!(out(), held);
+        }
+        drop(frames);
+        assert_eq!(out(), 0);
+        // Damaged on the way, and cut off in the middle.
+        let mut to = sending.await.unwrap();
+        let mut damaged = frame(&payloads[3]);
+        *damaged.last_mut().unwrap() ^= 1;
+        let cut = frame(&payloads[3])[..300_000].to_vec();
+        tokio::spawn(async move {
+            to.write_all(&damaged).await.unwrap();
+            to.write_all(&cut).await.unwrap();
+        });
+        assert!(matches!(reader.next().await, Err(ReadError::Frame(_))));
+        assert!(matches!(reader.next().await, Err(ReadError::Io(_))));
+        assert_eq!(out(), 0);
+    }
+}

@@ -1,7 +1,7 @@
 //! Reading ahead of callers, by itself or when told to, and giving pages back.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_layout::CellOffset;
@@ -17,35 +17,24 @@ use crate::read::by_chunk;
 use crate::record::ForkId;
 use crate::state::State;
 use crate::store::{Inner, Store};
+use crate::trace::{FETCH, Reach};
 
-/// Slots of one fetch by itself: 1 MiB, one operation of a disk where the fork lies in one piece.
-const FETCH: u64 = 16;
-/// The last fetches that say how many forks are swept through at a time.
-const LATELY: usize = 32;
+/// Bytes that are fetched at a time, of all forks: what somebody waits for stands behind them.
+const UNDER_WAY: u64 = 32 << 20;
 /// Bytes of a slot.
 pub(crate) const SLOT: u64 = (BUFFER_BLOCKS_MAX * BLOCK) as u64;
 /// Bytes that an explicit fetch brings at a time.
 const STEP: u64 = 4 << 20;
 
-/// Whose sequences were fetched ahead lately.
-#[derive(Debug, Default)]
-pub(crate) struct Sweeps {
-    lately: VecDeque<ForkId>,
-    forks: u64,
+/// Slots that are being fetched, as long as this lives.
+struct Fetching {
+    store: Arc<Inner>,
+    slots: usize,
 }
 
-impl Sweeps {
-    fn note(&mut self, id: ForkId) {
-        if self.lately.len() == LATELY {
-            self.lately.pop_front();
-        }
-        self.lately.push_back(id);
-        self.forks = self.lately.iter().collect::<BTreeSet<_>>().len() as u64;
-    }
-
-    /// How many slots each may be ahead, so that together they have a quarter of a cache of `bytes`.
-    fn most(&self, bytes: u64) -> u64 {
-        bytes / 4 / SLOT / self.forks.max(1)
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.store.fetching.fetch_sub(self.slots, Relaxed);
     }
 }
 
@@ -55,36 +44,43 @@ impl Inner {
         if bytes.is_empty() {
             return;
         }
-        let Some(fork) = state.forks.get_mut(&id) else {
+        let Some(fork) = state.forks.get(&id) else {
             return;
         };
+        let length = fork.length;
         let slots = bytes.start / SLOT..(bytes.end - 1) / SLOT + 1;
+        let cache = self.bounds.cache;
         let under_way = self.fetching.load(Relaxed) as u64;
-        let room = (self.bounds.cache / 8 / SLOT).saturating_sub(under_way);
-        let most = state.sweeps.most(self.bounds.cache).min(room);
-        let Some(fetch) = fork.trace.read(slots, most) else {
+        let room = (UNDER_WAY.min(cache / 8) / SLOT).saturating_sub(under_way);
+        // All that are swept through have a quarter of the cache together.
+        let share = cache / 4 / SLOT / state.traces.sweeps().max(1);
+        let reach = Reach {
+            most: room.min(share),
+            end: length.div_ceil(SLOT),
+        };
+        let Some(fetch) = state.traces.read(id, slots, reach) else {
             return;
         };
-        state.sweeps.note(id);
-        let end = (fetch.end * SLOT).min(fork.length);
         let mut start = fetch.start;
-        while start * SLOT < end {
-            let next = (start / FETCH + 1) * FETCH;
-            self.fetch_beside(id, start * SLOT..end.min(next * SLOT));
-            start = next;
+        while start < fetch.end {
+            let end = fetch.end.min((start / FETCH + 1) * FETCH);
+            self.fetch_beside(id, start * SLOT..length.min(end * SLOT));
+            start = end;
         }
     }
 
     fn fetch_beside(&self, id: ForkId, range: Range<u64>) {
         let slots = (range.end - range.start).div_ceil(SLOT) as usize;
         self.fetching.fetch_add(slots, Relaxed);
-        let me = self.me();
+        let fetching = Fetching {
+            store: self.me(),
+            slots,
+        };
         tokio::spawn(async move {
             // What cannot be read now is told to whoever asks for it.
-            if let Err(error) = me.fetch(id, range).await {
+            if let Err(error) = fetching.store.fetch(id, range).await {
                 tracing::debug!(%error, "reading ahead failed");
             }
-            me.fetching.fetch_sub(slots, Relaxed);
         });
     }
 

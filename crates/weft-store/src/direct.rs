@@ -54,6 +54,8 @@ pub(crate) struct Prepared {
     pub(crate) first: u32,
     page: Page,
     pub(crate) blocks: Vec<(Place, u32)>,
+    /// Bytes that were copied.
+    copied: usize,
 }
 
 /// Hands out the blocks of extents one by one.
@@ -133,7 +135,7 @@ impl Inner {
                 let end = whole.end.min((first / 16 + 1) * 16);
                 let from = (origin + u64::from(first) * BLOCK as u64 - offset) as usize;
                 let held = (size.min(end * BLOCK as u32) - first * BLOCK as u32) as usize;
-                let mut page = self.page_of(first % 16, &data[from..from + held]);
+                let (mut page, copied) = self.page_of(first % 16, &data[from..from + held]);
                 page.valid = (first..end).fold(0, |valid, block| valid | bit(block));
                 let at = page.at(first % 16);
                 let memory = page.buffer()[at..].chunks_exact(BLOCK);
@@ -146,6 +148,7 @@ impl Inner {
                     first,
                     blocks: blocks.collect(),
                     page,
+                    copied,
                 });
                 first = end;
             }
@@ -155,21 +158,22 @@ impl Inner {
 
     /// A page of bytes whose first block is `first` of a slot; the rest of the last block is zeros. It is the memory in which they
     /// were received, where they lie there as in the slot and are half of it at least.
-    fn page_of(&self, first: u32, bytes: &[u8]) -> Page {
+    ///
+    /// And how many bytes were copied.
+    fn page_of(&self, first: u32, bytes: &[u8]) -> (Page, usize) {
         let whole = bytes.len() >= DIRECT_MIN as usize && bytes.len().is_multiple_of(BLOCK);
         if whole
             && let Some((unit, at)) = self.pool.unit_of(bytes)
             && at == first as usize * BLOCK
         {
-            return Page::filled(0, unit, 0);
+            return (Page::filled(0, unit, 0), 0);
         }
-        Counters::add(&self.counters.copied_bytes, bytes.len() as u64);
         let last = first + (bytes.len().div_ceil(BLOCK) - 1) as u32;
         let mut page = Page::covering(&self.pool, first, last);
         let memory = page.new_blocks(first, last);
         memory[..bytes.len()].copy_from_slice(bytes);
         memory[bytes.len()..].fill(0);
-        page
+        (page, bytes.len())
     }
 
     /// Writes prepared blocks to their places and waits for all of them.
@@ -263,6 +267,7 @@ impl Inner {
 
     /// Replaces what the cache has of the prepared blocks.
     fn install_page(&self, state: &mut State, id: ForkId, p: Prepared) {
+        Counters::add(&self.counters.copied_bytes, p.copied as u64);
         let slot = slot_of(p.first);
         let Some(chunk) = state
             .forks
@@ -281,6 +286,7 @@ impl Inner {
         let promises = old.forget(p.page.valid);
         let merge = old.valid != 0;
         if merge {
+            Counters::add(&self.counters.copied_bytes, u64::from(bytes));
             let before = old.bytes();
             for block in (p.first..).take(p.blocks.len()) {
                 let from = p.page.at(block % 16);

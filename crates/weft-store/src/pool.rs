@@ -16,6 +16,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -40,6 +41,8 @@ pub struct Pool(Arc<Shared>);
 struct Shared {
     free: Mutex<Free>,
     landed: Mutex<landing::Units>,
+    /// Units that are received into, or were and are held as what was received.
+    received: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -48,6 +51,10 @@ struct Free {
     /// Free blocks of each unit, one bit each.
     units: Vec<u16>,
     whole: BTreeSet<u32>,
+    /// The same: a bit of each slab's units.
+    rows: Vec<u32>,
+    /// The slab in which the last row was found.
+    row: usize,
     /// Units with a free aligned quarter, not whole.
     quarters: BTreeSet<u32>,
     /// Units with a free block but no free quarter.
@@ -73,6 +80,9 @@ impl Free {
             list.remove(&unit);
         }
         self.units[unit as usize] = mask;
+        let (slab, within) = (unit as usize / UNITS, unit as usize % UNITS);
+        self.rows[slab] &= !(1 << within);
+        self.rows[slab] |= u32::from(mask == FULL) << within;
         if let Some(list) = self.list(mask) {
             list.insert(unit);
         }
@@ -103,6 +113,7 @@ impl Free {
         let slab = map_slab();
         let first = u32::try_from(self.units.len()).expect("fewer than 2^32 units of memory");
         self.slabs.push(slab);
+        self.rows.push(u32::MAX);
         for unit in first..first + UNITS as u32 {
             self.units.push(FULL);
             self.whole.insert(unit);

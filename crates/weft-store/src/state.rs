@@ -11,14 +11,13 @@ use std::ops::Range;
 use weft_layout::{CellIndex, FileId};
 
 use crate::admit::Load;
-use crate::ahead::Sweeps;
 use crate::alloc::{Allocator, Extent, Wish};
 use crate::chunk::{CHANGED, Chunk};
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, FrameRecord, ItemRecord, Place, new_body};
-use crate::trace::Trace;
+use crate::trace::Traces;
 
 /// A file: its tombstone, its last cutting operation, its forks.
 #[derive(Debug, Default)]
@@ -63,8 +62,6 @@ pub(crate) struct Fork {
     pub(crate) kept: Option<u64>,
     /// How many forks derive from it.
     pub(crate) children: u32,
-    /// The slots read last.
-    pub(crate) trace: Trace,
     /// Chunks from here on lie beyond its length, and may have entries that are still to be emptied.
     pub(crate) tail: Option<u64>,
 }
@@ -140,8 +137,8 @@ pub(crate) struct State {
     pub(crate) clock: VecDeque<(ForkId, u64, u32)>,
     /// The replace queue: pages of slots that were read or written as a whole. They go first.
     pub(crate) replace: VecDeque<(ForkId, u64, u32)>,
-    /// Whose sequences are fetched ahead.
-    pub(crate) sweeps: Sweeps,
+    /// The slots of forks that were read last.
+    pub(crate) traces: Traces,
     /// Blocks that were fetched ahead and went without having been read.
     pub(crate) fetched_in_vain: u64,
     /// Counts evicted entries, so that a load from the index can tell that it was overtaken.
@@ -246,7 +243,6 @@ impl State {
                 inherit: 0,
                 kept: None,
                 children: 0,
-                trace: Trace::default(),
                 tail: None,
             });
         let file = self.files.entry(key.file).or_default();

@@ -67,15 +67,48 @@ fn a_sweep_that_four_clients_form_together_is_read_in_long_operations() {
 
 #[test]
 fn reads_without_order_bring_nothing_that_nobody_asked_for() {
-    run(async {
-        let machine = Machine::new(2);
-        let store = cold(&machine, 512, 64 << 20).await;
-        let mut rng = SmallRng::seed_from_u64(1);
-        for _ in 0..256 {
-            check(&store, rng.random_range(0..512) * SLOT + 4096, 4096).await;
+    // A long cell; and a short one, all of which was read once, in a cache that is too small for it.
+    for (slots, cache) in [(512, 64 << 20), (120, 4 << 20)] {
+        for seed in 0..6 {
+            run(async {
+                let machine = Machine::new(2);
+                let store = cold(&machine, slots, cache).await;
+                if slots == 120 {
+                    for slot in 0..slots {
+                        check(&store, slot * SLOT, SLOT).await;
+                    }
+                    store.drop_cache();
+                }
+                let before = store.counters().prefetched;
+                let mut rng = SmallRng::seed_from_u64(seed);
+                for _ in 0..256 {
+                    check(&store, rng.random_range(0..slots) * SLOT + 4096, 4096).await;
+                }
+                let blocks = store.counters().prefetched - before;
+                assert!(
+                    blocks < 512,
+                    "{blocks} blocks of {slots} slots, seed {seed}"
+                );
+            });
         }
-        let c = store.counters();
-        assert!(c.prefetched < 256, "{c:?}");
+    }
+}
+
+#[test]
+fn a_second_sweep_is_fetched_ahead_as_the_first() {
+    run(async {
+        let machine = Machine::new(6);
+        let store = cold(&machine, 64, 16 << 20).await;
+        for _ in 0..2 {
+            let before = store.counters();
+            for slot in 0..64 {
+                check(&store, slot * SLOT, SLOT).await;
+            }
+            let c = store.counters();
+            let reads = c.disk_reads - before.disk_reads;
+            assert!(reads < 20, "{reads} reads of the disk");
+            store.drop_cache();
+        }
     });
 }
 

@@ -101,7 +101,9 @@ pub(super) struct ViewHandle {
     view: OpenView,
     size: AtomicU64,
     write: bool,
-    wrote: AtomicBool,
+    /// Counts the beginnings and ends of writes, and how many of them the file's own readers were told of.
+    writes: AtomicU64,
+    told: AtomicU64,
     /// Nothing was found to be taken away from the file since it was opened: see `privileges`.
     stripped: AtomicBool,
 }
@@ -309,7 +311,8 @@ impl FileSystem {
             view,
             size: AtomicU64::new(size),
             write: writes(flags),
-            wrote: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             stripped: AtomicBool::new(false),
         }));
         Ok(Opened {
@@ -379,21 +382,26 @@ impl FileSystem {
             offset
         };
         let at = ViewOffset(offset);
-        if how.synced {
-            handle.view.write_at_synced(at, data).await?;
+        // A part of it may be there also where it fails.
+        handle.writes.fetch_add(1, Ordering::AcqRel);
+        let written = if how.synced {
+            handle.view.write_at_synced(at, data).await
         } else {
-            handle.view.write_at(at, data).await?;
-        }
-        handle.wrote.store(true, Ordering::Relaxed);
+            handle.view.write_at(at, data).await
+        };
+        handle.writes.fetch_add(1, Ordering::AcqRel);
+        written?;
         Ok(())
     }
 
     /// After writes: the file's own data, as anybody here has it, is old, and nobody reads it any more when this returns.
     pub(super) async fn flush_view(&self, handle: u64) -> Result<(), FsError> {
         let handle = self.view_handle(handle)?;
-        if handle.wrote.load(Ordering::Relaxed) {
+        let writes = handle.writes.load(Ordering::Acquire);
+        if handle.told.load(Ordering::Acquire) < writes {
             self.forget_data(handle.file);
             self.drop_pages(handle.file).await?;
+            handle.told.fetch_max(writes, Ordering::AcqRel);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ const TURNED_AWAY: usize = 16;
 impl Default for Bounds {
     fn default() -> Self {
         Bounds {
-            window: 4 << 20,
+            window: 8 << 20,
             calls: 256,
             connections: 1024,
         }

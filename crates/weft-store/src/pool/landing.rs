@@ -7,54 +7,71 @@
 //! unit is given back by itself, when the last one who holds it lets go: a page keeps its own.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
 use super::{Buffer, FULL, Free, Pool, UNIT, UNITS};
+use crate::direct::DIRECT_MIN;
 
-/// Free units that the search for a row of them looks at.
-const LOOKED_AT: usize = 512;
-/// Free units, 4 MiB, with which no memory is added because there is no row among them.
+/// Shorter payloads lie on no page alone: they are received elsewhere.
+const SHORTEST: usize = DIRECT_MIN as usize;
+/// Units of what was received and is held as such: 64 MiB. What is more is received elsewhere and copied, so that the most that ever
+/// waited is not kept for ever.
+const RECEIVED_MAX: usize = 1024;
+/// Slabs in which a row is looked for.
+const LOOKED_AT: usize = 1024;
+/// Memory is added for a row only while fewer units are free than this, 4 MiB, and than a part of all.
 const SPARE: usize = 64;
+const SPARE_PART: usize = 16;
 
 /// Received units by their address, as long as the bytes are held that they were received as.
 pub(super) type Units = HashMap<usize, Weak<Buffer>>;
 
 impl Free {
-    /// The first of so many whole units that follow each other in a slab. Looks at a part of the free ones only; where it finds
-    /// none, memory is added if there is little free.
-    fn row(&mut self, count: u32) -> Option<u32> {
-        let (mut first, mut length) = (0, 0);
-        for &unit in self.whole.iter().take(LOOKED_AT) {
-            let follows = unit == first + length && !unit.is_multiple_of(UNITS as u32);
-            (first, length) = if length > 0 && follows {
-                (first, length + 1)
-            } else {
-                (unit, 1)
-            };
-            if length == count {
-                return Some(first);
+    /// The first of so many whole units that follow each other in a slab. Where none is found, memory is added if little of it is
+    /// free.
+    fn take_row(&mut self, count: u32) -> Option<u32> {
+        let slabs = self.rows.len();
+        for n in 0..slabs.min(LOOKED_AT) {
+            let slab = (self.row + n) % slabs;
+            if let Some(first) = row_in(self.rows[slab], count) {
+                self.row = slab;
+                return Some((slab * UNITS) as u32 + first);
             }
         }
-        (self.whole.len() < SPARE).then(|| self.grow())
+        self.row += slabs.min(LOOKED_AT);
+        let little = self.whole.len() < SPARE.max(self.units.len() / SPARE_PART);
+        little.then(|| self.grow())
     }
 }
 
+/// Where so many bits follow each other.
+fn row_in(bits: u32, count: u32) -> Option<u32> {
+    let starts = (1..count).fold(bits, |starts, n| starts & bits >> n);
+    (starts != 0).then(|| starts.trailing_zeros())
+}
+
 impl Pool {
-    /// Memory to receive `length` bytes into, whole and aligned; none where the pool has no row of units for it, or it would be
-    /// longer than a slab.
+    /// Memory to receive `length` bytes into, whole and aligned. None where that would be of no use, too much was received and is
+    /// held, or no row of units is free.
     pub fn land(&self, length: usize) -> Option<Landing> {
         let count = length.div_ceil(UNIT);
-        if count == 0 || count > UNITS {
+        if length < SHORTEST || count > UNITS {
             return None;
         }
+        let room = Room::of(self, count)?;
         let mut free = self.0.free.lock();
-        let first = free.row(count as u32)?;
+        let first = free.take_row(count as u32)?;
         let row = first..first + count as u32;
         row.clone().for_each(|unit| free.set(unit, 0));
         let units = row.map(|unit| self.buffer(&free, unit, FULL)).collect();
-        Some(Landing { units, length })
+        Some(Landing {
+            units,
+            length,
+            room,
+        })
     }
 
     /// The unit that bytes lie in, and where in it they begin, where they were received by [`Pool::land`] and lie in one. Whoever
@@ -69,12 +86,37 @@ impl Pool {
     }
 }
 
+/// Counts units as received, as long as it lives.
+#[derive(Debug)]
+struct Room {
+    pool: Pool,
+    units: usize,
+}
+
+impl Room {
+    fn of(pool: &Pool, units: usize) -> Option<Room> {
+        let before = pool.0.received.fetch_add(units, Relaxed);
+        let room = Room {
+            pool: pool.clone(),
+            units,
+        };
+        (before + units <= RECEIVED_MAX).then_some(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.pool.0.received.fetch_sub(self.units, Relaxed);
+    }
+}
+
 /// Memory of a pool for bytes that are being received: nobody else has it.
 #[derive(Debug)]
 pub struct Landing {
     /// One after the other in memory.
     units: Vec<Buffer>,
     length: usize,
+    room: Room,
 }
 
 impl Landing {
@@ -86,9 +128,8 @@ impl Landing {
 
     /// The bytes as they are now. They change no more: what is written lies on them instead of a copy.
     pub fn freeze(self) -> Bytes {
-        let pool = self.units[0].pool.clone();
         let units: Vec<_> = self.units.into_iter().map(Arc::new).collect();
-        let mut landed = pool.0.landed.lock();
+        let mut landed = self.room.pool.0.landed.lock();
         for unit in &units {
             landed.insert(unit.start.as_ptr().addr(), Arc::downgrade(unit));
         }
@@ -96,6 +137,7 @@ impl Landing {
         Bytes::from_owner(Landed {
             units,
             length: self.length,
+            room: self.room,
         })
     }
 }
@@ -104,6 +146,7 @@ impl Landing {
 struct Landed {
     units: Vec<Arc<Buffer>>,
     length: usize,
+    room: Room,
 }
 
 impl AsRef<[u8]> for Landed {
@@ -115,7 +158,7 @@ impl AsRef<[u8]> for Landed {
 
 impl Drop for Landed {
     fn drop(&mut self) {
-        let mut landed = self.units[0].pool.0.landed.lock();
+        let mut landed = self.room.pool.0.landed.lock();
         for unit in &self.units {
             landed.remove(&unit.start.as_ptr().addr());
         }
@@ -161,7 +204,7 @@ mod tests {
     #[test]
     fn where_there_is_no_row_memory_is_added_only_if_little_is_free() {
         let pool = Pool::new();
-        assert!(pool.land(0).is_none() && pool.land(UNITS * UNIT + 1).is_none());
+        assert!(pool.land(SHORTEST - 1).is_none() && pool.land(UNITS * UNIT + 1).is_none());
         let slabs = 2 * SPARE / UNITS + 1;
         let mut all: Vec<_> = (0..slabs * UNITS).map(|_| pool.take(16)).collect();
         let full = pool.bytes();
@@ -175,10 +218,41 @@ mod tests {
         all.drain(..2);
         let row = pool.land(4 * UNIT).unwrap();
         assert_eq!(pool.bytes(), full);
-        let mut taken: Vec<_> = (0..SPARE / 2).map(|_| pool.take(16)).collect();
+        let taken: Vec<_> = (0..SPARE / 2).map(|_| pool.take(16)).collect();
         assert!(pool.land(2 * UNIT).is_some(), "little is free by now");
         assert_eq!(pool.bytes(), full + (UNITS * UNIT) as u64);
-        taken.clear();
-        drop((row, all));
+        drop((row, all, taken));
+    }
+
+    #[test]
+    fn no_more_is_received_than_a_bound_and_others_are_not_counted() {
+        let pool = Pool::new();
+        let mut all: Vec<_> = (0..RECEIVED_MAX / 8).map(|_| pool.land(8 * UNIT)).collect();
+        assert!(all.iter().all(Option::is_some));
+        assert!(pool.land(UNIT).is_none());
+        let bytes = all.pop().flatten().unwrap().freeze();
+        let (page, _) = pool.unit_of(&bytes[..UNIT]).unwrap();
+        assert!(pool.land(UNIT).is_none());
+        drop(bytes);
+        let row = pool.land(8 * UNIT).unwrap();
+        assert!(pool.land(UNIT).is_none());
+        drop((row, all, page));
+        assert_eq!(pool.0.received.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn rows_are_found_among_bits() {
+        for (bits, count, found) in [
+            (0b1, 1, Some(0)),
+            (0b1011_1000, 3, Some(3)),
+            (0b1011_1000, 4, None),
+            (u32::MAX, 32, Some(0)),
+            (u32::MAX << 1, 32, None),
+            (1 << 31, 1, Some(31)),
+            (1 << 31, 2, None),
+            (0, 1, None),
+        ] {
+            assert_eq!(row_in(bits, count), found, "{bits:b} {count}");
+        }
     }
 }
