@@ -86,8 +86,8 @@ pub struct SpacedCopy {
 
 /// Pieces this far apart lie on pages of their own.
 const FAR: isize = 2048;
-/// Pieces of a window: as many pages as a core's first translation buffer holds.
-const WINDOW: usize = 64;
+/// Pieces of a window: half as many pages as a core's first translation buffer holds, because their lines crowd each other.
+const WINDOW: usize = 32;
 
 /// Does all copies of one buffer into another.
 ///

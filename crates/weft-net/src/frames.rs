@@ -232,7 +232,8 @@ mod tests {
         let out = || field.0.load(Ordering::Relaxed);
         // Too small, received there, refused there; each begins in what was read with the frame before.
         let lengths = [LARGE, LARGE + 1, 1 << 20, 500_000, 3];
-        let payloads = lengths.map(|n| Bytes::from_iter((0..n).map(|i| (i * 7 + n) as u8)));
+        let payload = |n| (0..n).map(|i| (i * 7 + n) as u8).collect::<Bytes>();
+        let payloads = lengths.map(payload);
         let sent = payloads.clone();
         let sending = tokio::spawn(async move {
             let all: Vec<u8> = sent.iter().flat_map(frame).collect();

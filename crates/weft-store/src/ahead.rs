@@ -8,7 +8,6 @@ use weft_layout::CellOffset;
 
 use crate::checkpoint::find_in;
 use crate::chunk::slot_of;
-use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::load::{Missing, Wanted};
@@ -52,10 +51,11 @@ impl Inner {
         let cache = self.bounds.cache;
         let under_way = self.fetching.load(Relaxed) as u64;
         let room = (UNDER_WAY.min(cache / 8) / SLOT).saturating_sub(under_way);
-        // All that are swept through have a quarter of the cache together.
+        // All that are swept through have a quarter of the cache together, but each a fetch.
         let share = cache / 4 / SLOT / state.traces.sweeps().max(1);
         let reach = Reach {
-            most: room.min(share),
+            most: share.max(FETCH),
+            room,
             end: length.div_ceil(SLOT),
         };
         let Some(fetch) = state.traces.read(id, slots, reach) else {
@@ -94,7 +94,6 @@ impl Inner {
             }
             if missing.entries.is_empty() {
                 let blocks = missing.blocks.len() as u64;
-                Counters::add(&self.counters.prefetched, blocks);
                 self.load_ahead(&missing.blocks).await?;
                 return Ok(blocks * BLOCK as u64);
             }

@@ -104,7 +104,12 @@ impl Inner {
         let begun = self.flights.begin(batch.place, batch.blocks);
         async move {
             match begun {
-                Ok(_flight) => self.load_batch(batch, why).await,
+                Ok(_flight) => {
+                    if why == Why::Ahead {
+                        Counters::add(&self.counters.prefetched, u64::from(batch.blocks));
+                    }
+                    self.load_batch(batch, why).await
+                }
                 // Nobody waits for what is read ahead.
                 Err(_) if why == Why::Ahead => Ok(()),
                 Err(mut under_way) => {

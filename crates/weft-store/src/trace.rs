@@ -6,8 +6,9 @@
 //! reads without order, give short sequences and so little or nothing is fetched.
 //!
 //! Different from Vesta: the trace is one per fork; half of what was fetched is read before the next is, so that fetches are
-//! long; `B − i` counts only if it was read within the last `2 i + 16` reads of other slots, because in a short fork
-//! every slot was read at some time; and what one call reads is no sequence by itself, except at the fork's beginning.
+//! long; `B − i` counts only if there were at most 16 reads of other slots between it and `B − i + 1` (fewer, if that came first),
+//! because in a short fork every slot was read at some time; and what one call reads is no sequence by itself, except at
+//! the fork's beginning.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -15,7 +16,7 @@ use std::ops::Range;
 use crate::record::ForkId;
 
 /// Slots that a trace remembers.
-const TRACE: usize = 160;
+const TRACE: usize = 256;
 /// Slots of one fetch, which begins and ends at multiples of them where that is not much shorter: 1 MiB, one operation of a disk
 /// where the fork lies in one piece.
 pub(crate) const FETCH: u64 = 16;
@@ -23,19 +24,26 @@ pub(crate) const FETCH: u64 = 16;
 pub(crate) const AHEAD_MAX: u64 = 128;
 /// A shorter sequence may be chance.
 const SEQUENCE_MIN: u64 = 2;
-/// Reads by which those who form a sequence may be out of step.
+/// Reads of other slots between one slot and the next: so many sequences may go on side by side.
 const SKEW: u64 = 16;
+/// And where the next one was read first: so far may those who form a sequence be out of step.
+const DISORDER: u64 = 8;
+/// Sequences of a fork whose ends are known.
+const HEADS: usize = 16;
 /// Forks whose traces are kept; those that were read last.
-const FORKS: usize = 4096;
-/// The last fetches, which say how many forks are swept through at a time.
+const FORKS: usize = 2048;
+/// The last reads in order that say how many forks are swept through at a time, and the reads after which they say it no more.
 const LATELY: usize = 1024;
+const LONG_AGO: u64 = 4096;
 
-/// How far a fetch may go.
+/// How far a fetch may go, in slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
-    /// Slots behind what is read.
+    /// Behind what is read.
     pub(crate) most: u64,
-    /// Slots that the fork has.
+    /// How many more may be on their way at this moment.
+    pub(crate) room: u64,
+    /// How many the fork has.
     pub(crate) end: u64,
 }
 
@@ -46,40 +54,84 @@ struct Trace {
     slots: Vec<(u64, u64)>,
     /// Counts reads of what had not been read just before.
     now: u64,
-    /// One past the last slot fetched ahead.
-    fetched: u64,
+    heads: Vec<Head>,
 }
 
-impl Trace {
-    /// Takes note of slots read; the slots to fetch now.
-    fn read(&mut self, slots: Range<u64>, reach: Reach) -> Option<Range<u64>> {
-        let last = slots.end.checked_sub(1)?;
-        if !self.note(slots.start.max(slots.end.saturating_sub(TRACE as u64))..slots.end) {
-            return None;
-        }
-        let sequence = self.sequence(last);
-        if sequence < SEQUENCE_MIN || (sequence < slots.end - slots.start && slots.start > 0) {
-            return None;
-        }
-        let next = last + 1;
-        if self.fetched < next || self.fetched > next + 2 * sequence {
-            self.fetched = next;
-        }
+/// Where a sequence is fetched ahead.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    /// One past the last slot fetched.
+    fetched: u64,
+    /// When the sequence was last read.
+    at: u64,
+}
+
+impl Head {
+    /// The slots to fetch, so that as many are fetched ahead of `next` as are wished.
+    fn fetch(&mut self, next: u64, ahead: u64, reach: Reach) -> Option<Range<u64>> {
         // Far enough ahead: the next fetch shall be a long one.
-        if self.fetched - next > sequence / 2 {
+        if self.fetched - next > ahead / 2 {
             return None;
         }
-        let mut end = (next + sequence.min(reach.most)).min(reach.end);
+        let mut end = (next + ahead).min(reach.end);
         let whole = end / FETCH * FETCH;
         if end < reach.end && whole >= self.fetched + FETCH / 2 {
             end = whole;
         }
-        if end <= self.fetched {
+        let wished = end.checked_sub(self.fetched).filter(|slots| *slots > 0)?;
+        // Where there is little room a later read has more.
+        if reach.room < wished.min(FETCH) {
             return None;
         }
-        let fetch = self.fetched..end;
-        self.fetched = end;
+        let fetch = self.fetched..self.fetched + wished.min(reach.room);
+        self.fetched = fetch.end;
         Some(fetch)
+    }
+}
+
+impl Trace {
+    /// Takes note of slots read; whether they go on with a sequence, and the slots to fetch now.
+    fn read(&mut self, slots: Range<u64>, reach: Reach) -> (bool, Option<Range<u64>>) {
+        let Some(last) = slots.end.checked_sub(1) else {
+            return (false, None);
+        };
+        let length = slots.end - slots.start;
+        if !self.note(slots.start.max(slots.end.saturating_sub(TRACE as u64))..slots.end) {
+            return (false, None);
+        }
+        let sequence = self.sequence(last);
+        // As much before a call as it reads itself, and what would do for one of a slot.
+        let needed = if slots.start == 0 {
+            SEQUENCE_MIN
+        } else {
+            (2 * length - 1).clamp(SEQUENCE_MIN, AHEAD_MAX)
+        };
+        if sequence < needed {
+            return (false, None);
+        }
+        let next = last + 1;
+        let head = self.head(next, sequence);
+        (true, head.fetch(next, sequence.min(reach.most), reach))
+    }
+
+    /// The head of a sequence that goes on at `next`: the one next to it, or a new one in the place of the oldest.
+    fn head(&mut self, next: u64, sequence: u64) -> &mut Head {
+        let near = next.saturating_sub(sequence)..=next + 2 * sequence;
+        let own = (0..self.heads.len()).filter(|n| near.contains(&self.heads[*n].fetched));
+        let own = own.min_by_key(|n| self.heads[*n].fetched.abs_diff(next));
+        let n = own.unwrap_or_else(|| {
+            if self.heads.len() < HEADS {
+                self.heads.push(Head::default());
+                return self.heads.len() - 1;
+            }
+            let oldest = (0..HEADS).min_by_key(|n| self.heads[*n].at).unwrap_or(0);
+            self.heads[oldest] = Head::default();
+            oldest
+        });
+        let head = &mut self.heads[n];
+        head.fetched = head.fetched.max(next);
+        head.at = self.now;
+        head
     }
 
     /// Whether any of these was not read just before.
@@ -106,8 +158,12 @@ impl Trace {
     fn sequence(&self, last: u64) -> u64 {
         let end = self.slots.partition_point(|(slot, _)| *slot < last);
         let before = self.slots[..end].iter().rev().zip(1..=AHEAD_MAX);
-        let follows =
-            before.take_while(|((slot, at), i)| slot + i == last && at + 2 * i + SKEW >= self.now);
+        let mut later = self.now;
+        let follows = before.take_while(|((slot, at), i)| {
+            let lately = (at.saturating_sub(DISORDER)..=at + SKEW).contains(&later);
+            later = *at;
+            slot + i == last && lately
+        });
         follows.count() as u64
     }
 }
@@ -118,9 +174,9 @@ pub(crate) struct Traces {
     forks: HashMap<ForkId, (Trace, u64)>,
     /// Counts reads.
     now: u64,
-    /// Whose sequences were fetched ahead.
-    lately: VecDeque<ForkId>,
-    /// The same, and how often.
+    /// Which forks were read in order, and when.
+    lately: VecDeque<(ForkId, u64)>,
+    /// The same forks, and how often.
     swept: HashMap<ForkId, usize>,
 }
 
@@ -136,6 +192,7 @@ impl Traces {
             return None;
         }
         self.now += 1;
+        self.forget_sweeps();
         if self.forks.len() >= FORKS && !self.forks.contains_key(&id) {
             let mut times: Vec<u64> = self.forks.values().map(|(_, at)| *at).collect();
             let (_, middle, _) = times.select_nth_unstable(FORKS / 2);
@@ -143,19 +200,29 @@ impl Traces {
         }
         let (trace, at) = self.forks.entry(id).or_default();
         *at = self.now;
-        let fetch = trace.read(slots, reach)?;
-        if self.lately.len() == LATELY
-            && let Some(left) = self.lately.pop_front()
-            && let Some(count) = self.swept.get_mut(&left)
+        let ends = slots.end >= reach.end;
+        let (in_order, fetch) = trace.read(slots, reach);
+        if ends {
+            self.swept.remove(&id);
+        } else if in_order {
+            self.lately.push_back((id, self.now));
+            *self.swept.entry(id).or_default() += 1;
+        }
+        fetch
+    }
+
+    fn forget_sweeps(&mut self) {
+        while let Some((id, at)) = self.lately.front().copied()
+            && (self.lately.len() >= LATELY || at + LONG_AGO < self.now)
         {
-            *count -= 1;
-            if *count == 0 {
-                self.swept.remove(&left);
+            self.lately.pop_front();
+            if let Some(count) = self.swept.get_mut(&id) {
+                *count -= 1;
+                if *count == 0 {
+                    self.swept.remove(&id);
+                }
             }
         }
-        self.lately.push_back(id);
-        *self.swept.entry(id).or_default() += 1;
-        Some(fetch)
     }
 
     /// How many forks are swept through.
@@ -172,12 +239,15 @@ mod tests {
 
     const FAR: Reach = Reach {
         most: AHEAD_MAX,
+        room: u64::MAX,
         end: u64::MAX,
     };
 
     fn fetched(reads: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
         let mut trace = Trace::default();
-        let fetches = reads.into_iter().filter_map(|s| trace.read(s..s + 1, FAR));
+        let fetches = reads
+            .into_iter()
+            .filter_map(|s| trace.read(s..s + 1, FAR).1);
         fetches.collect()
     }
 
@@ -223,7 +293,7 @@ mod tests {
         let mut trace = Trace::default();
         for i in 0..1000 {
             let at = 16 + i * 7919 % 10_007 * 16;
-            assert_eq!(trace.read(at..at + 16, FAR), None);
+            assert_eq!(trace.read(at..at + 16, FAR), (false, None));
         }
     }
 
@@ -244,22 +314,67 @@ mod tests {
     }
 
     #[test]
+    fn sequences_side_by_side_are_fetched_each_by_itself() {
+        for streams in [2, 4, 8, 16] {
+            let turns = (0..200).flat_map(|n| (0..streams).map(move |s| s * 10_000 + n));
+            let all = fetched(turns);
+            let wanted = streams * 200;
+            assert!(
+                slots(&all) > wanted - streams * 12,
+                "{} of {wanted}",
+                slots(&all)
+            );
+            assert!(
+                slots(&all) < wanted + streams * AHEAD_MAX,
+                "twice: {}",
+                slots(&all)
+            );
+            assert!(all.len() as u64 <= streams * 60, "{} fetches", all.len());
+        }
+    }
+
+    #[test]
     fn the_second_sweep_is_fetched_as_the_first() {
         for (length, most) in [(20, 128), (64, 128), (64, 16), (118, 16), (300, 128)] {
-            let reach = Reach { most, end: length };
+            let reach = Reach {
+                most,
+                end: length,
+                ..FAR
+            };
             let mut trace = Trace::default();
             for _ in 0..3 {
                 let all: Vec<_> = (0..length)
-                    .filter_map(|s| trace.read(s..s + 1, reach))
+                    .filter_map(|s| trace.read(s..s + 1, reach).1)
                     .collect();
                 assert_eq!(slots(&all), length - 3, "{length}, {most}");
                 assert_eq!(all.last().unwrap().end, length);
+                let longest = all.iter().map(|r| r.end - r.start).max();
+                assert!(longest >= Some(length.min(60) / 8), "{all:?}");
+                assert!(all.len() as u64 <= 8 + length / 8, "{all:?}");
             }
         }
     }
 
     #[test]
-    fn those_read_last_are_remembered() {
+    fn little_room_makes_no_crumbs() {
+        let mut trace = Trace::default();
+        let mut all = Vec::new();
+        for slot in 0_u64..1000 {
+            // Comes back by two slots a read.
+            let room = (slot * 2).saturating_sub(slots(&all));
+            let reach = Reach { room, ..FAR };
+            all.extend(trace.read(slot..slot + 1, reach).1);
+        }
+        assert!(
+            slots(&all) > 900 && all.len() < 100,
+            "{} in {}",
+            slots(&all),
+            all.len()
+        );
+    }
+
+    #[test]
+    fn traces_are_kept_of_those_read_last() {
         let mut traces = Traces::default();
         let reach = Reach { end: 1000, ..FAR };
         for slot in 0..4 {
@@ -276,31 +391,45 @@ mod tests {
             0,
             "each was forgotten before it came again"
         );
-        for slot in 10..200 {
-            for id in 0..40 {
+    }
+
+    #[test]
+    fn sweeps_count_while_they_go_on() {
+        let mut traces = Traces::default();
+        for slot in 0..200 {
+            for id in 0..300 {
+                traces.read(ForkId(id), slot..slot + 1, FAR);
+            }
+        }
+        assert_eq!(traces.sweeps(), 300);
+        // Many short ones, each read to its end.
+        for id in 1000..9000 {
+            for slot in 0..4 {
+                let reach = Reach { end: 4, ..FAR };
                 traces.read(ForkId(id), slot..slot + 1, reach);
             }
         }
-        assert_eq!(traces.sweeps(), 40);
-        for slot in 0..3000 {
-            for id in 0..3 {
-                traces.read(ForkId(id), slot * 10..slot * 10 + 10, FAR);
-            }
-        }
-        assert!(traces.sweeps() == 3 && traces.lately.len() == LATELY);
+        assert!(traces.sweeps() < 2, "{}", traces.sweeps());
+        assert!(traces.lately.len() <= LATELY && traces.forks.len() <= FORKS);
     }
 
     proptest! {
         #[test]
         fn a_fetch_lies_ahead_of_what_is_read_and_is_bounded(
-            reads in prop::collection::vec((0_u64..300, 1_u64..200, 0_u64..200), 1..300),
+            reads in prop::collection::vec((0_u64..300, 1_u64..200, 0_u64..200, 0_u64..200), 1..300),
         ) {
             let mut trace = Trace::default();
-            for (start, length, most) in reads {
-                if let Some(fetch) = trace.read(start..start + length, Reach { most, end: 400 }) {
+            for (start, length, most, room) in reads {
+                let reach = Reach {
+                    most,
+                    room,
+                    end: 400,
+                };
+                if let Some(fetch) = trace.read(start..start + length, reach).1 {
                     prop_assert!(fetch.start >= start + length);
                     let end = start + length + AHEAD_MAX.min(most);
                     prop_assert!(fetch.end <= end.min(400) && !fetch.is_empty());
+                    prop_assert!(fetch.end - fetch.start <= room);
                 }
                 prop_assert!(trace.slots.len() <= TRACE);
                 prop_assert!(trace.slots.is_sorted_by(|a, b| a.0 < b.0));

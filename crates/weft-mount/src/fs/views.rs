@@ -108,6 +108,22 @@ pub(super) struct ViewHandle {
     stripped: AtomicBool,
 }
 
+/// Counts a write's beginning, and its end however it comes about: a part may be there also where it fails.
+struct Writing<'a>(&'a AtomicU64);
+
+impl Writing<'_> {
+    fn of(handle: &ViewHandle) -> Writing<'_> {
+        handle.writes.fetch_add(1, Ordering::AcqRel);
+        Writing(&handle.writes)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// Nothing is made, renamed or removed among views.
 pub(super) fn refuse(ids: &[u64], names: &[&[u8]]) -> Result<(), FsError> {
     if ids.iter().any(|id| kept::is_kept(*id)) {
@@ -382,15 +398,12 @@ impl FileSystem {
             offset
         };
         let at = ViewOffset(offset);
-        // A part of it may be there also where it fails.
-        handle.writes.fetch_add(1, Ordering::AcqRel);
-        let written = if how.synced {
-            handle.view.write_at_synced(at, data).await
+        let _writing = Writing::of(&handle);
+        if how.synced {
+            handle.view.write_at_synced(at, data).await?;
         } else {
-            handle.view.write_at(at, data).await
-        };
-        handle.writes.fetch_add(1, Ordering::AcqRel);
-        written?;
+            handle.view.write_at(at, data).await?;
+        }
         Ok(())
     }
 

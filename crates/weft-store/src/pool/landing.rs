@@ -184,10 +184,7 @@ mod tests {
         assert!(bytes.as_ptr() == memory && bytes.len() == 3 * UNIT - 100);
         let (second, at) = pool.unit_of(&bytes[UNIT + BLOCK..2 * UNIT]).unwrap();
         assert_eq!((at, second.len()), (BLOCK, UNIT));
-        assert!(
-            pool.unit_of(&bytes[UNIT - 1..UNIT + 1]).is_none(),
-            "two units"
-        );
+        assert!(pool.unit_of(&bytes[UNIT - 1..=UNIT]).is_none(), "two units");
         assert!(pool.unit_of(&[0; 10]).is_none(), "other memory");
         drop(bytes);
         assert!(second.iter().all(|b| *b == 7));
