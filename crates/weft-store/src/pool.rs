@@ -55,6 +55,8 @@ struct Free {
     rows: Vec<u32>,
     /// The slab in which the last row was found.
     row: usize,
+    /// Taken units that are received into again: the first of each row, and how many.
+    ready: Vec<(u32, usize)>,
     /// Units with a free aligned quarter, not whole.
     quarters: BTreeSet<u32>,
     /// Units with a free block but no free quarter.

@@ -4,7 +4,8 @@
 //!
 //! A *row* is so many whole units one after the other in a slab. Whoever receives has it alone ([`Landing`]); then it is
 //! bytes that do not change, whose units are found by their address, so that nobody on the way has to know of them. Each
-//! unit is given back by itself, when the last one who holds it lets go: a page keeps its own.
+//! unit is given back by itself, when the last one who holds it lets go: a page keeps its own. Where nobody kept one, the whole
+//! row is what is received into next: what was just used is in the processor's cache.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +26,9 @@ const LOOKED_AT: usize = 1024;
 /// Memory is added for a row only while fewer units are free than this, 4 MiB, and than a part of all.
 const SPARE: usize = 64;
 const SPARE_PART: usize = 16;
+
+/// Units of rows that are kept to be received into again: 8 MiB.
+const READY_MAX: usize = 128;
 
 /// Received units by their address, as long as the bytes are held that they were received as.
 pub(super) type Units = HashMap<usize, Weak<Buffer>>;
@@ -47,6 +51,24 @@ impl Free {
     }
 }
 
+impl Free {
+    /// Keeps a row that was received into, whose units stay taken; whether there is room for it.
+    fn keep_ready(&mut self, first: u32, count: usize) -> bool {
+        let kept: usize = self.ready.iter().map(|(_, count)| count).sum();
+        let room = kept + count <= READY_MAX;
+        if room {
+            self.ready.push((first, count));
+        }
+        room
+    }
+
+    /// A row that was kept, the last one of its length.
+    fn take_ready(&mut self, wanted: usize) -> Option<u32> {
+        let at = self.ready.iter().rposition(|(_, count)| *count == wanted)?;
+        Some(self.ready.remove(at).0)
+    }
+}
+
 /// Where so many bits follow each other.
 fn row_in(bits: u32, count: u32) -> Option<u32> {
     let starts = (1..count).fold(bits, |starts, n| starts & bits >> n);
@@ -63,9 +85,15 @@ impl Pool {
         }
         let room = Room::of(self, count)?;
         let mut free = self.0.free.lock();
-        let first = free.take_row(count as u32)?;
+        let first = match free.take_ready(count) {
+            Some(first) => first,
+            None => {
+                let first = free.take_row(count as u32)?;
+                (first..first + count as u32).for_each(|unit| free.set(unit, 0));
+                first
+            }
+        };
         let row = first..first + count as u32;
-        row.clone().for_each(|unit| free.set(unit, 0));
         let units = row.map(|unit| self.buffer(&free, unit, FULL)).collect();
         Some(Landing {
             units,
@@ -162,6 +190,18 @@ impl Drop for Landed {
         for unit in &self.units {
             landed.remove(&unit.start.as_ptr().addr());
         }
+        drop(landed);
+        let units = self.units.drain(..).map(Arc::into_inner);
+        let Some(mut row) = units.collect::<Option<Vec<Buffer>>>() else {
+            return;
+        };
+        let mut free = self.room.pool.0.free.lock();
+        let kept = free.keep_ready(row[0].unit, row.len());
+        drop(free);
+        if kept {
+            // They give nothing back.
+            row.iter_mut().for_each(|unit| unit.bits = 0);
+        }
     }
 }
 
@@ -235,6 +275,43 @@ mod tests {
         assert!(pool.land(UNIT).is_none());
         drop((row, all, page));
         assert_eq!(pool.0.received.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn what_nobody_kept_is_received_into_again() {
+        let pool = Pool::new();
+        let rows: Vec<_> = (0..40)
+            .map(|_| pool.land(8 * UNIT).unwrap().freeze())
+            .collect();
+        let places: Vec<_> = rows.iter().map(|row| row.as_ptr()).collect();
+        let page = pool.unit_of(&rows[39][..UNIT]).unwrap();
+        let memory = pool.bytes();
+        drop(rows);
+        // The first sixteen to go fill the room; the last of them comes first, and not for other lengths.
+        let other = pool.land(7 * UNIT).unwrap().freeze();
+        assert!(places[..16].iter().all(|place| *place != other.as_ptr()));
+        let mut again: Vec<_> = (0..16)
+            .map(|_| pool.land(8 * UNIT).unwrap().freeze())
+            .collect();
+        assert!(
+            again
+                .iter()
+                .rev()
+                .map(|row| row.as_ptr())
+                .eq(places[..16].iter().copied())
+        );
+        again.extend((0..22).map(|_| pool.land(8 * UNIT).unwrap().freeze()));
+        assert_eq!(pool.bytes(), memory);
+        let mut all: Vec<_> = again.iter().map(|row| row.as_ptr().addr()).collect();
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] + 8 * UNIT <= pair[1]));
+        drop((again, other, page));
+        let weak = Arc::downgrade(&pool.0);
+        drop(pool);
+        assert!(
+            weak.upgrade().is_none(),
+            "what is kept does not keep the pool"
+        );
     }
 
     #[test]
