@@ -27,8 +27,8 @@ const LOOKED_AT: usize = 1024;
 const SPARE: usize = 64;
 const SPARE_PART: usize = 16;
 
-/// Units of rows that are kept to be received into again: 8 MiB.
-const READY_MAX: usize = 128;
+/// Units of rows that are kept to be received into again: 16 MiB.
+const READY_MAX: usize = 256;
 
 /// Received units by their address, as long as the bytes are held that they were received as.
 pub(super) type Units = HashMap<usize, Weak<Buffer>>;
@@ -85,13 +85,12 @@ impl Pool {
         }
         let room = Room::of(self, count)?;
         let mut free = self.0.free.lock();
-        let first = match free.take_ready(count) {
-            Some(first) => first,
-            None => {
-                let first = free.take_row(count as u32)?;
-                (first..first + count as u32).for_each(|unit| free.set(unit, 0));
-                first
-            }
+        let first = if let Some(first) = free.take_ready(count) {
+            first
+        } else {
+            let first = free.take_row(count as u32)?;
+            (first..first + count as u32).for_each(|unit| free.set(unit, 0));
+            first
         };
         let row = first..first + count as u32;
         let units = row.map(|unit| self.buffer(&free, unit, FULL)).collect();
@@ -200,7 +199,9 @@ impl Drop for Landed {
         drop(free);
         if kept {
             // They give nothing back.
-            row.iter_mut().for_each(|unit| unit.bits = 0);
+            for unit in &mut row {
+                unit.bits = 0;
+            }
         }
     }
 }
@@ -287,10 +288,10 @@ mod tests {
         let page = pool.unit_of(&rows[39][..UNIT]).unwrap();
         let memory = pool.bytes();
         drop(rows);
-        // The first sixteen to go fill the room; the last of them comes first, and not for other lengths.
+        // The first 32 to go fill the room; the last of them comes first, and not for other lengths.
         let other = pool.land(7 * UNIT).unwrap().freeze();
-        assert!(places[..16].iter().all(|place| *place != other.as_ptr()));
-        let mut again: Vec<_> = (0..16)
+        assert!(places[..32].iter().all(|place| *place != other.as_ptr()));
+        let mut again: Vec<_> = (0..32)
             .map(|_| pool.land(8 * UNIT).unwrap().freeze())
             .collect();
         assert!(
@@ -298,9 +299,9 @@ mod tests {
                 .iter()
                 .rev()
                 .map(|row| row.as_ptr())
-                .eq(places[..16].iter().copied())
+                .eq(places[..32].iter().copied())
         );
-        again.extend((0..22).map(|_| pool.land(8 * UNIT).unwrap().freeze()));
+        again.extend((0..6).map(|_| pool.land(8 * UNIT).unwrap().freeze()));
         assert_eq!(pool.bytes(), memory);
         let mut all: Vec<_> = again.iter().map(|row| row.as_ptr().addr()).collect();
         all.sort_unstable();
