@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use weft_proto::{Call, FrameError, HEADER_BYTES, Header, Kind, body_from, limits};
+use weft_sum::Sums;
 
 use crate::counters::Counters;
 use crate::env::BoxRead;
 use crate::error::ReadError;
 use crate::landing::Landing;
 use crate::pool::BufferPool;
+use crate::server::Chunk;
 
 /// Payloads above this are received into a pooled buffer of their own instead of the shared one.
 const LARGE: usize = 16 << 10;
@@ -24,11 +26,21 @@ pub(crate) struct Frame {
     pub header: Header,
     pub body: Bytes,
     pub payload: Bytes,
+    /// The payload's, block by block where it was received to stay.
+    pub sums: Sums,
 }
 
 impl Frame {
     pub(crate) fn body_as<M: prost_message::Message + Default>(&self) -> Result<M, FrameError> {
         body_from(self.header.kind, &self.body)
+    }
+
+    /// The payload with its sums.
+    pub(crate) fn into_chunk(self) -> Chunk {
+        Chunk {
+            bytes: self.payload,
+            sums: self.sums,
+        }
     }
 
     /// The request of a call of this kind.
@@ -110,23 +122,31 @@ impl FrameReader {
         self.fill(header.body_len as usize, false).await?;
         let body = self.buffer.split_to(header.body_len as usize).freeze();
         header.check_body(&head, &body)?;
-        let payload = self.payload(header.payload_len as usize).await?;
-        header.check_payload(&payload)?;
+        let (payload, landed) = self.payload(header.payload_len as usize).await?;
+        let sums = if landed {
+            Sums::of(&payload)
+        } else {
+            Sums::from(weft_sum::of(&payload))
+        };
+        header.check_payload_sum(sums.all())?;
         self.counters
             .received(HEADER_BYTES + body.len() + payload.len());
         Ok(Frame {
             header,
             body,
             payload,
+            sums,
         })
     }
 
-    async fn payload(&mut self, len: usize) -> Result<Bytes, ReadError> {
+    /// A payload, and whether it was received to stay where it is.
+    async fn payload(&mut self, len: usize) -> Result<(Bytes, bool), ReadError> {
         if len <= LARGE {
             self.fill(len, false).await?;
-            return Ok(self.buffer.split_to(len).freeze());
+            return Ok((self.buffer.split_to(len).freeze(), false));
         }
         let landing = self.landing.as_ref().and_then(|l| l.land(len));
+        let landed = landing.is_some();
         let mut target = landing.unwrap_or_else(|| Box::new(self.pool.take(len)));
         let memory = target.bytes_mut();
         let ahead = self.buffer.len().min(len);
@@ -140,7 +160,7 @@ impl FrameReader {
             self.arrived.fetch_add(1, Ordering::Relaxed);
             missing = &mut missing[n..];
         }
-        Ok(target.freeze())
+        Ok((target.freeze(), landed))
     }
 
     async fn fill(&mut self, len: usize, at_boundary: bool) -> Result<(), ReadError> {

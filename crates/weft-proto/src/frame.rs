@@ -247,7 +247,11 @@ impl Header {
 
     /// Checks the payload against the header's checksum.
     pub fn check_payload(&self, payload: &[u8]) -> Result<(), FrameError> {
-        let found = crc([payload]);
+        self.check_payload_sum(crc([payload]))
+    }
+
+    /// Checks the payload's sum, `found` by whoever has computed it, against the header's.
+    pub fn check_payload_sum(&self, found: u32) -> Result<(), FrameError> {
         if found == self.payload_crc {
             Ok(())
         } else {

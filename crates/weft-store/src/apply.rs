@@ -318,10 +318,25 @@ impl Retry {
     }
 }
 
+/// Closes the store to writes if the background panics: nobody would make room any more.
+struct Watched(Weak<Inner>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(store) = self.0.upgrade()
+        {
+            let reason = "it panicked; the server's log says where".into();
+            store.fail("work in the background", reason);
+        }
+    }
+}
+
 /// Flushes and applies when it is told to, until the store is dropped or closed, or fails.
 ///
 /// An error of what must be done closes the store to writes: whoever waits for room is told.
 pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
+    let _watched = Watched(store.clone());
     let (mut reap, mut retry) = (false, Retry::default());
     loop {
         let reap_at = reap.then(|| Instant::now() + REAP_AFTER);

@@ -111,13 +111,15 @@ impl Operations {
 }
 
 impl Inner {
-    /// Makes pages of the whole blocks of a write, which are copied at most once, and gives them places.
+    /// Makes pages of the whole blocks of a write, which are copied at most once, and gives them places. `known` tells the sum of the
+    /// block at a place of the data, where that is known: it is the block's, unless it is copied.
     pub(crate) fn prepare(
         &self,
         size: u32,
         offset: u64,
         data: &[u8],
         extents: Vec<Extent>,
+        known: impl Fn(usize) -> Option<u32>,
     ) -> Vec<Prepared> {
         let mut places = Places {
             extents: extents.into_iter(),
@@ -139,9 +141,11 @@ impl Inner {
                 page.valid = (first..end).fold(0, |valid, block| valid | bit(block));
                 let at = page.at(first % 16);
                 let memory = page.buffer()[at..].chunks_exact(BLOCK);
-                let blocks = (first..end).zip(memory).map(|(_, block)| {
+                let blocks = (first..end).zip(memory).zip((from..).step_by(BLOCK));
+                let blocks = blocks.map(|((_, block), from)| {
                     let place = places.next().expect("the caller took enough blocks");
-                    (place, checksum(block))
+                    let sum = known(from).filter(|_| copied == 0);
+                    (place, sum.unwrap_or_else(|| checksum(block)))
                 });
                 out.push(Prepared {
                     chunk: range.chunk,

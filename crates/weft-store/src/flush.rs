@@ -104,10 +104,13 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let mut from = Bound::Included(*chunks.start());
         loop {
-            if keep > 0 && self.lock().dirty_blocks * BLOCK as u64 <= keep {
-                return Ok(());
-            }
-            let Some(mut round) = self.begin_round(from, chunks, which)? else {
+            let dirty = self.lock().dirty_blocks;
+            let most = match dirty.saturating_sub(keep / BLOCK as u64) {
+                _ if keep == 0 => ROUND_BLOCKS,
+                0 => return Ok(()),
+                excess => excess.min(ROUND_BLOCKS),
+            };
+            let Some(mut round) = self.begin_round(from, chunks, which, most)? else {
                 return Ok(());
             };
             let operations = std::mem::take(&mut round.operations);
@@ -130,11 +133,13 @@ impl Inner {
         }
     }
 
+    /// Takes dirty blocks until there are `most`, whole chunks of them.
     fn begin_round(
         &self,
         from: Bound<(ForkId, u64)>,
         chunks: &RangeInclusive<(ForkId, u64)>,
         which: Which,
+        most: u64,
     ) -> Result<Option<Round>, StoreError> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
@@ -153,7 +158,7 @@ impl Inner {
             rotten: None,
         };
         let mut at = from;
-        while (round.flights.len() as u64) < ROUND_BLOCKS {
+        while (round.flights.len() as u64) < most {
             let mut dirty = state.dirty_chunks.range((at, Bound::Unbounded));
             let next = dirty.next().filter(|next| *next <= chunks.end());
             let Some(&(id, n)) = next else {

@@ -14,11 +14,13 @@ use crate::chunk::push_block;
 use crate::error::StoreError;
 use crate::key::{ForkKey, Scattered};
 use crate::load::{Missing, Wanted};
+use crate::locked::Locked;
 use crate::pool::BLOCK;
 use crate::put::Fragments;
+use crate::queued::OpenFrame;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
 use crate::scrub::{Fault, Finding};
-use crate::state::{OpenFrame, State, extent};
+use crate::state::{State, extent};
 use crate::storage::FileKind;
 use crate::store::Inner;
 use crate::write::{BODY_SOFT, Plan};
@@ -201,11 +203,7 @@ impl Inner {
     }
 
     /// The state, with the entries of one chunk of all forks of a name in memory.
-    fn with_entries(
-        &self,
-        key: &ForkKey,
-        chunk: u64,
-    ) -> Result<parking_lot::MutexGuard<'_, State>, StoreError> {
+    fn with_entries(&self, key: &ForkKey, chunk: u64) -> Result<Locked<'_>, StoreError> {
         loop {
             let (forks, evictions) = {
                 let state = self.lock();
@@ -365,7 +363,7 @@ impl State {
             offset: block.chunk * u64::from(size) + u64::from(start),
             length: u64::from((size - start).min(BLOCK as u32)),
         }
-        .encode(&mut frame.body);
+        .encode(frame.items());
         self.empty(
             block.id,
             block.chunk,

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::queued::Queued;
 use crate::record::ReachedRecord;
 use crate::state::State;
 use crate::storage::{FileKind, Storage, StorageFile};
@@ -28,7 +29,7 @@ pub(crate) const REACHED: &str = "reached";
 /// Appended bytes of which that file may not know.
 const UNMARKED_MAX: u64 = 256 << 10;
 
-/// Buffers above this size are given back after an append.
+/// Memory that is kept for the next append.
 const SCRATCH_MAX: usize = 16 << 20;
 
 /// One file of the log.
@@ -72,9 +73,10 @@ impl Segment {
     }
 
     /// Appends frames, the last of which is number `last`.
-    fn append(&mut self, frames: &[u8], last: u64) -> io::Result<()> {
-        self.file.write_plain(self.bytes, frames)?;
-        self.bytes += frames.len() as u64;
+    fn append(&mut self, frames: &Queued, last: u64) -> io::Result<()> {
+        let parts: Vec<&[u8]> = frames.parts().collect();
+        self.file.write_parts(self.bytes, &parts)?;
+        self.bytes += frames.bytes() as u64;
         self.written = self.written.max(self.bytes);
         self.last = last;
         Ok(())
@@ -113,7 +115,8 @@ struct Files {
     /// Closed segments that the next sync must still cover.
     unsynced: Vec<Arc<dyn StorageFile>>,
     folder_changed: bool,
-    scratch: Vec<u8>,
+    /// Memory of frames that were appended.
+    scratch: Queued,
 }
 
 impl Files {
@@ -184,7 +187,7 @@ impl Log {
                 synced: 0,
                 unmarked: 0,
                 folder_changed: true,
-                scratch: Vec::new(),
+                scratch: Queued::default(),
             }),
         };
         log.refill(&mut log.files.lock());
@@ -244,7 +247,7 @@ impl Log {
             std::mem::swap(&mut state.pending, &mut scratch);
             state.sequence
         };
-        let length = scratch.len() as u64;
+        let length = scratch.bytes() as u64;
         let result = self
             .make_room(files, length)
             .and_then(|()| files.active.append(&scratch, last));
@@ -266,10 +269,8 @@ impl Log {
         self.bytes.fetch_add(length, Relaxed);
         Counters::add(&counters.log_appends, 1);
         Counters::add(&counters.log_bytes, length);
-        scratch.clear();
-        if scratch.capacity() <= SCRATCH_MAX {
-            files.scratch = scratch;
-        }
+        scratch.clear(SCRATCH_MAX);
+        files.scratch = scratch;
         Ok(())
     }
 

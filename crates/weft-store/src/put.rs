@@ -9,6 +9,7 @@ use crate::chunk::{Page, bit, slot_of};
 use crate::evict::set_page;
 use crate::key::Run;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
+use crate::proof::Proof;
 use crate::record::{ForkId, checksum, end_is_legal};
 use crate::state::State;
 use crate::store::Inner;
@@ -160,10 +161,10 @@ impl Inner {
     /// Puts bytes into dirty pages; what they lie on is in memory.
     pub(crate) fn put(&self, state: &mut State, id: ForkId, size: u32, offset: u64, data: &[u8]) {
         let run = Run::one(offset, 0, data.len() as u64);
-        self.put_runs(state, id, size, &[run], data);
+        self.put_runs(state, id, size, &[run], data, &mut Proof::of(None));
     }
 
-    /// As [`Inner::put`], of many pieces. No run is empty.
+    /// As [`Inner::put`], of many pieces, and tells `proof` of those that are blocks. No run is empty.
     pub(crate) fn put_runs(
         &self,
         state: &mut State,
@@ -171,6 +172,7 @@ impl Inner {
         size: u32,
         runs: &[Run],
         data: &[u8],
+        proof: &mut Proof,
     ) {
         let mut fragments = Fragments::new(size, runs);
         let mut next = fragments.next();
@@ -179,18 +181,21 @@ impl Inner {
             let (page, carry) = self.open_block(state, id, &first);
             let in_slot = place.block % BUFFER_BLOCKS_MAX as u32;
             let block = page.block_mut(&self.pool, in_slot);
-            let mut now = first;
+            let (mut now, mut single) = (first, true);
             loop {
                 let from = Spaced::packed(now.at, now.length);
                 copy_spaced(block, now.to, data, from, now.length, now.count);
                 next = fragments.next();
                 match next {
-                    Some(more) if more.place == place => now = more,
+                    Some(more) if more.place == place => (now, single) = (more, false),
                     _ => break,
                 }
             }
             let sum = checksum(block) ^ carry;
             page.sums[in_slot as usize] = sum;
+            if single && first.length == BLOCK {
+                proof.put(first.at, sum);
+            }
         }
     }
 

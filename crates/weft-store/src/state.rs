@@ -16,7 +16,8 @@ use crate::chunk::{CHANGED, Chunk};
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
-use crate::record::{ForkId, FrameRecord, ItemRecord, Place, new_body};
+use crate::queued::{OpenFrame, Queued};
+use crate::record::{ForkId, ItemRecord, Place, new_body};
 use crate::trace::Traces;
 
 /// A file: its tombstone, its last cutting operation, its forks.
@@ -98,20 +99,6 @@ pub(crate) struct Changes {
     pub(crate) dead: Vec<Dead>,
 }
 
-/// A frame of the log that is being made, behind those that are queued.
-pub(crate) struct OpenFrame {
-    /// To be appended to.
-    pub(crate) body: Vec<u8>,
-    start: usize,
-}
-
-impl OpenFrame {
-    /// Bytes of the frame so far.
-    pub(crate) fn bytes(&self) -> usize {
-        self.body.len() - self.start
-    }
-}
-
 /// Everything a store knows in memory.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -155,7 +142,7 @@ pub(crate) struct State {
     /// What large calls under way will add.
     pub(crate) admitted: Load,
     /// Frames that are not in the kernel yet.
-    pub(crate) pending: Vec<u8>,
+    pub(crate) pending: Queued,
     /// Everything up to this frame is on stable storage.
     pub(crate) durable: u64,
     /// The newest `Synced` record: its own sequence and what it covers.
@@ -300,27 +287,22 @@ impl State {
         self.sequence += 1;
         self.last_change = self.sequence;
         self.logged += 1 + body.len() as u64 / 4;
-        FrameRecord::append(&mut self.pending, self.sequence, false, body);
+        self.pending.append(self.sequence, false, body);
         self.sequence
     }
 
     /// Begins a frame behind those that are queued, so that its items need not be copied there. Whoever has it holds
     /// the lock until [`State::close_frame`].
     pub(crate) fn open_frame(&mut self, modified: i64) -> OpenFrame {
-        let mut body = std::mem::take(&mut self.pending);
-        let start = body.len();
-        FrameRecord::begin(&mut body);
-        body.extend_from_slice(&modified.to_le_bytes());
-        OpenFrame { body, start }
+        std::mem::take(&mut self.pending).begin(modified)
     }
 
     /// Queues the frame; returns its sequence.
-    pub(crate) fn close_frame(&mut self, mut frame: OpenFrame) -> u64 {
+    pub(crate) fn close_frame(&mut self, frame: OpenFrame) -> u64 {
         self.sequence += 1;
         self.last_change = self.sequence;
-        FrameRecord::finish(&mut frame.body, frame.start, self.sequence, false);
         debug_assert!(self.pending.is_empty(), "frames are queued one at a time");
-        self.pending = frame.body;
+        self.pending = frame.finish(self.sequence);
         self.sequence
     }
 
@@ -329,7 +311,7 @@ impl State {
         let mut body = new_body(0);
         ItemRecord::Synced { through }.encode(&mut body);
         self.sequence += 1;
-        FrameRecord::append(&mut self.pending, self.sequence, true, &body);
+        self.pending.append(self.sequence, true, &body);
         self.synced = Some((self.sequence, through));
     }
 

@@ -70,6 +70,14 @@ pub trait StorageFile: Send + Sync {
     /// Writes through the page cache: microseconds, and out of reach of a kill of the process.
     fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// As [`StorageFile::write_plain`], of parts one after the other.
+    fn write_parts(&self, at: u64, parts: &[&[u8]]) -> io::Result<()> {
+        match parts {
+            [one] => self.write_plain(at, one),
+            parts => self.write_plain(at, &parts.concat()),
+        }
+    }
+
     /// Reads through the page cache; short at the end of the file.
     fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>>;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weft_kv::OrderedKv;
 use weft_layout::FileId;
@@ -15,6 +15,7 @@ use crate::disk::{DiskSet, DiskStatus};
 use crate::error::StoreError;
 use crate::flight::Flights;
 use crate::key::{ForkKey, ForkStatus, Usage};
+use crate::locked::Locked;
 use crate::log::Log;
 use crate::pool::{BLOCK, Pool};
 use crate::state::State;
@@ -117,8 +118,11 @@ impl Drop for Inner {
 pub struct Store(pub(crate) Arc<Inner>);
 
 impl Inner {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked {
+            state: self.state.lock(),
+            room: &self.signals.room,
+        }
     }
 
     pub(crate) fn me(&self) -> Arc<Self> {

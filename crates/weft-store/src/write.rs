@@ -18,11 +18,13 @@ use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
 use crate::proof::Proof;
 use crate::put::Fragments;
+use crate::queued::OpenFrame;
 use crate::read::by_chunk;
-use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, new_body};
+use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, new_body, rows};
 use crate::replay::{DATA_COST, cost_of_run};
-use crate::state::{OpenFrame, State};
+use crate::state::State;
 use crate::store::{Inner, Store};
+use weft_sum::Sums;
 
 /// Slots dirty as a whole that are worth a flush of their own: 4 MiB.
 pub(crate) const FULL_SLOTS: u64 = 64;
@@ -57,24 +59,25 @@ impl Store {
         self.write_given(writes, None, modified).await
     }
 
-    /// As [`Store::write_scattered`], of one buffer that all of the writes are from and whose CRC-32C was `sum` where it came
-    /// from: what is stored is what had that sum.
+    /// As [`Store::write_scattered`], of one buffer that all of the writes are from and that had these sums where it came
+    /// from: what is stored is what had them. Blocks of which the sum is known, and that stay where they were received, are not
+    /// summed again.
     ///
     /// # Errors
     /// [`StoreError::Memory`] when it is not.
     pub async fn write_summed(
         &self,
         writes: Vec<Scattered>,
-        sum: u32,
+        sums: impl Into<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write_given(writes, Some(sum), modified).await
+        self.write_given(writes, Some(sums.into()), modified).await
     }
 
     async fn write_given(
         &self,
         writes: Vec<Scattered>,
-        sum: Option<u32>,
+        sums: Option<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         let mut direct = false;
@@ -99,9 +102,9 @@ impl Store {
         let inner = Arc::clone(&self.0);
         inner.check_batch(&writes)?;
         if direct {
-            return whole(async move { inner.write_batch(writes, sum, modified).await }).await;
+            return whole(async move { inner.write_batch(writes, sums, modified).await }).await;
         }
-        inner.write_batch(writes, sum, modified).await
+        inner.write_batch(writes, sums, modified).await
     }
 
     /// Makes a fork without bytes; one that exists with this chunk size is left as it is.
@@ -280,14 +283,14 @@ impl Inner {
     pub(crate) async fn write_batch(
         &self,
         writes: Vec<Scattered>,
-        sum: Option<u32>,
+        sums: Option<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         let mut plans: Vec<Plan> = writes.iter().map(Plan::of).collect();
         let load = Load::of(plans.iter().flat_map(|plan| &plan.small));
         let _admitted = self.admit_load(&load).await?;
         let (taken, proof) = loop {
-            let (mut taken, mut proof) = (Vec::new(), Proof::of(sum));
+            let (mut taken, mut proof) = (Vec::new(), Proof::of(sums.clone()));
             let written = self.write_direct(&writes, &mut plans, &mut taken, &mut proof);
             let Err(failed) = written.await else {
                 break (taken, proof);
@@ -297,7 +300,7 @@ impl Inner {
                 return Err(error);
             }
         };
-        match self.commit(&writes, plans, &proof, modified).await {
+        match self.commit(&writes, plans, proof, modified).await {
             Ok(sequence) => self.append(sequence),
             // They are in the map already; nobody allocates any more.
             Err(error) if error.closes() => Err(error),
@@ -326,11 +329,12 @@ impl Inner {
                 self.lock()
                     .evict(self.bounds.cache.saturating_sub(blocks * BLOCK as u64));
                 let data = &w.data[direct.at..direct.at + length as usize];
-                direct.prepared = self.prepare(w.chunk, offset, data, extents);
+                let known = |from: usize| proof.block(direct.at + from);
+                direct.prepared = self.prepare(w.chunk, offset, data, extents, known);
                 proof.take(w.chunk, offset, direct.at, &direct.prepared);
             }
         }
-        if proof.has_direct() {
+        if proof.has_blocks() {
             let checked = proof.check(writes, false);
             checked.map_err(|error| for_good(self.memory_fault(error)))?;
         }
@@ -352,7 +356,7 @@ impl Inner {
         &self,
         writes: &[Scattered],
         plans: Vec<Plan>,
-        proof: &Proof,
+        mut proof: Proof,
         modified: Timestamp,
     ) -> Result<u64, StoreError> {
         let mut again = false;
@@ -369,7 +373,8 @@ impl Inner {
                 missing.blocks = wanted;
                 if missing.is_empty() && needed <= state.disk.available() {
                     let small = plans.iter().any(|plan| !plan.small.is_empty());
-                    let sequence = self.take_effect(&mut state, writes, plans, &emptied, modified);
+                    let sequence =
+                        self.take_effect(&mut state, writes, plans, &emptied, &mut proof, modified);
                     // After the copies were made and summed: so they are copies of what had the sum. The frame is not in
                     // the kernel yet, and does not get there if they are not.
                     if small && let Err(error) = proof.check(writes, true) {
@@ -401,6 +406,7 @@ impl Inner {
         writes: &[Scattered],
         plans: Vec<Plan>,
         emptied: &[Wanted],
+        proof: &mut Proof,
         modified: Timestamp,
     ) -> u64 {
         let mut frame = state.open_frame(modified.0);
@@ -409,17 +415,17 @@ impl Inner {
         }
         let (mut bytes, mut copied, mut pieces) = (0, 0, 0);
         for (w, plan) in writes.iter().zip(plans) {
-            let id = state.find_or_create(&w.key, w.chunk, modified.0, &mut frame.body);
+            let id = state.find_or_create(&w.key, w.chunk, modified.0, frame.items());
             let mut small = plan.small.as_slice();
             let mut passed = 0;
             for direct in plan.direct {
                 let (now, later) = small.split_at(direct.after - passed);
                 (small, passed) = (later, direct.after);
-                frame = self.put_small(state, id, w, now, frame, modified);
+                frame = self.put_small(state, id, w, now, proof, frame);
                 let end = direct.offset + direct.length;
-                self.install_prepared(state, id, end, direct.prepared, &mut frame.body);
+                self.install_prepared(state, id, end, direct.prepared, frame.items());
             }
-            frame = self.put_small(state, id, w, small, frame, modified);
+            frame = self.put_small(state, id, w, small, proof, frame);
             if plan.bytes > 0 {
                 let length = state.forks[&id].length.max(plan.end);
                 state.touch(id, length, modified.0);
@@ -448,8 +454,8 @@ impl Inner {
         id: ForkId,
         w: &Scattered,
         runs: &[Run],
+        proof: &mut Proof,
         mut frame: OpenFrame,
-        modified: Timestamp,
     ) -> OpenFrame {
         let mut rest = runs;
         while !rest.is_empty() {
@@ -464,18 +470,23 @@ impl Inner {
             match now {
                 [run] if run.count == 1 => {
                     state.logged += DATA_COST + run.length / BLOCK as u64;
-                    let data = &w.data[run.at..run.at + run.length as usize];
-                    ItemRecord::encode_data(&mut frame.body, id, run.offset.0, data);
+                    let length = run.length as usize;
+                    ItemRecord::encode_data_head(frame.items(), id, run.offset.0, length);
                 }
                 runs => {
                     state.logged += runs.iter().map(cost_of_run).sum::<u64>();
-                    ItemRecord::encode_pieces(&mut frame.body, id, runs, &w.data);
+                    ItemRecord::encode_pieces_head(frame.items(), id, runs);
                 }
             }
-            self.put_runs(state, id, w.chunk, now, &w.data);
+            for row in rows(now) {
+                let sum = proof.of_all(&w.data, &row);
+                frame.lend(w.data.slice(row), sum);
+            }
+            self.put_runs(state, id, w.chunk, now, &w.data, proof);
             if frame.bytes() > BODY_SOFT {
+                let modified = frame.modified;
                 state.close_frame(frame);
-                frame = state.open_frame(modified.0);
+                frame = state.open_frame(modified);
             }
         }
         frame

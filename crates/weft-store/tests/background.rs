@@ -64,6 +64,31 @@ fn no_operation_that_fails_leaves_writers_waiting() {
 }
 
 #[test]
+fn a_panic_in_the_background_closes_the_store_and_loses_nothing() {
+    run(async {
+        let machine = Machine::new(11);
+        let store = machine.open().await.unwrap();
+        machine.index.panic_once();
+        let mut last = 0;
+        let error = loop {
+            match put(&store, last).await {
+                Ok(()) => last += 1,
+                Err(error) => break error,
+            }
+            assert!(last < WRITES, "nobody was told");
+        };
+        assert!(matches!(error, StoreError::SyncFailed { .. }), "{error}");
+        assert!(error.to_string().contains("panic"), "{error}");
+        drop(store);
+        machine.kill(11);
+        let store = machine.open().await.unwrap();
+        let found = read(&store, &key((last - 1) % 50, 0), (last - 1) * 100, 1 << 20).await;
+        assert!(found.unwrap() == pattern(last - 1, LENGTH));
+        put(&store, last).await.unwrap();
+    });
+}
+
+#[test]
 fn a_segment_that_cannot_be_removed_is_tried_again_and_stops_nothing() {
     run(async {
         let machine = Machine::new(8);

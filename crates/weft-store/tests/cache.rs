@@ -197,6 +197,50 @@ fn slots_written_as_a_whole_go_to_the_disk_before_anybody_asks() {
     });
 }
 
+#[test]
+fn at_half_of_the_dirty_bound_what_is_dirty_is_written_down_to_a_quarter() {
+    run(async {
+        const BOUND: u64 = 8 << 20;
+        let machine = Machine::new(8);
+        let mut config = config(&machine, 64 << 20);
+        (config.dirty_bytes, config.log_bytes) = (BOUND, 256 << 20);
+        let store = Store::open(config).await.unwrap();
+        // A block of each page, in no order: nothing is full.
+        let half = BOUND / 2 / 4096;
+        let put = async |n: u64| {
+            let at = n * 389 % 2048 * SLOT;
+            let piece = write(&key(1, 0), CHUNK, at, pattern(n, 4096));
+            store.write(vec![piece], now()).await.unwrap();
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        for n in 0..half {
+            put(n).await;
+        }
+        assert_eq!(
+            store.counters().disk_write_bytes,
+            0,
+            "half is no more than half"
+        );
+        put(half).await;
+        let written = store.counters().disk_write_bytes;
+        let quarter = BOUND / 4;
+        assert!(
+            (quarter..=quarter + (1 << 20)).contains(&written),
+            "{written}"
+        );
+        for n in half + 1..half + 200 {
+            put(n).await;
+        }
+        assert_eq!(
+            store.counters().disk_write_bytes,
+            written,
+            "far from half again"
+        );
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

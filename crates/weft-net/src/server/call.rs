@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use weft_proto::limits::{self, window_cost};
 use weft_proto::{Call, Code, Failure, Flags, FrameError, Kind, body_from, prost::Message};
+use weft_sum::Sums;
 
 use super::wire::{Flow, Wire};
 use crate::handshake::Peer;
@@ -114,13 +115,13 @@ impl Parcel {
     }
 }
 
-/// Bytes of a call's payload with the sum that the client sent along.
+/// Bytes of a call's payload with their sums.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     /// The bytes; they matched when they arrived.
     pub bytes: Bytes,
-    /// Their CRC-32C as the client computed it.
-    pub sum: u32,
+    /// Their CRC-32C, which is the one that the client computed, and those of their blocks, where they were received to stay.
+    pub sums: Sums,
 }
 
 impl Payload {

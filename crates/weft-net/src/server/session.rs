@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::time::timeout;
 use weft_proto::session::{Cancel, Credit};
-use weft_proto::{Flags, FrameError, Header, Kind};
+use weft_proto::{Flags, FrameError, Kind};
 
-use super::call::{Chunk, Payload, Reply, Served};
+use super::call::{Payload, Reply, Served};
 use super::wire::Wire;
 use super::{Bounds, Service};
 use crate::counters::Counters;
@@ -51,11 +50,6 @@ impl Drop for Session {
         self.wire.close("the connection has ended");
         self.service.closed(&self.peer);
     }
-}
-
-fn chunk(bytes: Bytes, header: &Header) -> Chunk {
-    let sum = header.payload_sum();
-    Chunk { bytes, sum }
 }
 
 impl Accepting {
@@ -156,7 +150,7 @@ impl Accepting {
             Kind::Cancel => wire.cancel(frame.body_as::<Cancel>().map_err(text)?.request),
             Kind::Data => {
                 let last = header.flags.has(Flags::LAST);
-                wire.data(header.request, chunk(frame.payload, &header), last)?;
+                wire.data(header.request, frame.into_chunk(), last)?;
             }
             Kind::Hello | Kind::Proof => return Err("a second handshake".to_owned()),
             _ => return self.begin(wire, peer, frame),
@@ -167,8 +161,8 @@ impl Accepting {
     fn begin(&self, wire: &Arc<Wire>, peer: &Arc<Peer>, frame: Frame) -> Result<(), String> {
         let (kind, id) = (frame.header.kind, frame.header.request);
         let last = frame.header.flags.has(Flags::LAST);
-        let payload = chunk(frame.payload, &frame.header);
-        let (chunks, flow) = wire.begin(id, frame.body.len(), payload, last)?;
+        let body = frame.body.clone();
+        let (chunks, flow) = wire.begin(id, body.len(), frame.into_chunk(), last)?;
         self.counters.called(kind);
         let call = Served {
             kind,
@@ -176,7 +170,7 @@ impl Accepting {
             peer: peer.clone(),
             payload: Payload::new(wire.clone(), id, flow.clone(), chunks),
             reply: Reply::new(kind, id, wire.clone(), flow),
-            body: frame.body,
+            body,
         };
         tokio::spawn(self.service.clone().serve(call));
         Ok(())

@@ -153,7 +153,7 @@ impl IoService {
                 arrived = call.payload.next_chunk(), if under_way.len() < depth => arrived,
             };
             let Some(chunk) = arrived else { break };
-            let (data, sum) = (chunk.bytes, chunk.sum);
+            let (data, sums) = (chunk.bytes, chunk.sums);
             let len = data.len();
             bytes += len as u64;
             let writes = {
@@ -171,7 +171,7 @@ impl IoService {
             under_way.push(async move {
                 let started = Instant::now();
                 Stored {
-                    result: store.write_summed(writes, sum, now).await,
+                    result: store.write_summed(writes, sums, now).await,
                     took: started.elapsed(),
                     bytes: len,
                 }

@@ -46,16 +46,20 @@ async fn checked(store: &Store, repair: bool) -> Told {
     }
 }
 
+async fn opened() -> Store {
+    let disk: Arc<dyn crate::Storage> = Arc::new(SimStorage::new(1));
+    let mut config = StoreConfig::new(disk, Arc::new(MemKv::new()), "boot".into());
+    (config.cache_bytes, config.growth_bytes) = (1 << 20, 1 << 20);
+    config.reserve_bytes = 0;
+    Store::open(config).await.unwrap()
+}
+
 /// A store with a fork of two blocks, of which the first is shared with a checkpoint, spoiled by `spoil`, which is told
 /// the living fork and the kept one; what a check finds then.
 fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> (Told, Told) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(async {
-        let disk: Arc<dyn crate::Storage> = Arc::new(SimStorage::new(1));
-        let mut config = StoreConfig::new(disk, Arc::new(MemKv::new()), "boot".into());
-        (config.cache_bytes, config.growth_bytes) = (1 << 20, 1 << 20);
-        config.reserve_bytes = 0;
-        let store = Store::open(config).await.unwrap();
+        let store = opened().await;
         write(&store, 0, 1).await;
         write(&store, 4096, 2).await;
         store.apply().await.unwrap();
@@ -136,4 +140,27 @@ fn a_tree_of_forks_that_does_not_count_its_children_is_told() {
         "{first:?}"
     );
     assert_eq!(first, second);
+}
+
+#[test]
+fn who_panics_with_the_state_in_hand_closes_the_store_to_writes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        let store = opened().await;
+        write(&store, 0, 1).await;
+        let inner = Arc::clone(&store.0);
+        let work = async move {
+            let _state = inner.lock();
+            panic!("as the test wants it");
+        };
+        assert!(tokio::spawn(work).await.unwrap_err().is_panic());
+        let refused = store.sync().await.unwrap_err();
+        assert!(refused.to_string().contains("panic"), "{refused}");
+        assert!(
+            store
+                .read(&key(), weft_layout::CellOffset(0), 4096)
+                .await
+                .is_ok()
+        );
+    });
 }

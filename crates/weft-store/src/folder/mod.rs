@@ -9,13 +9,14 @@ mod ring;
 mod workers;
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::pool::{Buffer, Slice};
@@ -28,6 +29,8 @@ use workers::Workers;
 const THREADS: usize = 2;
 /// Threads where every operation of the disk needs one.
 const THREADS_WITHOUT_RING: usize = 8;
+/// Parts that the kernel takes in one call.
+const PARTS_MAX: usize = 1024;
 const LOCK: &str = "lock";
 
 /// How a [`FolderStorage`] reaches the disk.
@@ -284,6 +287,23 @@ impl StorageFile for FolderFile {
 
     fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, at)
+    }
+
+    fn write_parts(&self, mut at: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let some = &rest[..rest.len().min(PARTS_MAX)];
+            let written = match rustix::io::pwritev(&self.file, some, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            at += written as u64;
+            IoSlice::advance_slices(&mut rest, written);
+        }
+        Ok(())
     }
 
     fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {

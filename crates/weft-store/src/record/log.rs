@@ -1,5 +1,7 @@
 //! The log: frames, and the items in their bodies.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes};
 use weft_layout::{CellIndex, CellOffset, FileId};
 
@@ -48,31 +50,29 @@ pub(crate) enum Header {
 impl FrameRecord {
     /// Header, body and padding.
     pub(crate) fn append(out: &mut Vec<u8>, sequence: u64, synced: bool, body: &[u8]) {
-        let start = out.len();
-        Self::begin(out);
+        out.extend_from_slice(&Self::head(body.len(), checksum(body), sequence, synced));
         out.extend_from_slice(body);
-        Self::finish(out, start, sequence, synced);
+        Self::end(out, body.len());
     }
 
-    /// Makes room for a header; the body is to follow.
-    pub(crate) fn begin(out: &mut Vec<u8>) {
-        out.put_bytes(0, FRAME_BYTES);
-    }
-
-    /// The header and the padding of a frame that begins at `start` and goes to the end.
-    pub(crate) fn finish(out: &mut Vec<u8>, start: usize, sequence: u64, synced: bool) {
-        let (header, body) = out[start..].split_at_mut(FRAME_BYTES);
-        let length = body.len();
-        let mut fields = &mut header[..FRAME_BYTES - 4];
+    /// The header of a frame whose body has this length and checksum.
+    pub(crate) fn head(body: usize, sum: u32, sequence: u64, synced: bool) -> [u8; FRAME_BYTES] {
+        let mut header = [0; FRAME_BYTES];
+        let (front, crc) = header.split_at_mut(FRAME_BYTES - 4);
+        let mut fields = &mut *front;
         fields.put_slice(&MAGIC);
         fields.put_u8(FRAME_VERSION);
-        fields.put_u32_le(u32::try_from(length).expect("bodies are at most 64 MiB"));
+        fields.put_u32_le(u32::try_from(body).expect("bodies are at most 64 MiB"));
         fields.put_u64_le(sequence);
-        fields.put_u32_le(checksum(body));
+        fields.put_u32_le(sum);
         fields.put_u8(u8::from(synced));
-        let (front, crc) = header.split_at_mut(FRAME_BYTES - 4);
         crc.copy_from_slice(&checksum(front).to_le_bytes());
-        out.put_bytes(0, padding(length, true) - 1);
+        header
+    }
+
+    /// What follows a body of so many bytes.
+    pub(crate) fn end(out: &mut Vec<u8>, body: usize) {
+        out.put_bytes(0, padding(body, true) - 1);
         out.put_u8(END);
     }
 
@@ -211,6 +211,13 @@ pub(crate) enum ItemRecord {
     Empty { id: ForkId, from: u64, to: u64 },
 }
 
+/// Where the bytes of runs lie in their data, those that follow one another as one.
+pub(crate) fn rows(runs: &[Run]) -> impl Iterator<Item = Range<usize>> {
+    let row = |runs: &[Run]| runs[0].at..runs.last().map_or(0, |run| run.at + run.bytes() as usize);
+    runs.chunk_by(|a, b| a.at + a.bytes() as usize == b.at)
+        .map(row)
+}
+
 const FORK: u8 = 1;
 const DATA: u8 = 2;
 const MAP: u8 = 3;
@@ -338,15 +345,28 @@ impl ItemRecord {
 
     /// A `Data` item without taking the bytes into a value first.
     pub(crate) fn encode_data(out: &mut Vec<u8>, id: ForkId, offset: u64, data: &[u8]) {
+        Self::encode_data_head(out, id, offset, data.len());
+        out.extend_from_slice(data);
+    }
+
+    /// A `Data` item up to its bytes.
+    pub(crate) fn encode_data_head(out: &mut Vec<u8>, id: ForkId, offset: u64, length: usize) {
         out.put_u8(DATA);
         out.put_u64_le(id.0);
         out.put_u64_le(offset);
-        out.put_u32_le(data.len() as u32);
-        out.extend_from_slice(data);
+        out.put_u32_le(length as u32);
     }
 
     /// A `Pieces` item, its bytes taken from where the runs say.
     pub(crate) fn encode_pieces(out: &mut Vec<u8>, id: ForkId, runs: &[Run], data: &[u8]) {
+        Self::encode_pieces_head(out, id, runs);
+        for row in rows(runs) {
+            out.extend_from_slice(&data[row]);
+        }
+    }
+
+    /// A `Pieces` item up to its bytes, which follow by [`rows`].
+    pub(crate) fn encode_pieces_head(out: &mut Vec<u8>, id: ForkId, runs: &[Run]) {
         out.put_u8(PIECES);
         out.put_u64_le(id.0);
         out.put_u32_le(runs.len() as u32);
@@ -355,18 +375,6 @@ impl ItemRecord {
             out.put_u32_le(run.length as u32);
             out.put_u32_le(run.count as u32);
             out.put_u64_le(run.stride);
-        }
-        let mut rest = runs;
-        while let Some(first) = rest.first() {
-            // What lies in a row is copied in one.
-            let mut end = first.at;
-            let row = rest.iter().take_while(|run| {
-                let follows = run.at == end;
-                end += if follows { run.bytes() as usize } else { 0 };
-                follows
-            });
-            rest = &rest[row.count()..];
-            out.extend_from_slice(&data[first.at..end]);
         }
     }
 

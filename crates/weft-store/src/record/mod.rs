@@ -23,6 +23,7 @@ pub(crate) use index::{
 };
 pub(crate) use log::{
     BODY_MAX, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, decode_body, new_body,
+    rows,
 };
 
 use crate::key::ForkName;

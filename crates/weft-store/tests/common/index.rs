@@ -22,6 +22,7 @@ pub struct CrashKv {
     steps: Mutex<Vec<u64>>,
     unreadable: AtomicBool,
     full: AtomicBool,
+    panics: AtomicBool,
 }
 
 fn put(map: &mut Map, batch: &Batch) {
@@ -147,6 +148,8 @@ impl OrderedKv for Living {
         Ok(())
     }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
+        let panics = self.index.panics.swap(false, Ordering::Relaxed);
+        assert!(!panics, "the simulated index panics, as it was told");
         if self.index.full.load(Ordering::Relaxed) {
             return Err(KvError::Engine {
                 doing: "write",
@@ -182,6 +185,11 @@ impl CrashKv {
     /// From now on the disk of the index is full, or has room.
     pub fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
+    }
+
+    /// The next batch panics.
+    pub fn panic_once(&self) {
+        self.panics.store(true, Ordering::Relaxed);
     }
 
     /// Batches that no sync covers.
