@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::error::StoreError;
@@ -10,11 +10,24 @@ use crate::state::State;
 
 /// The state, for whoever holds its lock.
 ///
-/// Who panics meanwhile may leave it changed in part: then the store is closed to writes, as after a failed sync, and whoever
-/// waits for room is told. What the log has is whole, so opening the store anew repairs it.
+/// Who panics meanwhile may leave it changed in part: then the store is closed, to reads, too, and whoever waits for room is told.
+/// What the log has is whole, so opening the store anew repairs it.
 pub(crate) struct Locked<'a> {
-    pub(crate) state: MutexGuard<'a, State>,
-    pub(crate) room: &'a Notify,
+    state: MutexGuard<'a, State>,
+    room: &'a Notify,
+    /// Whoever took the lock was being unwound: what it panicked of was not the state.
+    unwinding: bool,
+}
+
+impl<'a> Locked<'a> {
+    /// Waits for the lock.
+    pub(crate) fn wait(state: &'a Mutex<State>, room: &'a Notify) -> Self {
+        Locked {
+            state: state.lock(),
+            room,
+            unwinding: std::thread::panicking(),
+        }
+    }
 }
 
 impl Deref for Locked<'_> {
@@ -35,9 +48,21 @@ impl DerefMut for Locked<'_> {
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.unwinding {
+            self.state.torn = true;
             self.state.failed.get_or_insert_with(panicked);
             self.room.notify_waiters();
+        }
+    }
+}
+
+/// Closes the store to writes if whoever has taken frames from the state panics: they are in no log.
+pub(crate) struct Taken<'a>(pub(crate) &'a Mutex<State>);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().failed.get_or_insert_with(panicked);
         }
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::locked::Taken;
 use crate::queued::Queued;
 use crate::record::ReachedRecord;
 use crate::state::State;
@@ -239,6 +240,7 @@ impl Log {
             return Ok(());
         }
         let mut scratch = std::mem::take(&mut files.scratch);
+        let _taken = Taken(state);
         let last = {
             let mut state = state.lock();
             if let Some(error) = &state.failed {

@@ -1,5 +1,7 @@
 //! Frames of the log that wait to be appended.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes};
 
 use crate::record::{FRAME_BYTES, FrameRecord, checksum};
@@ -20,8 +22,7 @@ struct Lent {
     /// The place in `own` that it comes before.
     before: usize,
     data: Bytes,
-    /// Its sum, where somebody has computed it already.
-    sum: Option<u32>,
+    sum: u32,
 }
 
 /// Where a frame begins.
@@ -81,7 +82,7 @@ impl Queued {
     fn parts_from(&self, own: usize, lent: usize) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         let mut at = own;
         let lent = self.lent[lent..].iter();
-        let ends = lent.map(|lent| (lent.before, &lent.data[..], lent.sum));
+        let ends = lent.map(|lent| (lent.before, &lent.data[..], Some(lent.sum)));
         let parts =
             ends.chain([(self.own.len(), &[][..], None)])
                 .flat_map(move |(to, data, sum)| {
@@ -106,14 +107,17 @@ impl OpenFrame {
         &mut self.queued.own
     }
 
-    /// Adds data to the item that was put last. Its sum, if it is known, is the one that the frame has of it: whoever knows it
-    /// sees to it that it is right before the frame is appended.
-    pub(crate) fn lend(&mut self, data: Bytes, sum: Option<u32>) {
-        if data.len() < LENT_MIN {
-            return self.items().extend_from_slice(&data);
+    /// Adds a part of `data` to the item that was put last. Its sum, if it is known, is the one that the frame has of it: whoever
+    /// knows it sees to it that it is right before the frame is appended. Else it is computed now, before anybody proves by copies
+    /// that the data is still right.
+    pub(crate) fn lend(&mut self, data: &Bytes, part: Range<usize>, sum: Option<u32>) {
+        if part.len() < LENT_MIN {
+            return self.items().extend_from_slice(&data[part]);
         }
-        self.queued.lent_bytes += data.len();
+        self.queued.lent_bytes += part.len();
         let before = self.queued.own.len();
+        let data = data.slice(part);
+        let sum = sum.unwrap_or_else(|| checksum(&data));
         self.queued.lent.push(Lent { before, data, sum });
     }
 
@@ -168,7 +172,7 @@ mod tests {
             let (mut frame, mut body) = (queued.begin(7), new_body(7));
             for (n, data) in datas.iter().enumerate() {
                 frame.items().extend_from_slice(b"item");
-                frame.lend(data.clone(), (n % 2 == 1).then(|| checksum(data)));
+                frame.lend(data, 0..data.len(), (n % 2 == 1).then(|| checksum(data)));
                 body.extend_from_slice(b"item");
                 body.extend_from_slice(data);
                 assert_eq!(frame.bytes(), FRAME_BYTES + body.len());

@@ -148,6 +148,8 @@ pub(crate) struct State {
     /// The newest `Synced` record: its own sequence and what it covers.
     pub(crate) synced: Option<(u64, u64)>,
     pub(crate) failed: Option<StoreError>,
+    /// Changed in part, by somebody who panicked.
+    pub(crate) torn: bool,
     pub(crate) closed: bool,
     /// There are, or were, other disks than number 0.
     pub(crate) several: bool,
@@ -170,6 +172,9 @@ impl State {
 
     /// Refuses late calls for deleted files.
     pub(crate) fn check_alive(&self, file: FileId) -> Result<(), StoreError> {
+        if self.torn {
+            self.check_failed()?;
+        }
         match self.files.get(&file) {
             Some(f) if f.deleted => Err(StoreError::Stale { file }),
             _ => Ok(()),

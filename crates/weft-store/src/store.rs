@@ -119,10 +119,7 @@ pub struct Store(pub(crate) Arc<Inner>);
 
 impl Inner {
     pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked {
-            state: self.state.lock(),
-            room: &self.signals.room,
-        }
+        Locked::wait(&self.state, &self.signals.room)
     }
 
     pub(crate) fn me(&self) -> Arc<Self> {

@@ -480,7 +480,7 @@ impl Inner {
             }
             for row in rows(now) {
                 let sum = proof.of_all(&w.data, &row);
-                frame.lend(w.data.slice(row), sum);
+                frame.lend(&w.data, row, sum);
             }
             self.put_runs(state, id, w.chunk, now, &w.data, proof);
             if frame.bytes() > BODY_SOFT {

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use common::{Machine, key, now, pattern, read, run, write};
 use proptest::prelude::*;
 use weft_layout::CellOffset;
-use weft_store::{Scattered, Store};
+use weft_store::{Scattered, Store, StoreError};
+use weft_sum::Sums;
 
 const MIB: usize = 1 << 20;
 const CHUNK: u32 = 256 << 10;
@@ -26,9 +27,9 @@ fn received(store: &Store, skip: usize, data: &[u8]) -> Bytes {
 async fn copied(store: &Store, offset: u64, skip: usize, data: &[u8]) -> u64 {
     let before = store.counters().copied_bytes;
     let bytes = received(store, skip, data);
-    let sum = weft_sum::of(&bytes);
+    let sums = Sums::of(&bytes);
     let piece = write(&key(1, 0), CHUNK, offset, bytes);
-    let written = store.write_summed(vec![Scattered::from(piece)], sum, now());
+    let written = store.write_summed(vec![Scattered::from(piece)], sums, now());
     written.await.unwrap();
     let found = read(store, &key(1, 0), offset, data.len() as u64).await;
     assert!(found.unwrap() == data);
@@ -146,6 +147,30 @@ fn memory_that_changed_between_arrival_and_write_is_refused() {
     });
 }
 
+/// Blocks that stay where they were received are stored under the sums that they had at arrival, so no read takes for right
+/// what became of them meanwhile.
+#[test]
+fn memory_that_changed_after_its_blocks_were_summed_is_told_by_every_read() {
+    run(async {
+        let machine = Machine::new(5);
+        let store = machine.open().await.unwrap();
+        let arrived = pattern(1, MIB);
+        let mut changed = arrived.clone();
+        changed[100_000] ^= 1;
+        let piece = write(&key(1, 0), CHUNK, 0, received(&store, 0, &changed));
+        let written = store.write_summed(vec![Scattered::from(piece)], Sums::of(&arrived), now());
+        written.await.unwrap();
+        let told = read(&store, &key(1, 0), 0, MIB as u64).await;
+        assert!(matches!(told, Err(StoreError::BadChecksum { .. })));
+        let rest = read(&store, &key(1, 0), 1 << 18, 3 << 18).await;
+        assert!(rest.unwrap() == arrived[1 << 18..]);
+        store.close().await.unwrap();
+        let store = machine.open().await.unwrap();
+        let told = read(&store, &key(1, 0), 98_304, 4096).await;
+        assert!(matches!(told, Err(StoreError::BadChecksum { .. })));
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -165,8 +190,11 @@ proptest! {
                 let at = slot * 32_768 + if odd { byte } else { 0 };
                 let skip = skip * if odd { 1000 } else { 4096 };
                 let data = pattern(n as u64, length);
-                let piece = write(&key(1, 0), size, at, received(&store, skip, &data));
-                store.write(vec![piece], now()).await.unwrap();
+                let bytes = received(&store, skip, &data);
+                let sums = Sums::of(&bytes);
+                let piece = write(&key(1, 0), size, at, bytes);
+                let written = store.write_summed(vec![Scattered::from(piece)], sums, now());
+                written.await.unwrap();
                 let end = at as usize + length;
                 oracle.resize(oracle.len().max(end), 0);
                 oracle[at as usize..end].copy_from_slice(&data);

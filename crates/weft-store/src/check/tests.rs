@@ -142,6 +142,15 @@ fn a_tree_of_forks_that_does_not_count_its_children_is_told() {
     assert_eq!(first, second);
 }
 
+/// Looks at the state when it goes.
+struct Tidy(Arc<Inner>);
+
+impl Drop for Tidy {
+    fn drop(&mut self) {
+        drop(self.0.lock());
+    }
+}
+
 #[test]
 fn who_panics_with_the_state_in_hand_closes_the_store_to_writes() {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
@@ -149,18 +158,21 @@ fn who_panics_with_the_state_in_hand_closes_the_store_to_writes() {
         let store = opened().await;
         write(&store, 0, 1).await;
         let inner = Arc::clone(&store.0);
-        let work = async move {
+        let outside = async move {
+            let _tidy = Tidy(inner);
+            panic!("as the test wants it");
+        };
+        assert!(tokio::spawn(outside).await.unwrap_err().is_panic());
+        store.sync().await.unwrap();
+        let inner = Arc::clone(&store.0);
+        let inside = async move {
             let _state = inner.lock();
             panic!("as the test wants it");
         };
-        assert!(tokio::spawn(work).await.unwrap_err().is_panic());
+        assert!(tokio::spawn(inside).await.unwrap_err().is_panic());
         let refused = store.sync().await.unwrap_err();
         assert!(refused.to_string().contains("panic"), "{refused}");
-        assert!(
-            store
-                .read(&key(), weft_layout::CellOffset(0), 4096)
-                .await
-                .is_ok()
-        );
+        let read = store.read(&key(), CellOffset(0), 4096).await;
+        assert!(read.is_err(), "it may show what no log has");
     });
 }

@@ -327,3 +327,21 @@ impl StorageFile for FolderFile {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_parts_than_the_kernel_takes_at_once_are_written_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = FolderStorage::open_with(folder.path(), Reach::Threads).unwrap();
+        let file = storage.open("log", FileKind::Log).unwrap();
+        let bytes: Vec<u8> = (0..3 * PARTS_MAX * 7).map(|n| (n % 251) as u8).collect();
+        let parts: Vec<&[u8]> = bytes.chunks(7).collect();
+        file.write_parts(5, &parts).unwrap();
+        file.write_parts(bytes.len() as u64 + 5, &[b"end"]).unwrap();
+        let found = file.read_plain(5, bytes.len() + 3).unwrap();
+        assert!(found == [&bytes[..], b"end"].concat());
+    }
+}
