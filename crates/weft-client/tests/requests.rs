@@ -74,12 +74,19 @@ async fn bytes_are_those_of_the_model_whatever_layout_view_request_and_memory() 
         let (cells, bsu) = (rng.random_range(1..9), rng.random_range(1..30));
         let path = format!("/case-{seed}");
         let file = create(&volume, &path, cells, bsu).await;
-        let mut content = Content::default();
+        // Of the bytes that every file has, and of another fork.
+        let forks = ["data", "second"];
+        let mut contents = forks.map(|_| Content::default());
+        let open = |rng: &mut SmallRng, fork: usize| {
+            let view = any_view(rng, cells);
+            file.view_of_fork(view, forks[fork]).unwrap()
+        };
         for _ in 0..8 {
-            let view = file.view(any_view(&mut rng, cells)).unwrap();
-            write(&mut rng, &view, &mut content).await;
-            let view = file.view(any_view(&mut rng, cells)).unwrap();
-            read(&mut rng, &view, &content).await;
+            let fork = usize::from(rng.random_ratio(1, 4));
+            let view = open(&mut rng, fork);
+            write(&mut rng, &view, &mut contents[fork]).await;
+            let view = open(&mut rng, fork);
+            read(&mut rng, &view, &contents[fork]).await;
         }
         file.close().await.unwrap();
         volume.unlink(path.as_str()).await.unwrap();

@@ -3,8 +3,8 @@
 
 use weft_layout::{
     BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, CellIndex, CellOffset, Grid, Layout, LayoutError,
-    LayoutSpec, Map, MapError, OFFSET_MAX, Order, Partition, Place, Request, SERVERS_MAX, ServerId,
-    ServerSlot, Storage, Subfile, View, ViewError, ViewOffset,
+    LayoutSpec, Map, MapError, OFFSET_MAX, Order, Partition, Pattern, PatternError, Place, Request,
+    SERVERS_MAX, ServerId, ServerSlot, Storage, Subfile, View, ViewError, ViewOffset,
 };
 
 fn subfile(vbs: u64, vn: u64, hbs: u64, hn: u64, index: u64) -> View {
@@ -262,4 +262,64 @@ fn a_partition_ends_where_its_file_location_passes_the_limit() {
             assert_eq!(map.slots(&request).is_ok(), legal, "{partition:?} {view}");
         }
     }
+}
+
+/// A request of bytes that are repeated in so many levels, each of which clears the one inside.
+fn nested(levels: u32) -> Result<Request, PatternError> {
+    let mut pattern = Pattern::bytes(1);
+    for level in 0..levels {
+        pattern = pattern.every(3_i64.pow(level + 1)).times(2);
+    }
+    Request::new(ViewOffset(0), &pattern)
+}
+
+#[test]
+fn patterns_are_as_deep_as_is_said_and_no_deeper() {
+    assert!(nested(15).unwrap().check_disjoint().is_ok());
+    assert_eq!(nested(16), Err(PatternError::TooDeep));
+}
+
+#[test]
+fn patterns_have_as_many_parts_as_is_said_and_no_more() {
+    // The sequence is a part, too.
+    let of = |members: i64| {
+        let members = (0..members).map(|n| (n * 10, Pattern::bytes(1)));
+        Request::new(ViewOffset(0), &Pattern::Sequence(members.collect()))
+    };
+    assert!(of(4095).is_ok());
+    assert_eq!(of(4096), Err(PatternError::TooManyParts));
+    let list = (0..100_000).map(|n| (n * 10, 1)).collect();
+    assert!(Request::new(ViewOffset(0), &Pattern::List(list)).is_ok());
+}
+
+#[test]
+fn what_is_too_irregular_to_be_compared_is_refused_with_the_reason() {
+    // Distances of 7 within distances of 10: whether any two meet shows only if all are compared.
+    let of = |times: u64| {
+        let pattern = Pattern::bytes(1)
+            .every(10)
+            .times(times)
+            .every(7)
+            .times(times);
+        Request::new(ViewOffset(0), &pattern)
+            .unwrap()
+            .check_disjoint()
+    };
+    assert!(matches!(of(8), Ok(())), "{:?}", of(8));
+    assert!(
+        matches!(of(11), Err(PatternError::Overlap { at: 70 })),
+        "{:?}",
+        of(11)
+    );
+    let refused = of(3000);
+    assert!(
+        matches!(
+            refused,
+            Err(PatternError::TooIrregular {
+                most: 4_194_304,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
 }

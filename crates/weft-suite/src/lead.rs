@@ -283,6 +283,7 @@ fn measured(sweep: &Sweep, point: &Point, op: Op, mut rounds: Vec<Round>) -> Opt
         messages: median
             .messages
             .filter(|_| point.interface != Interface::Posix),
+        label: None,
     };
     Some(Measured {
         row,

@@ -98,4 +98,20 @@ pub struct Row {
     pub mib_per_s: f64,
     /// Requests for data that the clients sent, syncs not counted; none for POSIX calls.
     pub messages: Option<u64>,
+    /// What was measured, in the words of whoever did: a name for its lines in pictures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+impl Row {
+    /// The label, empty where there is none.
+    pub(crate) fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or_default()
+    }
+
+    /// Whether both are of the same point of the same experiment.
+    pub fn is_same_point(&self, other: &Row) -> bool {
+        let point = |r: &Row| (r.op, r.interface, r.record, r.servers, r.clients);
+        (&self.case, &self.pattern, point(self)) == (&other.case, &other.pattern, point(other))
+    }
 }

@@ -123,6 +123,7 @@ pub(crate) async fn point(
         seconds: sorted.seconds,
         mib_per_s: rate(sorted),
         messages: (sweep.place != Place::Path).then_some(sorted.requests),
+        label: None,
     };
     Ok(vec![Measured {
         row,

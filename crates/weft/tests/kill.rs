@@ -1,4 +1,5 @@
-//! kill −9 of each process of a volume in turn, under load, against a manifest of what was acknowledged; and the loss of power.
+//! kill −9 of each process of a volume in turn, then of some at random, under mixed load, against a manifest of what was
+//! acknowledged; and the loss of power.
 
 mod power;
 
@@ -13,7 +14,7 @@ use weft_client::{Access, ConnectOptions, File, NewLayout, Volume};
 use weft_layout::{CellIndex, View, ViewOffset};
 
 const SERVERS: usize = 3;
-/// The load of a round until somebody dies.
+/// The load of a round until somebody dies, at most.
 const WORK: Duration = Duration::from_millis(250);
 const WRITERS: u64 = 4;
 const SLOTS: u64 = 400;
@@ -47,18 +48,19 @@ impl Up<'_> {
         );
     }
 
-    /// Kills a node: 0 is the metadata service, then the servers.
-    fn kill(&self, node: usize) {
+    /// Kills nodes: 0 is the metadata service, then the servers.
+    fn kill(&self, nodes: &[usize]) {
         let out = weft(&["status", self.0.to_str().unwrap(), "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-        let row = if node == 0 {
-            &status["meta"]
-        } else {
-            &status["servers"][node - 1]
-        };
-        let pid = i32::try_from(row["pid"].as_i64().unwrap()).unwrap();
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        for node in nodes {
+            let row = match node {
+                0 => &status["meta"],
+                server => &status["servers"][server - 1],
+            };
+            let pid = i32::try_from(row["pid"].as_i64().unwrap()).unwrap();
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
     }
 }
 
@@ -76,7 +78,25 @@ struct Manifest {
     /// Versions that may be there instead, because the write was not answered.
     possible: BTreeMap<(u64, u64), Vec<u64>>,
     names: Vec<String>,
+    /// Names that were removed, or that their files lost to others.
+    gone: Vec<String>,
+    /// Of each pair one name is there: the renaming was not answered.
+    either: Vec<(String, String)>,
     syncs: usize,
+    checkpoints: usize,
+}
+
+/// Which processes die in a round, and after how much of the load.
+fn victims(round: u64, seed: u64) -> (Vec<usize>, Duration) {
+    let all = SERVERS + 1;
+    if round < all as u64 {
+        return (vec![round as usize], WORK);
+    }
+    let dice = round.wrapping_add(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let dice = dice ^ dice >> 29;
+    let set = 1 + dice % ((1 << all) - 1);
+    let nodes = (0..all).filter(|n| set >> n & 1 == 1).collect();
+    (nodes, WORK.mul_f64((dice >> 40 & 0xff) as f64 / 255.0))
 }
 
 fn slot_length(slot: u64) -> usize {
@@ -137,19 +157,61 @@ async fn write_records(
     }
 }
 
+/// Makes names, of which every third gets another name, and every third is removed.
 async fn make_names(volume: Volume, round: u64, manifest: Arc<Mutex<Manifest>>, until: Instant) {
     let mut i = 0;
     while Instant::now() < until {
         i += 1;
         let name = format!("/names/{round}-{i}");
-        if volume
-            .attach(&name, Access::write().create_new(0o644))
-            .await
-            .is_err()
-        {
+        let new = Access::write().create_new(0o644);
+        if volume.attach(&name, new).await.is_err() {
             return;
         }
-        manifest.lock().unwrap().names.push(name);
+        let answered = match i % 3 {
+            0 => {
+                let other = format!("{name}-renamed");
+                let renamed = volume.rename(&name, &other).await.is_ok();
+                let mut manifest = manifest.lock().unwrap();
+                if renamed {
+                    manifest.names.push(other);
+                    manifest.gone.push(name);
+                } else {
+                    manifest.either.push((name, other));
+                }
+                renamed
+            }
+            1 => {
+                let removed = volume.unlink(&name).await.is_ok();
+                manifest
+                    .lock()
+                    .unwrap()
+                    .gone
+                    .extend(removed.then_some(name));
+                removed
+            }
+            _ => {
+                manifest.lock().unwrap().names.push(name);
+                true
+            }
+        };
+        if !answered {
+            return;
+        }
+    }
+}
+
+/// Makes checkpoints of the file that the others write, and removes them.
+async fn keep_and_drop(volume: Volume, round: u64, manifest: Arc<Mutex<Manifest>>, until: Instant) {
+    let mut i = 0;
+    while Instant::now() < until {
+        i += 1;
+        let name = format!("{round}-{i}");
+        let kept = volume.make_checkpoint("/file", &name).await;
+        if kept.is_err() || volume.remove_checkpoint("/file", &name).await.is_err() {
+            return;
+        }
+        manifest.lock().unwrap().checkpoints += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -192,11 +254,24 @@ async fn verify(volume: &Volume, file: &File, manifest: &Manifest, round: u64) {
     for name in &manifest.names {
         assert!(names.contains(name), "round {round}: {name} is lost");
     }
+    for name in &manifest.gone {
+        assert!(!names.contains(name), "round {round}: {name} is back");
+    }
+    for (name, other) in &manifest.either {
+        let both = [name, other].map(|name| names.contains(name));
+        assert!(
+            both[0] != both[1],
+            "round {round}: {name} or {other}: {both:?}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_kill_nine_of_each_process_in_turn() {
-    let rounds: u64 = std::env::var("WEFT_KILL_ROUNDS").map_or(20, |n| n.parse().unwrap());
+async fn what_was_acknowledged_survives_kill_nine_of_any_processes() {
+    let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
+    let rounds = number("WEFT_KILL_ROUNDS").unwrap_or(20);
+    let seed = number("WEFT_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    println!("WEFT_SEED={seed}");
     let folder = tempfile::Builder::new()
         .prefix("weft-kill-")
         .tempdir()
@@ -231,8 +306,15 @@ async fn what_was_acknowledged_survives_kill_nine_of_each_process_in_turn() {
         }
         load.spawn(make_names(volume.clone(), round, manifest.clone(), until));
         load.spawn(sync_now_and_then(file.clone(), manifest.clone(), until));
-        tokio::time::sleep(WORK).await;
-        up.kill((round % (SERVERS as u64 + 1)) as usize);
+        load.spawn(keep_and_drop(
+            volume.clone(),
+            round,
+            manifest.clone(),
+            until,
+        ));
+        let (nodes, after) = victims(round, seed);
+        tokio::time::sleep(after).await;
+        up.kill(&nodes);
         let ended = tokio::time::timeout(Duration::from_secs(20), load.join_all()).await;
         assert!(
             ended.is_ok(),
@@ -244,15 +326,21 @@ async fn what_was_acknowledged_survives_kill_nine_of_each_process_in_turn() {
         verify(&volume, &file, &now, round).await;
         *manifest.lock().unwrap() = now;
     }
+    let found = weft(&["fsck", dir.to_str().unwrap(), "--data"]);
+    let told = String::from_utf8_lossy(&found.stdout);
+    assert!(found.status.success(), "{told}");
     let manifest = manifest.lock().unwrap();
-    let (records, names, syncs) = (
+    let (records, names, gone) = (
         manifest.acknowledged.len(),
         manifest.names.len(),
-        manifest.syncs,
+        manifest.gone.len(),
     );
-    println!("{rounds} rounds: {records} records, {names} names, {syncs} syncs");
+    let (syncs, checkpoints) = (manifest.syncs, manifest.checkpoints);
+    println!(
+        "{rounds} rounds: {records} records, {names} names and {gone} gone, {syncs} syncs, {checkpoints} checkpoints"
+    );
     assert!(
-        records > 100 && names > 20 && syncs > 0,
+        records > 100 && names > 20 && gone > 10 && syncs > 0 && checkpoints > 0,
         "the load was too thin to show anything"
     );
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use mount_support::{Mounted, sh, wait_until};
+use mount_support::{Mounted, sh, wait_until, weft_ok};
 
 /// What a descriptor reads from an offset on.
 fn rest(file: &fs::File, offset: u64) -> Vec<u8> {
@@ -149,4 +149,85 @@ os.close(f)
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("program.py"), PROGRAM).unwrap();
     sh(&m.path, "python3 program.py");
+}
+
+/// Of a file in cells: 40,000 bytes are more than lie with the metadata.
+const LARGE: usize = 40_000;
+
+/// What the command line reads of the file `f`.
+fn read_beside(m: &Mounted, offset: u64, length: usize) -> String {
+    let (volume, length, offset) = (
+        m.volume.to_str().unwrap(),
+        length.to_string(),
+        offset.to_string(),
+    );
+    weft_ok(&[
+        "--volume", volume, "read", "/f", &length, "--offset", &offset,
+    ])
+}
+
+/// Writes to the file `f` by the command line.
+fn write_beside(m: &Mounted, offset: u64, what: &str) {
+    let weft = format!(
+        "{} --volume {}",
+        env!("CARGO_BIN_EXE_weft"),
+        m.volume.display()
+    );
+    sh(
+        &m.path,
+        &format!(
+            "printf '{what}' | {weft} write /f {} --offset {offset}",
+            what.len()
+        ),
+    );
+}
+
+#[test]
+fn a_strict_mount_and_the_command_line_see_each_others_writes_at_once() {
+    let Some(m) = Mounted::with_options("strict") else {
+        return;
+    };
+    for size in [100, LARGE] {
+        fs::write(m.file("f"), vec![b'.'; size]).unwrap();
+        let file = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(m.file("f"))
+            .unwrap();
+        for round in 0..5_u64 {
+            let (ours, theirs) = (format!("o{round}"), format!("t{round}"));
+            file.write_all_at(ours.as_bytes(), 4 * round).unwrap();
+            assert_eq!(read_beside(&m, 4 * round, 2), ours, "{size}");
+            write_beside(&m, 4 * round + 2, &theirs);
+            let mut seen = [0; 4];
+            file.read_exact_at(&mut seen, 4 * round).unwrap();
+            assert_eq!(seen, format!("{ours}{theirs}").as_bytes(), "{size}");
+        }
+    }
+}
+
+#[test]
+fn the_command_line_writes_a_file_that_is_open_on_a_mount_and_the_other_way_round() {
+    let Some(m) = Mounted::new() else { return };
+    for size in [100, LARGE] {
+        fs::write(m.file("f"), vec![b'.'; size]).unwrap();
+        let held = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(m.file("f"))
+            .unwrap();
+        assert!(rest(&held, 0) == vec![b'.'; size]);
+        write_beside(&m, 10, "theirs");
+        assert_eq!(
+            &fs::read(m.file("f")).unwrap()[8..18],
+            b"..theirs..",
+            "{size}: opened anew"
+        );
+        held.write_all_at(b"ours", 20).unwrap();
+        held.sync_all().unwrap();
+        assert_eq!(read_beside(&m, 8, 18), "..theirs....ours..", "{size}");
+        wait_until("an open file shows what was written beside", || {
+            &rest(&held, 0)[8..26] == b"..theirs....ours.."
+        });
+    }
 }

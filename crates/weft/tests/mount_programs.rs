@@ -245,6 +245,69 @@ fn views_are_files_under_a_hidden_directory() {
 }
 
 #[test]
+fn partitions_and_forks_are_views_of_a_mount_too() {
+    let Some(m) = Mounted::new() else { return };
+    sh(
+        &m.path,
+        "mkdir d; setfattr -n user.weft.layout -v 'cells=2 bsu=4' d; printf 'abcdefghijklmnop' > d/f",
+    );
+    // From byte 1 on, 2 of each 4.
+    let partition = "d/.weft/views/f/partition=1,2,4";
+    assert_eq!(sh(&m.path, &format!("cat {partition}")), "bcfgjkno");
+    sh(
+        &m.path,
+        &format!("printf 'XY' | dd of={partition} conv=notrunc status=none"),
+    );
+    assert_eq!(sh(&m.path, "cat d/f"), "aXYdefghijklmnop");
+    let fork = "d/.weft/views/f/cell=1@notes";
+    sh(
+        &m.path,
+        &format!("printf 'beside' | dd of={fork} conv=notrunc status=none"),
+    );
+    assert_eq!(sh(&m.path, &format!("cat {fork}")), "beside");
+    assert_eq!(sh(&m.path, "cat d/f"), "aXYdefghijklmnop");
+}
+
+#[test]
+fn owners_times_and_special_files_survive_cp_and_tar() {
+    let Some(m) = Mounted::new() else { return };
+    // Where only root may, the rest is shown all the same.
+    sh(
+        &m.path,
+        "mkdir a; cd a; printf x > f; mkfifo p; ln -s f s; ln f h
+         python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"k\")'
+         if [ $(id -u) = 0 ]; then mknod n c 1 3; chown 123:456 f p; fi
+         chmod 2751 f; touch -d '2001-02-03 04:05:06.123456789' f p",
+    );
+    let told = |directory: &str| {
+        let list = "find . -mindepth 1 ! -type d -printf '%p %y %m %U %G %n %T@ %l\\n' | sort; stat -c '%n %t %T' * | sort";
+        sh(&m.path, &format!("cd {directory}; {list}"))
+    };
+    sh(
+        &m.path,
+        "cp -a a b; tar --format=posix -cf t.tar --exclude=k -C a .; mkdir c; tar -xpf t.tar -C c",
+    );
+    assert_eq!(told("b"), told("a"));
+    sh(&m.path, "rm a/k b/k");
+    assert_eq!(told("c"), told("a"));
+    assert!(
+        told("a").contains("06.123456789") || told("a").contains(".1234567890"),
+        "{}",
+        told("a")
+    );
+}
+
+#[test]
+fn bytes_pass_through_a_fifo_of_a_mount() {
+    let Some(m) = Mounted::new() else { return };
+    let passed = sh(
+        &m.path,
+        "mkfifo p; (seq 1 20000 > p) & cat p | tail -1; wait; stat -c %s p",
+    );
+    assert_eq!(passed, "20000\n0\n");
+}
+
+#[test]
 fn room_is_asked_for_only_where_the_file_gets_longer() {
     let Some(m) = Mounted::new() else { return };
     let space = rustix::fs::statvfs(&m.path).unwrap();

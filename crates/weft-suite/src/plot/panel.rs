@@ -100,9 +100,13 @@ impl Panel {
         let many = |of: fn(&Row) -> &str| rows.iter().any(|r| of(r) != of(rows[0]));
         let patterns = many(|r| &r.pattern);
         let interfaces = many(|r| r.interface.name());
+        let labels = many(|r| r.label());
         let mut lines: Vec<(String, BTreeMap<u64, f64>)> = Vec::new();
         for row in rows {
             let mut name = Vec::new();
+            if labels {
+                name.extend(row.label.clone());
+            }
             if patterns {
                 name.push(row.pattern.clone());
             }
@@ -146,9 +150,10 @@ fn widest(rows: &[&Row]) -> Axis {
 /// The other numbers of which there are several at one place of the axis for one pattern and interface.
 fn telling(rows: &[&Row], axis: Axis) -> Vec<Axis> {
     let differs = |other: &Axis| {
-        let mut seen: BTreeMap<(u64, &str, &str), u64> = BTreeMap::new();
+        let mut seen: BTreeMap<(u64, &str, &str, &str), u64> = BTreeMap::new();
         rows.iter().any(|row| {
-            let place = (axis.of(row), row.pattern.as_str(), row.interface.name());
+            let pattern = row.pattern.as_str();
+            let place = (axis.of(row), pattern, row.interface.name(), row.label());
             let value = other.of(row);
             *seen.entry(place).or_insert(value) != value
         })
@@ -191,7 +196,27 @@ mod tests {
             seconds: 1.0,
             mib_per_s: record as f64,
             messages: None,
+            label: None,
         }
+    }
+
+    #[test]
+    fn what_was_measured_of_several_systems_makes_a_line_for_each() {
+        let mut rows = Vec::new();
+        for label in ["weft", "rival"] {
+            for record in [64, 4096] {
+                let label = Some(label.to_owned());
+                let row = row("interleaved", Interface::Posix, record, 4);
+                rows.push(Row { label, ..row });
+            }
+        }
+        let panels = Panel::all(&rows);
+        let names: Vec<&str> = panels[0].lines.iter().map(|l| l.0.as_str()).collect();
+        assert!(
+            names[0].contains("weft") && names[1].contains("rival"),
+            "{names:?}"
+        );
+        assert!(panels[0].lines.iter().all(|(_, points)| points.len() == 2));
     }
 
     #[test]

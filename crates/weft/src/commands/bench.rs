@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use weft_layout::size;
 use weft_suite::{Bench as Suite, Case, Interface, Measured, Op, Row, Sweep, Target, VolumePlace};
@@ -87,6 +87,9 @@ struct CaseArgs {
     /// Put each server of a volume of its own behind a link of so many bytes per second, each way
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     link: Option<u64>,
+    /// Name of what is measured: its lines in a picture of several
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -105,18 +108,37 @@ struct Plot {
 
 impl Plot {
     fn run(&self) -> Result<ExitCode> {
-        let mut rows: Vec<Row> = Vec::new();
+        let mut files: Vec<(String, Vec<Row>)> = Vec::new();
         for path in &self.rows {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            let more: Vec<Row> = serde_json::from_str(&text).with_context(|| {
+            let rows: Vec<Row> = serde_json::from_str(&text).with_context(|| {
                 format!("{} holds no rows of `weft bench --json`", path.display())
             })?;
-            rows.extend(more);
+            let name = path.file_stem().unwrap_or_default();
+            files.push((name.to_string_lossy().into_owned(), rows));
         }
-        weft_suite::plot(&rows, &self.output)?;
+        weft_suite::plot(&told_apart(files), &self.output)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// All rows; those without a label are named by their file, where rows of several files would be one line.
+fn told_apart(mut files: Vec<(String, Vec<Row>)>) -> Vec<Row> {
+    let meet = |one: &[Row], other: &[Row]| {
+        let mut pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
+        pairs.any(|(a, b)| a.is_same_point(b) && a.label == b.label)
+    };
+    let several = (1..files.len()).any(|n| {
+        let (before, rest) = files.split_at(n);
+        before.iter().any(|file| meet(&file.1, &rest[0].1))
+    });
+    for (name, rows) in files.iter_mut().filter(|_| several) {
+        for row in rows {
+            row.label.get_or_insert_with(|| name.clone());
+        }
+    }
+    files.into_iter().flat_map(|(_, rows)| rows).collect()
 }
 
 impl Bench {
@@ -137,7 +159,7 @@ impl Bench {
 
 impl CaseArgs {
     fn run(self, case: Case, global: &Global) -> Result<ExitCode> {
-        let json = self.json;
+        let (json, label) = (self.json, self.label.clone());
         let suite = self.suite(global)?;
         let bar = progress::of_points(case.name());
         let measured = connect::block_on(async {
@@ -156,7 +178,10 @@ impl CaseArgs {
             Ok(measured.await?)
         });
         bar.finish_and_clear();
-        let measured = measured?;
+        let mut measured = measured?;
+        for one in &mut measured {
+            one.row.label.clone_from(&label);
+        }
         if json {
             let rows: Vec<_> = measured.iter().map(|m| &m.row).collect();
             output::json(&rows)?;
@@ -178,6 +203,12 @@ impl CaseArgs {
                 link: self.link,
             },
         };
+        if self.link.is_some() && !matches!(target, Target::Own { .. }) {
+            bail!(
+                "--link limits the servers of a volume that the measurement starts itself, so it does not go with --path or a \
+                 volume that stands (--volume, --address, WEFT_VOLUME, WEFT_ADDRESS)"
+            );
+        }
         Ok(Suite {
             program: std::env::current_exe().context("cannot find the program of the clients")?,
             worker: "bench-worker",

@@ -43,6 +43,35 @@ fn rows_become_pictures() {
 }
 
 #[test]
+fn two_files_of_the_same_points_make_two_lines() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let row = |record: u32, rate: u32, more: &str| {
+        format!(
+            r#"{{"case":"galley","pattern":"interleaved","op":"read","interface":"posix","record":{record},
+            "servers":0,"clients":1,"bytes":1048576,"seconds":1.0,"mib_per_s":{rate}.5,"messages":null{more}}}"#
+        )
+    };
+    let rows =
+        |rate, more: &str| format!("[{},{}]", row(64, rate, more), row(4096, 2 * rate, more));
+    std::fs::write(path("ours.json"), rows(10, "")).unwrap();
+    std::fs::write(path("theirs.json"), rows(20, "")).unwrap();
+    std::fs::write(path("named.json"), rows(30, r#","label":"a rival's""#)).unwrap();
+    let (files, out) = (
+        ["ours.json", "theirs.json", "named.json"].map(path),
+        path("all.svg"),
+    );
+    let args: Vec<&str> = files.iter().map(String::as_str).collect();
+    let args = [&["bench", "plot"][..], &args, &["-o", &out]].concat();
+    let drawn = weft(&args);
+    assert!(drawn.status.success(), "{}", text(&drawn.stderr));
+    let svg = std::fs::read_to_string(path("all.svg")).unwrap();
+    for name in ["ours", "theirs", "rival"] {
+        assert!(svg.contains(name), "{name}: {svg}");
+    }
+}
+
+#[test]
 fn a_mounted_path_stands_in_the_same_table() {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
@@ -72,6 +101,8 @@ fn a_mounted_path_stands_in_the_same_table() {
     assert_empty(folder.path());
     let refused = weft(&["bench", "galley", "--path", path, "--interface", "strided"]);
     assert!(!refused.status.success());
+    let refused = weft(&["bench", "galley", "--path", path, "--link", "10MiB"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("--link"));
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! What the pages cite is there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files below a folder whose names end so.
+fn below(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == ending) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Names of tests: long ones in small letters. Metrics begin with the program's name.
+fn cited(page: &str) -> impl Iterator<Item = &str> {
+    let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let names = page.split('`').skip(1).step_by(2);
+    let names = names.filter(move |name| name.len() > 24 && name.chars().all(small));
+    names.filter(|name| !name.starts_with("weft_"))
+}
+
+#[test]
+fn every_test_that_a_page_cites_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut there = BTreeSet::new();
+    for source in below(&root.join("crates"), "rs") {
+        let text = fs::read_to_string(source).unwrap();
+        let functions = text.split("fn ").skip(1);
+        there.extend(functions.filter_map(|f| Some(f.split_once('(')?.0.to_owned())));
+    }
+    let mut count = 0;
+    for page in below(&root.join("docs"), "md") {
+        let text = fs::read_to_string(&page).unwrap();
+        for name in cited(&text) {
+            assert!(
+                there.contains(name),
+                "{}: `{name}` is no test",
+                page.display()
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
+}
