@@ -240,11 +240,6 @@ impl Header {
         }
     }
 
-    /// The payload's checksum, as the sender told it.
-    pub fn payload_sum(&self) -> u32 {
-        self.payload_crc
-    }
-
     /// Checks the payload against the header's checksum.
     pub fn check_payload(&self, payload: &[u8]) -> Result<(), FrameError> {
         self.check_payload_sum(crc([payload]))

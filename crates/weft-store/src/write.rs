@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use weft_sum::Sums;
+
 use crate::admit::Load;
 use crate::alloc::Extent;
 use crate::chunk::{Chunk, bit};
@@ -24,7 +26,6 @@ use crate::record::{BODY_MAX, ForkId, ItemRecord, chunk_is_legal, new_body, rows
 use crate::replay::{DATA_COST, cost_of_run};
 use crate::state::State;
 use crate::store::{Inner, Store};
-use weft_sum::Sums;
 
 /// Slots dirty as a whole that are worth a flush of their own: 4 MiB.
 pub(crate) const FULL_SLOTS: u64 = 64;

@@ -152,7 +152,7 @@ impl Drop for Tidy {
 }
 
 #[test]
-fn who_panics_with_the_state_in_hand_closes_the_store_to_writes() {
+fn who_panics_with_the_state_in_hand_closes_the_store() {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(async {
         let store = opened().await;

@@ -49,9 +49,7 @@ impl Free {
         let little = self.whole.len() < SPARE.max(self.units.len() / SPARE_PART);
         little.then(|| self.grow())
     }
-}
 
-impl Free {
     /// Keeps a row that was received into, whose units stay taken; whether there is room for it.
     fn keep_ready(&mut self, first: u32, count: usize) -> bool {
         let kept: usize = self.ready.iter().map(|(_, count)| count).sum();
