@@ -51,6 +51,9 @@ impl Service for Streams {
             }
         })
     }
+    fn is_brief(&self, _kind: Kind) -> bool {
+        false
+    }
     fn opened(&self, _peer: &Arc<Peer>) {}
     fn closed(&self, _peer: &Arc<Peer>) {}
 }

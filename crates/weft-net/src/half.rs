@@ -41,7 +41,7 @@ struct ReadHalf(Arc<TcpStream>);
 struct WriteHalf(Arc<TcpStream>);
 
 /// A task that always finds its stream ready must let others run, as with tokio's own streams.
-fn budget(context: &mut Context<'_>) -> Poll<()> {
+pub(crate) fn budget(context: &mut Context<'_>) -> Poll<()> {
     pin!(consume_budget()).poll(context)
 }
 

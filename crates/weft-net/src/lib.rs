@@ -28,6 +28,7 @@ mod landing;
 mod link;
 mod links;
 mod local;
+mod local_half;
 mod pool;
 mod queue;
 mod server;

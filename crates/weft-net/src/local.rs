@@ -10,6 +10,7 @@ use socket2::SockRef;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::env::{Accepted, Listener, Network, Opened};
+use crate::local_half;
 use crate::tcp::TcpNetwork;
 
 /// Asked of the kernel for each direction; it may grant less. Of a large frame one half is copied in while the other is
@@ -41,7 +42,7 @@ impl Network for SystemNetwork {
             if !name.ends_with(&format!("-{}", machine()?)) {
                 return Err(io::Error::other("it is on another machine"));
             }
-            Ok(open(UnixStream::connect(abstract_path(name)).await?))
+            open(UnixStream::connect(abstract_path(name)).await?)
         }
         .boxed()
     }
@@ -79,7 +80,7 @@ impl LocalListener {
         let (stream, _) = self.listener.accept().await?;
         let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let peer = process.map_or("this machine".into(), |id| format!("process {id} here"));
-        let Opened { read, write, .. } = open(stream);
+        let Opened { read, write, .. } = open(stream)?;
         Ok(Accepted {
             read,
             write,
@@ -125,13 +126,8 @@ fn abstract_path(name: &str) -> String {
     format!("\0{name}")
 }
 
-fn open(stream: UnixStream) -> Opened {
+fn open(stream: UnixStream) -> io::Result<Opened> {
     // As much as the kernel gives.
     let _ = SockRef::from(&stream).set_send_buffer_size(BUFFER);
-    let (read, write) = stream.into_split();
-    Opened {
-        read: Box::new(read),
-        write: Box::new(write),
-        gauge: None,
-    }
+    local_half::open(stream.into_std()?)
 }

@@ -14,6 +14,7 @@ use weft_net::{
     Bounds, BufferPool, Counters, Env, Identity, Landed, Landing, Link, Listener, Peer, Served,
     Service, serve,
 };
+use weft_proto::Kind;
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Usage};
 use weft_proto::session::Role;
 use weft_store::{Pool, Store, StoreConfig, StoreError};
@@ -109,6 +110,11 @@ impl Service for Roles {
             }
         }
         .boxed()
+    }
+
+    fn is_brief(&self, kind: Kind) -> bool {
+        // Small reads are as brief, but what the disk has done meanwhile is taken while others are begun only where threads do both.
+        matches!(kind, Kind::Write | Kind::Sync)
     }
 
     fn landing(&self) -> Option<Arc<dyn Landing>> {

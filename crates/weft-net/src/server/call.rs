@@ -253,6 +253,14 @@ impl Reply {
         self.flow.cancelled()
     }
 
+    /// Says that much is left to do: the call goes on in a task of its own, beside the others of its connection.
+    pub async fn long(&self) {
+        if !self.flow.is_long() {
+            self.flow.becomes_long();
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// What tells of the caller while the reply is on its way.
     pub fn caller(&self) -> Caller {
         Caller(self.flow.clone())

@@ -3,12 +3,14 @@
 mod call;
 mod session;
 mod wire;
+mod young;
 
 use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
+use weft_proto::Kind;
 
 pub use call::{Caller, Chunk, Gone, Parcel, Payload, Reply, Served};
 
@@ -52,6 +54,9 @@ pub trait Service: Send + Sync + 'static {
     /// Serves one call; answers through [`Served::reply`]. Runs to its end also when the connection is lost or
     /// the call cancelled: look at [`Reply::cancelled`] where there is much left to do.
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()>;
+    /// Whether calls of a kind mostly wait once or twice and are done: such are begun in the task of their connection, beside one
+    /// another. Those that are not say so ([`Reply::long`]).
+    fn is_brief(&self, kind: Kind) -> bool;
     /// Where large payloads are received.
     fn landing(&self) -> Option<Arc<dyn Landing>> {
         None

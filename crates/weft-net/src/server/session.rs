@@ -1,6 +1,8 @@
 //! One accepted connection, from its first byte to its last.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::timeout;
 use weft_proto::session::{Cancel, Credit};
@@ -8,6 +10,7 @@ use weft_proto::{Flags, FrameError, Kind};
 
 use super::call::{Payload, Reply, Served};
 use super::wire::Wire;
+use super::young::YoungCalls;
 use super::{Bounds, Service};
 use crate::counters::Counters;
 use crate::env::Env;
@@ -109,18 +112,15 @@ impl Accepting {
             peer: peer.clone(),
             wire: Arc::new(Wire::new(queue.clone(), self.bounds, reply_window)),
         };
-        let mut closed = std::pin::pin!(queue.closed());
+        let mut calls = YoungCalls::default();
+        let mut closed = pin!(queue.closed());
         let reason = loop {
             let frame = tokio::select! {
                 biased;
-                frame = timeout(self.env.timing.idle, reader.next()) => frame,
+                frame = next_frame(self.env.timing.idle, &mut reader, &mut calls) => frame,
                 reason = &mut closed => break reason,
             };
-            let taken = match frame {
-                Ok(Ok(frame)) => self.receive(&session.wire, &peer, frame),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err("silent for too long".to_owned()),
-            };
+            let taken = frame.and_then(|frame| self.receive(&session.wire, &peer, frame, &calls));
             if let Err(reason) = taken {
                 break reason;
             }
@@ -129,7 +129,13 @@ impl Accepting {
     }
 
     /// Takes one frame; never waits, so that credits and cancels are always heard.
-    fn receive(&self, wire: &Arc<Wire>, peer: &Arc<Peer>, frame: Frame) -> Result<(), String> {
+    fn receive(
+        &self,
+        wire: &Arc<Wire>,
+        peer: &Arc<Peer>,
+        frame: Frame,
+        calls: &YoungCalls,
+    ) -> Result<(), String> {
         let header = frame.header;
         let text = |e: FrameError| e.to_string();
         if header.flags.has(Flags::REPLY) || header.flags.has(Flags::FAILED) {
@@ -153,12 +159,18 @@ impl Accepting {
                 wire.data(header.request, frame.into_chunk(), last)?;
             }
             Kind::Hello | Kind::Proof => return Err("a second handshake".to_owned()),
-            _ => return self.begin(wire, peer, frame),
+            _ => return self.begin(wire, peer, frame, calls),
         }
         Ok(())
     }
 
-    fn begin(&self, wire: &Arc<Wire>, peer: &Arc<Peer>, frame: Frame) -> Result<(), String> {
+    fn begin(
+        &self,
+        wire: &Arc<Wire>,
+        peer: &Arc<Peer>,
+        frame: Frame,
+        calls: &YoungCalls,
+    ) -> Result<(), String> {
         let (kind, id) = (frame.header.kind, frame.header.request);
         let last = frame.header.flags.has(Flags::LAST);
         let body = frame.body.clone();
@@ -169,10 +181,41 @@ impl Accepting {
             id,
             peer: peer.clone(),
             payload: Payload::new(wire.clone(), id, flow.clone(), chunks),
-            reply: Reply::new(kind, id, wire.clone(), flow),
+            reply: Reply::new(kind, id, wire.clone(), flow.clone()),
             body,
         };
-        tokio::spawn(self.service.clone().serve(call));
+        let brief = self.service.is_brief(kind);
+        let call = self.service.clone().serve(call);
+        if brief {
+            calls.begin(call, flow);
+        } else {
+            tokio::spawn(call);
+        }
         Ok(())
+    }
+}
+
+/// The next frame; until it is here, calls go on.
+///
+/// # Cancellation
+/// As [`FrameReader::next`].
+async fn next_frame(
+    idle: Duration,
+    reader: &mut FrameReader,
+    calls: &mut YoungCalls,
+) -> Result<Frame, String> {
+    let mut frame = pin!(timeout(idle, reader.next()));
+    loop {
+        tokio::select! {
+            biased;
+            // First: each is few steps, while a flood of frames has no end.
+            () = calls.next() => {}
+            frame = &mut frame => {
+                return match frame {
+                    Ok(frame) => frame.map_err(|error| error.to_string()),
+                    Err(_) => Err("silent for too long".to_owned()),
+                };
+            }
+        }
     }
 }

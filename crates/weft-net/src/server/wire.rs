@@ -46,10 +46,20 @@ struct Open {
 pub(super) struct Flow {
     pub(super) room: Semaphore,
     cancelled: AtomicBool,
+    long: AtomicBool,
     taken: AtomicU64,
 }
 
 impl Flow {
+    /// The call is to have a task of its own.
+    pub(super) fn becomes_long(&self) {
+        self.long.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_long(&self) -> bool {
+        self.long.load(Ordering::Relaxed)
+    }
+
     pub(super) fn cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
@@ -101,6 +111,7 @@ impl Wire {
         let flow = Arc::new(Flow {
             room: Semaphore::new(self.reply_window as usize),
             cancelled: AtomicBool::new(false),
+            long: AtomicBool::new(false),
             taken: AtomicU64::new(0),
         });
         let (sender, chunks) = mpsc::unbounded_channel();

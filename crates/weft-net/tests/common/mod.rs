@@ -41,6 +41,9 @@ impl Service for Fixture {
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()> {
         (self.handler)(call)
     }
+    fn is_brief(&self, _kind: Kind) -> bool {
+        true
+    }
     fn opened(&self, _peer: &Arc<Peer>) {
         self.opened.fetch_add(1, Ordering::SeqCst);
     }

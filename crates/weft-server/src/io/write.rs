@@ -21,6 +21,8 @@ use crate::metrics::Stage;
 
 /// Frames of one job that may be on their way into the store at once.
 const DEPTH: usize = 4;
+/// Bytes of a job that is served beside others of its connection, in one task.
+const BRIEF: u64 = 64 << 10;
 
 /// Deals a stream out to pieces.
 struct Dealer {
@@ -128,6 +130,9 @@ impl IoService {
         } else {
             self.job(&request.access)?.living()?
         };
+        if request.bytes > BRIEF {
+            call.reply.long().await;
+        }
         let _under_way = self.gates.enter(job.file).await;
         if !by_service {
             self.may_grow(&job)?;

@@ -166,7 +166,7 @@ impl IoService {
                     .room
                     .take(bytes, &owner.share, &owner.callers);
                 let room = room.await.map_err(nobody_waits)?;
-                let mut assembly = Assembly::new(&round);
+                let mut assembly = Assembly::new(self.store.memory(), &round);
                 inlets.fill(&mut assembly, jobs.len()).await;
                 self.metrics.copied(bytes);
                 Self::still_all(inlets, number, terms)?;
