@@ -1,13 +1,17 @@
-//! Copying between files: by the servers where each piece lies on the server that it goes to, else through this process.
+//! Copying between files, by the servers.
 //!
-//! The servers can do it alone when the grids have the same cells and BSUs, the distance is a whole number of BSUs, and
-//! every cell's server is that of the cell where its BSUs arrive; equal layouts and a distance of whole rows are such a
-//! case. What cannot go that way is read and written here, several windows at a time.
+//! Each does it alone when the grids have the same cells and BSUs, the distance is a whole number of BSUs, and every cell's
+//! server is that of the cell where its BSUs arrive; equal layouts and a distance of whole rows are such a case. Else
+//! servers send each other what they have. What is short, or of servers that do not reach each other, is read and written
+//! here, several windows at a time.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, TryStreamExt};
-use weft_layout::{CellIndex, FileOffset, Layout, Map, Request, ServerSlot, ViewOffset};
-use weft_proto::io::{Access, CopyRangeRequest};
+use weft_layout::{CellIndex, FileOffset, Layout, Map, Request, ServerId, ServerSlot, ViewOffset};
+use weft_proto::Code;
+use weft_proto::io::{Access, CopyRangeRequest, SendRangeRequest};
 
 use crate::volume::Repeat;
 use crate::{Error, File, OpenView};
@@ -18,13 +22,16 @@ const SERVER_PART: u64 = 256 << 20;
 const WINDOW: u64 = 1 << 20;
 /// Windows under way at once: 8 MiB of memory.
 const DEPTH: usize = 8;
+/// Shorter stretches of data go through this process: two requests for each server, too, and one way less.
+const SEND_MIN: u64 = 256 << 10;
 
 impl File {
     /// Copies bytes of `from`, as far as it reaches, to this file, both in canonical order. Returns how many. Holes stay
     /// holes, in blocks of 4 KiB.
     ///
-    /// Cost: one request to each server of `from` for its size; then, where servers can copy alone, one to each for
-    /// every 256 MiB of its own. Else two for each server and MiB, eight MiB at a time.
+    /// Cost: one request to each server of `from` for its size; then one to each for every 256 MiB of its own, where servers can
+    /// copy alone, or for each stretch of data between holes, of 256 MiB at most, where they send. Stretches of less than 256 KiB,
+    /// and all if servers do not reach each other, cost two for each server and MiB, eight MiB at a time.
     /// # Durability
     /// As [`OpenView::write_at`].
     /// # Errors
@@ -51,13 +58,14 @@ impl File {
         let copy = Copy {
             from: from.canonical()?,
             to: self.canonical()?,
+            sending: AtomicBool::new(true),
         };
         // Both ends are legal before anything is copied.
         copy.to.map.slots(&contiguous(to_offset.0, length))?;
         let copied = if meet(from.layout(), self.layout(), from_offset.0, to_offset.0) {
             copy.by_servers(from_offset.0, to_offset.0, length).await
         } else {
-            copy.through_here(from_offset.0, to_offset.0, length).await
+            copy.data_by_data(from_offset.0, to_offset.0, length).await
         };
         // Even a failed copy may have moved the end of the file.
         self.note_write(copied.is_ok().then_some(to_offset.0 + length));
@@ -96,6 +104,8 @@ fn meet(from: &Layout, to: &Layout, from_offset: u64, to_offset: u64) -> bool {
 struct Copy {
     from: OpenView,
     to: OpenView,
+    /// The servers have not said yet that they cannot.
+    sending: AtomicBool,
 }
 
 impl Copy {
@@ -129,17 +139,16 @@ impl Copy {
         let what = format!("copy from {} to {}", source.path, target.path);
         let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
         let bytes = reply.await?.bytes;
-        let expected = bytes_of(&self.from.map, from, now, slot);
-        if bytes == expected {
-            return Ok(());
-        }
-        Err(Error::Protocol {
-            what: format!("{what} on server {server}"),
-            reason: format!("the server copied {bytes} of {expected} bytes"),
-        })
+        all_copied(
+            &what,
+            server,
+            bytes,
+            bytes_of(&self.from.map, from, now, slot),
+        )
     }
 
-    async fn through_here(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
+    /// Holes are made, and data is copied from each hole to the next.
+    async fn data_by_data(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
         let end = from + length;
         let mut ranges = self.from.file.data_ranges(FileOffset(from), 0);
         let (mut at, mut written) = (from, from);
@@ -163,8 +172,57 @@ impl Copy {
         Ok(())
     }
 
-    /// Reads and writes bytes that hold data, in windows that end where blocks of the target do.
+    /// Copies bytes that hold data.
     async fn data(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
+        if length < SEND_MIN || !self.sending.load(Relaxed) {
+            return self.through_here(from, to, length).await;
+        }
+        let part = SERVER_PART.saturating_mul(u64::from(self.from.map.grid().servers()));
+        let mut done = 0;
+        while done < length {
+            let now = part.min(length - done);
+            let slots = self.from.map.slots(&contiguous(from + done, now))?;
+            let sends = slots
+                .iter()
+                .map(|slot| self.sent_by(*slot, from + done, to + done, now));
+            match try_join_all(sends).await {
+                Ok(_) => done += now,
+                // An older server, or one that does not reach the others.
+                Err(e) if matches!(e.code(), Code::Unsupported | Code::Unavailable) => {
+                    self.sending.store(false, Relaxed);
+                    return self
+                        .through_here(from + done, to + done, length - done)
+                        .await;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has one server send what it has of a range.
+    async fn sent_by(&self, slot: ServerSlot, from: u64, to: u64, now: u64) -> Result<(), Error> {
+        let (source, target) = (&self.from.file.0, &self.to.file.0);
+        let server = source.layout.servers()[slot.0 as usize];
+        let request = SendRangeRequest {
+            from: access(&self.from, from, now, slot)?,
+            to: access(&self.to, to, now, ServerSlot(0))?,
+            chunk: target.layout.chunk(),
+            servers: target.layout.servers().iter().map(|s| s.0).collect(),
+        };
+        let what = format!("copy from {} to {}", source.path, target.path);
+        let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
+        let bytes = reply.await?.bytes;
+        all_copied(
+            &what,
+            server,
+            bytes,
+            bytes_of(&self.from.map, from, now, slot),
+        )
+    }
+
+    /// Reads and writes bytes, in windows that end where blocks of the target do.
+    async fn through_here(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
         let mut done = 0;
         let windows = std::iter::from_fn(|| {
             let now = (WINDOW - (to + done) % WINDOW).min(length - done);
@@ -184,6 +242,16 @@ impl Copy {
         self.to.write_at(ViewOffset(to), buffer.into()).await?;
         Ok(())
     }
+}
+
+fn all_copied(what: &str, server: ServerId, bytes: u64, expected: u64) -> Result<(), Error> {
+    if bytes == expected {
+        return Ok(());
+    }
+    Err(Error::Protocol {
+        what: format!("{what} on server {server}"),
+        reason: format!("the server copied {bytes} of {expected} bytes"),
+    })
 }
 
 fn access(view: &OpenView, offset: u64, length: u64, slot: ServerSlot) -> Result<Access, Error> {

@@ -7,7 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weft_client::{Access, File, NewLayout, Volume};
 use weft_layout::{CellIndex, FileOffset, Order, Subfile, View, ViewOffset};
-use weft_proto::Code;
+use weft_proto::{Code, Kind};
 
 async fn create(volume: &Volume, path: &str, cells: u32, bsu: u64, base: u32) -> File {
     let layout = NewLayout {
@@ -127,7 +127,7 @@ async fn copies(volume: &Volume, from: &File, to: &File, rng: &mut SmallRng, row
     let (mut source, mut target) = (Vec::new(), Vec::new());
     for _ in 0..6 {
         let at = rng.random_range(0..3_000_000);
-        let length = rng.random_range(1..300_000);
+        let length = rng.random_range(1..600_000);
         let data = noise(rng, length);
         put(from, &mut source, at, data).await;
         let at = rng.random_range(0..2_000_000);
@@ -178,7 +178,7 @@ async fn what_lies_on_the_same_servers_is_copied_by_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_elsewhere_is_copied_through_the_client() {
+async fn what_lies_elsewhere_is_sent_from_server_to_server_or_through_the_client() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let mut rng = SmallRng::seed_from_u64(3);
@@ -188,9 +188,81 @@ async fn what_lies_elsewhere_is_copied_through_the_client() {
     {
         let from = create(&volume, &format!("/from-{i}"), from.0, from.1, 0).await;
         let to = create(&volume, &format!("/to-{i}"), to.0, to.1, 1).await;
+        let before = ranges_sent(&test);
         let sent = copies(&volume, &from, &to, &mut rng, 1).await;
-        assert!(sent > 1_000_000, "{sent} bytes were sent");
+        // Both ways: stretches between holes may be short.
+        assert!(
+            ranges_sent(&test) > before && sent > 100_000,
+            "{sent} bytes"
+        );
     }
+    test.stop().await;
+}
+
+/// Times that servers were asked to send each other a range.
+fn ranges_sent(test: &TestVolume) -> u64 {
+    let sent = |node: &weft_server::Node| {
+        let metrics = node.metrics().clone();
+        metrics.net().snapshot().calls_of(Kind::SendRange)
+    };
+    test.servers.iter().flatten().map(sent).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_in_a_row_is_copied_by_servers_whatever_the_layouts() {
+    let mut test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let mut rng = SmallRng::seed_from_u64(4);
+    let from = create(&volume, "/from", 3, 65_536, 0).await;
+    let mut source = Vec::new();
+    let data = noise(&mut rng, 9_000_001);
+    put(&from, &mut source, 0, data).await;
+    let all = (FileOffset(0), FileOffset(0));
+    let layouts = [(3, 65_536, 1), (1, 65_536, 2), (7, 5000, 0), (2, 8, 1)];
+    let mut targets = Vec::new();
+    for (i, (cells, bsu, base)) in layouts.into_iter().enumerate() {
+        let to = create(&volume, &format!("/to-{i}"), cells, bsu, base).await;
+        let (bytes, calls) = (volume.counters().bytes_sent, ranges_sent(&test));
+        let copied = to.copy_range(&from, all.0, all.1, u64::MAX).await.unwrap();
+        let sent = volume.counters().bytes_sent - bytes;
+        assert_eq!(copied, source.len() as u64);
+        assert_eq!(ranges_sent(&test) - calls, 3, "one request to each server");
+        assert!(sent < 5000, "{sent} bytes were sent");
+        targets.push(to);
+    }
+    for (i, to) in targets.iter().enumerate() {
+        assert_holds(to, &source, &format!("target {i}")).await;
+    }
+    // A part of it, to another place of the same file.
+    let (at, there) = (FileOffset(1_234_567), FileOffset(20_000_000));
+    from.copy_range(&from, at, there, 1_000_000).await.unwrap();
+    source.resize(21_000_000, 0);
+    source.copy_within(1_234_567..2_234_567, 20_000_000);
+    assert_holds(&from, &source, "within the file").await;
+    // As it was once, after all of it changed.
+    volume.make_checkpoint("/", "kept").await.unwrap();
+    let once = source.clone();
+    put(&from, &mut source, 0, vec![1; 9_000_001]).await;
+    let old = "/.weft/checkpoints/kept/from";
+    let old = volume.attach(old, Access::read()).await.unwrap();
+    let to = create(&volume, "/once", 3, 65_536, 1).await;
+    to.copy_range(&old, all.0, all.1, 9_000_001).await.unwrap();
+    assert_holds(&to, &once[..9_000_001], "of the checkpoint").await;
+
+    // Servers that have never met find each other by the metadata service; without it, the client carries the bytes.
+    for id in 0..3 {
+        test.stop_server(id).await;
+    }
+    for id in 0..3 {
+        test.start_server(id).await;
+    }
+    let to = create(&volume, "/through", 3, 65_536, 1).await;
+    assert_eq!(from.size().await.unwrap(), source.len() as u64);
+    test.stop_meta().await;
+    let bytes = volume.counters().bytes_sent;
+    to.copy_range(&from, all.0, all.1, 3_000_000).await.unwrap();
+    assert!(volume.counters().bytes_sent - bytes > 3_000_000);
+    assert_holds(&to, &source[..3_000_000], "without the metadata service").await;
     test.stop().await;
 }
 
@@ -205,7 +277,7 @@ async fn holes_stay_holes_and_a_copy_is_as_long_as_its_source() {
         .await
         .unwrap();
     from.truncate(3 << 30).await.unwrap();
-    for (name, cells) in [("/by-servers", 3), ("/through-client", 2)] {
+    for (name, cells) in [("/by-servers", 3), ("/from-server-to-server", 2)] {
         let to = create(&volume, name, cells, 65_536, 0).await;
         let all = (FileOffset(0), FileOffset(0));
         let copied = to.copy_range(&from, all.0, all.1, u64::MAX).await;

@@ -487,6 +487,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ClearRange
         | Kind::CopyRange
         | Kind::ExtendCells
+        | Kind::SendRange
         | Kind::Disks
         | Kind::Advise
         | Kind::Scrub

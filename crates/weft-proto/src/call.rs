@@ -121,6 +121,8 @@ calls! {
     LimitGrowth = 58: quota::LimitGrowthRequest => quota::LimitGrowthReply;
     /// Make cells on one server so long that they hold what a request touches.
     ExtendCells = 59: io::ExtendCellsRequest => io::ExtendCellsReply;
+    /// Copy what one server has of a range to other servers.
+    SendRange = 60: io::SendRangeRequest => io::SendRangeReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;

@@ -536,6 +536,32 @@ pub struct CopyRangeRequest {
     pub chunk: u32,
 }
 
+/// Copy what this server has of a range to the servers of another file, or of another part of the same. Both are contiguous, in
+/// canonical order and equally long; what is a hole there becomes zeros.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SendRangeRequest {
+    /// Where the bytes come from.
+    #[prost(message, required, tag = "1")]
+    pub from: Access,
+    /// Where they go to, in whatever slot.
+    #[prost(message, required, tag = "2")]
+    pub to: Access,
+    /// The chunk size of the file they go to.
+    #[prost(uint32, tag = "3")]
+    pub chunk: u32,
+    /// The servers of the file they go to, slot by slot.
+    #[prost(uint32, repeated, tag = "4")]
+    pub servers: Vec<u32>,
+}
+
+/// The bytes survive the death of any server's process.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SendRangeReply {
+    /// Bytes that were sent.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+
 /// The bytes survive the death of the server's process.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CopyRangeReply {

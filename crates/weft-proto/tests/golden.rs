@@ -35,8 +35,9 @@ use weft_proto::io::{
     CreateForkReply, CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
     DeleteCellsRequest, ExtendCellsReply, ExtendCellsRequest, ForkPlace, ForkState, Grid, Part,
     PartKind, PartRepeat, Partition, Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply,
-    RemoveForkRequest, Runs, Shaped, Subfile, SyncReply, SyncRequest, TruncateCellsReply,
-    TruncateCellsRequest, View, ViewKind, WriteReply, WriteRequest,
+    RemoveForkRequest, Runs, SendRangeReply, SendRangeRequest, Shaped, Subfile, SyncReply,
+    SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
+    WriteRequest,
 };
 use weft_proto::meta::{
     AttachReply, AttachRequest, Attributes, Create, Credentials, DetachReply, DetachRequest, Entry,
@@ -386,6 +387,7 @@ fn check(kind: Kind) -> Kind {
         | Kind::ClearRange
         | Kind::CopyRange
         | Kind::ExtendCells
+        | Kind::SendRange
         | Kind::Scrub
         | Kind::ScrubStatus
         | Kind::Checkpoint
@@ -797,6 +799,22 @@ fn io(kind: Kind) -> Kind {
              61746138091229084e120808061080800418041a021804220d0a0b0880808080802010c084\
              3d2802320464617461380918808010",
             &CopyRangeReply { bytes: 1_000_000 },
+            "08c0843d",
+        ),
+        Kind::SendRange => call(
+            &SendRangeRequest {
+                from: access(ViewKind::Cell(5)),
+                to: Access {
+                    file: 78,
+                    ..access(ViewKind::Cell(4))
+                },
+                chunk: 262_144,
+                servers: vec![3, 1],
+            },
+            "0a29084d120808061080800418041a021805220d0a0b0880808080802010c0843d2802320464\
+             61746138091229084e120808061080800418041a021804220d0a0b0880808080802010c084\
+             3d280232046461746138091880801022020301",
+            &SendRangeReply { bytes: 1_000_000 },
             "08c0843d",
         ),
         Kind::Checkpoint => call(
@@ -1287,7 +1305,7 @@ fn kinds_keep_their_numbers() {
     let numbers: Vec<u8> = Kind::ALL.iter().map(|k| k.code()).collect();
     let expected: Vec<u8> = (1..=6)
         .chain(32..=54)
-        .chain(56..=59)
+        .chain(56..=60)
         .chain(64..=98)
         .chain([100])
         .chain(104..=106)

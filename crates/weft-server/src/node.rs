@@ -20,7 +20,7 @@ use weft_proto::session::Role;
 use weft_store::{Pool, Store, StoreConfig, StoreError};
 
 use crate::group::Blocking;
-use crate::io::{IoService, unsupported};
+use crate::io::{IoService, Peers, unsupported};
 use crate::meta::MetaService;
 use crate::metrics::Metrics;
 
@@ -203,25 +203,27 @@ impl Node {
             Some(role) => {
                 server = Some(role.server);
                 let store = Store::open(role.store).await?;
-                let io = IoService::new(store, env.clock.clone(), metrics.clone());
-                if role.store_id.is_empty() {
-                    io.set_since(0);
-                }
-                let io = Arc::new(io);
                 let identity = Identity {
                     role: Role::IoServer,
                     ..identity.clone()
                 };
+                let link = Link::new(
+                    env.clone(),
+                    identity.clone(),
+                    role.meta_address,
+                    None,
+                    BufferPool::default(),
+                    counters.clone(),
+                );
+                let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
+                let io = IoService::new(store, env.clock.clone(), metrics.clone(), peers);
+                if role.store_id.is_empty() {
+                    io.set_since(0);
+                }
+                let io = Arc::new(io);
                 let heartbeat = Heartbeat {
                     io: io.clone(),
-                    link: Link::new(
-                        env.clone(),
-                        identity,
-                        role.meta_address,
-                        None,
-                        BufferPool::default(),
-                        counters.clone(),
-                    ),
+                    link,
                     server: role.server,
                     address: address.clone(),
                     metrics_address: role.metrics_address,

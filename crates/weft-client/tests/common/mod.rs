@@ -189,6 +189,10 @@ impl TestVolume {
         self.servers[id] = Some(node);
     }
 
+    pub async fn stop_meta(&mut self) {
+        self.meta.take().unwrap().stop().await.unwrap();
+    }
+
     pub async fn restart_meta(&mut self) {
         self.meta.take().unwrap().stop().await.unwrap();
         self.meta =

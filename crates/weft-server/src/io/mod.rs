@@ -10,13 +10,16 @@ mod copy;
 mod data_runs;
 mod disks;
 mod growth;
+mod peers;
 mod plan;
 mod read;
 mod scrub;
+mod send;
 mod walk;
 mod write;
 
 pub use check::on_the_wire as finding_on_the_wire;
+pub(crate) use peers::Peers;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +57,7 @@ pub struct IoService {
     checks: check::Checks,
     collectives: collective::Collectives,
     growth: growth::Growth,
+    peers: Peers,
 }
 
 struct Client {
@@ -75,7 +79,12 @@ struct Job {
 
 impl IoService {
     /// A service over an open store.
-    pub fn new(store: Store, clock: Arc<dyn WallClock>, metrics: Arc<Metrics>) -> IoService {
+    pub(crate) fn new(
+        store: Store,
+        clock: Arc<dyn WallClock>,
+        metrics: Arc<Metrics>,
+        peers: Peers,
+    ) -> IoService {
         IoService {
             scrubber: scrub::Scrubber::new(&store),
             store,
@@ -88,6 +97,7 @@ impl IoService {
             checks: check::Checks::default(),
             collectives: collective::Collectives::default(),
             growth: growth::Growth::default(),
+            peers,
         }
     }
 
@@ -158,6 +168,9 @@ impl IoService {
             Kind::JoinedWrite => Box::pin(self.joined_write(call)).await,
             Kind::CopyRange => {
                 Box::pin(answer(call, async |r| self.copy_range(r).await)).await;
+            }
+            Kind::SendRange => {
+                Box::pin(answer(call, async |r| self.send_range(r).await)).await;
             }
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,

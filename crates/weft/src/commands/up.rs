@@ -57,6 +57,10 @@ const SERVERS_DEFAULT: u32 = 4;
 
 impl Up {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        if let Some(path) = &self.mount {
+            // A path that will not do is no reason to leave a volume running.
+            mount::prepare(path)?;
+        }
         let fresh = !self.dir.join(FILE).exists();
         // Held until the servers listen.
         let (config, _addresses) = if fresh {

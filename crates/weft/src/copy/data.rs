@@ -1,10 +1,13 @@
-//! The bytes of one file, from where it is to where it goes: pieces of 4 MiB, several in flight, holes left out.
+//! The bytes of one file, from where it is to where it goes: pieces of 4 MiB, several in flight, holes left out. Within a volume its
+//! servers move what is large.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use weft_client::File;
+use weft_layout::FileOffset;
 
 use super::sink::Sink;
 use super::source::Source;
@@ -17,6 +20,9 @@ pub(super) const PIECE: usize = 4 << 20;
 pub(super) const SMALL: usize = 256 << 10;
 /// Pieces of one file in flight.
 const DEPTH: usize = 8;
+/// Bytes that servers are asked to move among themselves at a time, and how often at once.
+const BY_SERVERS: u64 = 64 << 20;
+const ASKED: usize = 2;
 
 /// What was moved of a file.
 #[derive(Clone, Copy, Default)]
@@ -146,6 +152,12 @@ async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> 
                 .expect("the semaphore is never closed"),
         )
     };
+    if let (Source::Weft { file: from, .. }, Sink::Weft { file: to, .. }) = (&*source, sink)
+        && size > SMALL as u64
+    {
+        let from = from.clone();
+        return pour_by_servers(source, &from, to, size, copy).await;
+    }
     let (mut at, mut poured) = (0, Poured::default());
     let mut moving = FuturesUnordered::new();
     while let Some(range) = source.next_data(at, size).await? {
@@ -188,6 +200,51 @@ async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> 
     }
     while let Some(done) = moving.next().await {
         poured = poured.and(done.map_err(|e| panicked(&e))??);
+    }
+    Ok(poured)
+}
+
+/// As [`pour`], between files of one volume.
+async fn pour_by_servers(
+    source: &mut Source,
+    from: &File,
+    to: &File,
+    size: u64,
+    copy: &Copy,
+) -> Result<Poured> {
+    // What a file held that somebody cuts meanwhile is not told: its size is looked at in the end.
+    let mut poured = Poured {
+        short: Some(size),
+        ..Poured::default()
+    };
+    let (mut at, mut moving) = (0, FuturesUnordered::new());
+    let moved = |(start, bytes): (u64, u64)| {
+        copy.bar.inc(bytes);
+        Poured {
+            bytes,
+            end: if bytes == 0 { 0 } else { start + bytes },
+            short: None,
+        }
+    };
+    while let Some(range) = source.next_data(at, size).await? {
+        at = range.start;
+        while at < range.end {
+            let (start, end) = (at, range.end.min((at / BY_SERVERS + 1) * BY_SERVERS));
+            moving.push(async move {
+                let place = FileOffset(start);
+                let bytes = to.copy_range(from, place, place, end - start).await?;
+                Ok::<_, weft_client::Error>((start, bytes))
+            });
+            at = end;
+            if moving.len() >= ASKED
+                && let Some(done) = moving.next().await
+            {
+                poured = poured.and(moved(done?));
+            }
+        }
+    }
+    while let Some(done) = moving.next().await {
+        poured = poured.and(moved(done?));
     }
     Ok(poured)
 }

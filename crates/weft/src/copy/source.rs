@@ -98,7 +98,9 @@ impl Source {
                 Ok(blocking(move || local::end(&file, size, short)).await?)
             }
             // Nowhere was it found to be shorter, and everywhere was it looked.
-            Source::Weft { data, reader, .. } if data.is_none() && !reader.came_short() => {
+            Source::Weft { data, reader, .. }
+                if data.is_none() && short.is_none() && !reader.came_short() =>
+            {
                 Ok((size, false))
             }
             Source::Weft { file, .. } => {

@@ -27,6 +27,7 @@ pub(crate) use background::start as in_background;
 pub(crate) use helper::as_mount_helper;
 pub(crate) use of_volume::{unmount_of, with_volume};
 pub(crate) use options::MountOptions;
+pub(crate) use path::prepare;
 
 /// Put a volume under a path, for programs that never heard of Weft
 #[derive(Args, Clone, Debug)]

@@ -8,7 +8,7 @@ use weft_mount::fuse;
 use crate::output;
 
 /// Checks the path and makes it whole; takes a dead mount away from it, and says so.
-pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
+pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     let whole = real(&std::path::absolute(path)?);
     if fuse::is_dead(&whole) {
         fuse::detach(&whole, true).with_context(|| {

@@ -1,0 +1,265 @@
+//! Copying to cells that lie on other servers: the bytes go from server to server, and no client carries them.
+//!
+//! A range of the source in canonical order is one range of each cell, which is read in long windows; what a window holds for
+//! one server goes there as one ordinary write whose request lists where its bytes are in the target. So the other side
+//! needs to know nothing of copies: limits of growth, checkpoints and checksums are those of any write.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
+use futures_util::stream;
+use weft_layout::{
+    CellOffset, FileOffset, Grid, Pattern as Shape, Request, ServerId, ServerSlot, View, ViewOffset,
+};
+use weft_proto::io::{Access, Pattern, SendRangeReply, SendRangeRequest, WriteRequest};
+use weft_proto::{Code, Failure};
+use weft_store::ForkKey;
+
+use super::peers::failure as failure_at;
+use super::{IoService, Job};
+use crate::failure;
+
+/// Bytes read at a time, at most.
+const WINDOW: u64 = 2 << 20;
+/// Units of source or target in a window, at most: what one write lists is bounded.
+const UNITS: u64 = 16 << 10;
+/// Windows on their way at once: 8 MiB of memory for each call.
+const DEPTH: usize = 4;
+/// Slices shorter than this are put together before they are sent.
+const SLICE_MIN: usize = 16 << 10;
+
+/// Where the bytes go.
+struct Target<'a> {
+    grid: Grid,
+    access: &'a Access,
+    chunk: u32,
+    /// By slot.
+    servers: &'a [u32],
+    /// Where the range begins in the source, and where here.
+    begins: (u64, u64),
+}
+
+/// What one server is sent of a window.
+#[derive(Default)]
+struct Share {
+    /// Where its bytes go, ascending, and how many.
+    runs: Vec<(u64, u64)>,
+    bytes: u64,
+    slices: Vec<Bytes>,
+}
+
+impl IoService {
+    pub(super) async fn send_range(
+        &self,
+        request: SendRangeRequest,
+    ) -> Result<SendRangeReply, Failure> {
+        let (from, to) = (self.job(&request.from)?, self.job(&request.to)?.living()?);
+        let (start, length) = in_canonical_order(&from)?;
+        let (there, as_long) = in_canonical_order(&to)?;
+        let grid = *to.map.grid();
+        if length != as_long || request.servers.len() != grid.servers() as usize {
+            let what =
+                "source and target of a copy are not equally long, or not all servers are named";
+            return Err(failure::invalid(what));
+        }
+        let target = Target {
+            grid,
+            access: &request.to,
+            chunk: request.chunk,
+            servers: &request.servers,
+            begins: (start, there),
+        };
+        let ranges = from.worked_out().unwrap_or_default();
+        let bytes = ranges.iter().map(|(_, r)| r.end - r.start).sum();
+        let unit = from.map.grid().bsu().min(grid.bsu());
+        let long = WINDOW.min(unit.saturating_mul(UNITS));
+        let windows = ranges.into_iter().flat_map(|(key, range)| {
+            let first = range.start / long;
+            (first..range.end.div_ceil(long)).map(move |n| {
+                let window = range.start.max(n * long)..range.end.min((n + 1) * long);
+                Ok((key.clone(), window))
+            })
+        });
+        stream::iter(windows)
+            .try_for_each_concurrent(DEPTH, |(key, window)| {
+                self.send_window(&from, &target, key, window)
+            })
+            .await?;
+        Ok(SendRangeReply { bytes })
+    }
+
+    async fn send_window(
+        &self,
+        from: &Job,
+        target: &Target<'_>,
+        key: ForkKey,
+        window: Range<u64>,
+    ) -> Result<(), Failure> {
+        let (at, length) = (CellOffset(window.start), window.end - window.start);
+        let slices = match from.checkpoint {
+            0 => self.store.read(&key, at, length).await,
+            number => self.store.read_checkpoint(&key, number, at, length).await,
+        };
+        let slices = slices.map_err(|e| failure::of_store(&e))?;
+        let shares = target.divide(from.map.grid(), &key, window, slices)?;
+        let sends = shares
+            .into_iter()
+            .map(|(slot, share)| self.send_share(target, slot, share));
+        try_join_all(sends).await.map(drop)
+    }
+
+    async fn send_share(
+        &self,
+        target: &Target<'_>,
+        slot: ServerSlot,
+        share: Share,
+    ) -> Result<(), Failure> {
+        let server = ServerId(target.servers[slot.0 as usize]);
+        let base = share.runs[0].0;
+        let list = share
+            .runs
+            .iter()
+            .map(|(at, n)| ((at - base).cast_signed(), *n));
+        let request = Request::new(ViewOffset(base), &Shape::list(list));
+        let request = request.map_err(|e| failure::invalid(e.to_string()))?;
+        let write = WriteRequest {
+            access: Access {
+                pattern: Pattern::from_request(&request, true)
+                    .map_err(|e| failure::of_convert(&e))?,
+                slot: slot.0,
+                ..target.access.clone()
+            },
+            chunk: target.chunk,
+            bytes: share.bytes,
+            ..WriteRequest::default()
+        };
+        let connection = self.peers.connection(server).await?;
+        let written = async {
+            let outgoing = connection.send(&write, long(share.slices), true).await?;
+            outgoing.reply().await
+        };
+        let written = written.await.map_err(|e| failure_at(server, &e))?;
+        if written.bytes != share.bytes {
+            let what = format!(
+                "server {server} wrote {} of {} bytes",
+                written.bytes, share.bytes
+            );
+            return Err(Failure::new(Code::Internal, what));
+        }
+        Ok(())
+    }
+}
+
+impl Target<'_> {
+    /// What each slot gets of a window of a cell; zeros where the cell has ended meanwhile.
+    fn divide(
+        &self,
+        source: &Grid,
+        key: &ForkKey,
+        window: Range<u64>,
+        slices: Vec<Bytes>,
+    ) -> Result<BTreeMap<ServerSlot, Share>, Failure> {
+        let read: u64 = slices.iter().map(|s| s.len() as u64).sum();
+        let missing = (window.end - window.start).saturating_sub(read);
+        let mut slices = slices
+            .into_iter()
+            .chain((missing > 0).then(|| Bytes::from(vec![0; missing as usize])));
+        let mut slice = Bytes::new();
+        let mut shares: BTreeMap<ServerSlot, Share> = BTreeMap::new();
+        let mut at = window.start;
+        while at < window.end {
+            let placed = source.canonical(key.cell, CellOffset(at));
+            let placed = placed.map_err(|e| failure::of_map(&e))?.0;
+            let there = placed - self.begins.0 + self.begins.1;
+            let cell = self.grid.locate(FileOffset(there));
+            let (cell, _) = cell.map_err(|e| failure::of_map(&e))?;
+            // To where the BSU ends, here or there.
+            let rest = |grid: &Grid, at: u64| grid.bsu() - at % grid.bsu();
+            let mut left = (window.end - at)
+                .min(rest(source, at))
+                .min(rest(&self.grid, there));
+            at += left;
+            let share = shares.entry(self.grid.slot_of(cell)).or_default();
+            match share.runs.last_mut() {
+                Some((start, length)) if *start + *length == there => *length += left,
+                _ => share.runs.push((there, left)),
+            }
+            share.bytes += left;
+            while left > 0 {
+                if slice.is_empty() {
+                    slice = slices.next().unwrap_or_default();
+                }
+                let now = slice.split_to(slice.len().min(left as usize));
+                left -= now.len() as u64;
+                share.slices.push(now);
+            }
+        }
+        Ok(shares)
+    }
+}
+
+/// The slices as they are, if they are long; else their bytes in one.
+fn long(slices: Vec<Bytes>) -> Vec<Bytes> {
+    let bytes: usize = slices.iter().map(Bytes::len).sum();
+    if bytes >= slices.len() * SLICE_MIN {
+        return slices;
+    }
+    let mut one = BytesMut::with_capacity(bytes);
+    for slice in slices {
+        one.extend_from_slice(&slice);
+    }
+    vec![one.freeze()]
+}
+
+/// Where a contiguous request in canonical order begins, and its length.
+fn in_canonical_order(job: &Job) -> Result<(u64, u64), Failure> {
+    match job.request {
+        Request::Contiguous { offset, length } if *job.map.view() == View::canonical() => {
+            Ok((offset.0, length))
+        }
+        _ => {
+            let what = "what is sent to other servers is contiguous, in canonical order";
+            Err(failure::invalid(what))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_layout::{CellIndex, FileId};
+    use weft_store::ForkName;
+
+    /// Cell 1 of three, BSUs of 4, to two cells with BSUs of 6, five bytes further on.
+    #[test]
+    fn a_window_is_divided_among_the_servers_that_it_goes_to() {
+        let (source, grid) = (Grid::new(3, 4, 3).unwrap(), Grid::new(2, 6, 2).unwrap());
+        let target = Target {
+            grid,
+            access: &Access::default(),
+            chunk: 4096,
+            servers: &[7, 8],
+            begins: (6, 11),
+        };
+        let key = ForkKey {
+            file: FileId(1),
+            cell: CellIndex(1),
+            fork: ForkName::data(),
+        };
+        // Its bytes 2 to 9 are the file's 6, 7, 16 to 19 and 28; the last two were cut off meanwhile.
+        let slices = vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cde")];
+        let shares = target.divide(&source, &key, 2..9, slices).unwrap();
+        let of = |slot| {
+            let share: &Share = &shares[&ServerSlot(slot)];
+            let bytes = share.slices.concat();
+            assert_eq!(share.bytes, bytes.len() as u64);
+            (share.runs.clone(), bytes)
+        };
+        // 11, 12, 21 to 24, 33: of each twelve, the first six are of one cell.
+        assert_eq!(of(0), (vec![(12, 1), (24, 1)], b"b\0".to_vec()));
+        assert_eq!(of(1), (vec![(11, 1), (21, 3), (33, 1)], b"acde\0".to_vec()));
+    }
+}
