@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use weft_layout::{PartKind, Pattern, PatternError, Request, ViewOffset};
+use weft_layout::{PartKind, Pattern, Request, ViewOffset};
 use weft_proto::limits;
 
 use crate::span::{Source, Target};
@@ -58,7 +58,7 @@ impl OpenView {
         self.write_runs(list, Durability::Process, true).await
     }
 
-    pub(crate) async fn write_runs(
+    async fn write_runs(
         &self,
         list: &[(ViewOffset, Bytes)],
         durability: Durability,
@@ -78,38 +78,8 @@ impl OpenView {
         Ok(moved)
     }
 
-    /// The runs of a list that lies `at` a place of the view, each with its share of the memory's `length` bytes, in which they
-    /// are packed.
-    pub(crate) fn packed_runs(
-        at: ViewOffset,
-        runs: &[(i64, u64)],
-        length: usize,
-    ) -> Result<Vec<(ViewOffset, Range<usize>)>, Error> {
-        let mut start = 0_usize;
-        let mut places = Vec::with_capacity(runs.len());
-        for (displacement, bytes) in runs {
-            let first = i128::from(at.0) + i128::from(*displacement);
-            let past = PatternError::OutOfRange {
-                first,
-                end: first + i128::from(*bytes),
-            };
-            let place = u64::try_from(first).map_err(|_| past)?;
-            let bytes = usize::try_from(*bytes).map_err(|_| past)?;
-            let end = start.checked_add(bytes).ok_or(past)?;
-            places.push((ViewOffset(place), start..end));
-            start = end;
-        }
-        if start > length {
-            return Err(Error::Buffer {
-                given: length,
-                needed: start as u64,
-            });
-        }
-        Ok(places)
-    }
-
     /// The messages that these runs need, in their order: one, unless so many runs follow no rhythm that they do not fit it.
-    fn messages(
+    pub(crate) fn messages(
         &self,
         places: &[(ViewOffset, usize)],
         in_order: bool,
@@ -141,7 +111,11 @@ impl OpenView {
         runs.sum()
     }
 
-    fn list(&self, places: &[(ViewOffset, usize)], in_order: bool) -> Result<Request, Error> {
+    pub(crate) fn list(
+        &self,
+        places: &[(ViewOffset, usize)],
+        in_order: bool,
+    ) -> Result<Request, Error> {
         let runs = places.iter().map(|(at, length)| {
             // Past the limit either way, and refused as such.
             let at = i64::try_from(at.0).unwrap_or(i64::MAX);

@@ -15,7 +15,7 @@
 //! ```
 
 use bytes::Bytes;
-use weft_layout::{Memory, Pattern, Request, ViewOffset};
+use weft_layout::{Memory, Pattern, PatternError, Request, ViewOffset};
 
 use crate::list::RUNS_MAX;
 use crate::span::{Source, Target};
@@ -145,7 +145,7 @@ impl Transfer {
     /// The runs, if this is a list that may need several messages.
     fn long_list(&self) -> Option<&[(i64, u64)]> {
         match &self.pattern {
-            Pattern::List(runs) if runs.len() > RUNS_MAX && self.memory.is_none() => Some(runs),
+            Pattern::List(runs) if runs.len() > RUNS_MAX => Some(runs),
             _ => None,
         }
     }
@@ -186,14 +186,7 @@ impl OpenView {
     /// Dropped, the servers stop; the buffer may be partly filled.
     pub async fn read_with(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<u64, Error> {
         if let Some(runs) = transfer.long_list() {
-            let places = OpenView::packed_runs(transfer.at, runs, buffer.len())?;
-            let (mut list, mut rest) = (Vec::with_capacity(places.len()), buffer);
-            for (at, share) in places {
-                let (run, more) = rest.split_at_mut(share.len());
-                list.push((at, run));
-                rest = more;
-            }
-            return self.read_list(&mut list).await;
+            return self.read_long(transfer, runs, buffer).await;
         }
         let (request, target) = transfer.reading(self, buffer)?;
         Ok(self.read_request(&request, target).await?.bytes)
@@ -214,13 +207,7 @@ impl OpenView {
     /// Dropped, any part of the bytes may have been written.
     pub async fn write_with(&self, transfer: &Transfer, data: Bytes) -> Result<u64, Error> {
         if let Some(runs) = transfer.long_list() {
-            let places = OpenView::packed_runs(transfer.at, runs, data.len())?;
-            let list: Vec<_> = places
-                .into_iter()
-                .map(|(at, share)| (at, data.slice(share)))
-                .collect();
-            let durability = transfer.durability();
-            return self.write_runs(&list, durability, transfer.last_wins).await;
+            return self.write_long(transfer, runs, data).await;
         }
         let Writing {
             request,
@@ -231,4 +218,82 @@ impl OpenView {
         self.write_request(&request, source, durability, ordered)
             .await
     }
+
+    /// Reads a list of many runs, in as many messages as they need. All of it is checked before the first.
+    async fn read_long(
+        &self,
+        transfer: &Transfer,
+        runs: &[(i64, u64)],
+        buffer: &mut [u8],
+    ) -> Result<u64, Error> {
+        let places = places(transfer.at, runs)?;
+        let memory = transfer.memory(&self.list(&places, false)?)?;
+        check_room(buffer.len(), room_of(memory.as_ref(), runs))?;
+        if let Some(memory) = &memory {
+            memory.check_disjoint()?;
+        }
+        let (mut done, mut moved) = (0, 0);
+        for (_, request) in self.messages(&places, false)? {
+            let next = done + request.memory();
+            let target = match &memory {
+                None => Target::Packed(&mut buffer[done as usize..next as usize]),
+                Some(memory) => Target::Patterned(&mut *buffer, memory.behind(done)),
+            };
+            moved += self.read_request(&request, target).await?.bytes;
+            done = next;
+        }
+        Ok(moved)
+    }
+
+    /// Writes a list of many runs, as [`OpenView::read_long`] reads it.
+    async fn write_long(
+        &self,
+        transfer: &Transfer,
+        runs: &[(i64, u64)],
+        data: Bytes,
+    ) -> Result<u64, Error> {
+        let places = places(transfer.at, runs)?;
+        let whole = self.list(&places, false)?;
+        if !transfer.last_wins {
+            whole.check_disjoint()?;
+        }
+        let memory = transfer.memory(&whole)?;
+        check_room(data.len(), room_of(memory.as_ref(), runs))?;
+        let (mut done, mut moved) = (0, 0);
+        for (_, request) in self.messages(&places, transfer.last_wins)? {
+            let next = done + request.memory();
+            let source = match &memory {
+                None => Source::Packed(data.slice(done as usize..next as usize)),
+                Some(memory) => Source::Patterned(data.clone(), memory.behind(done)),
+            };
+            let durability = transfer.durability();
+            moved += self
+                .write_request(&request, source, durability, transfer.last_wins)
+                .await?;
+            done = next;
+        }
+        Ok(moved)
+    }
+}
+
+/// The runs of a list that lies `at` a place of the view.
+fn places(at: ViewOffset, runs: &[(i64, u64)]) -> Result<Vec<(ViewOffset, usize)>, Error> {
+    let place = |(displacement, bytes): &(i64, u64)| {
+        let first = i128::from(at.0) + i128::from(*displacement);
+        let end = first + i128::from(*bytes);
+        let past = PatternError::OutOfRange { first, end };
+        let place = u64::try_from(first).map_err(|_| past)?;
+        let bytes = usize::try_from(*bytes).map_err(|_| past)?;
+        Ok((ViewOffset(place), bytes))
+    };
+    runs.iter().map(place).collect()
+}
+
+/// How much memory a list needs.
+fn room_of(memory: Option<&Memory>, runs: &[(i64, u64)]) -> u64 {
+    let packed = || {
+        runs.iter()
+            .fold(0, |sum: u64, run| sum.saturating_add(run.1))
+    };
+    memory.map_or_else(packed, Memory::end)
 }

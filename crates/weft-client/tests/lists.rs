@@ -194,3 +194,67 @@ async fn a_list_longer_than_a_message_is_split() {
     assert_eq!(sent(Kind::Write) - before, 2);
     test.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_longer_than_a_message_may_lie_anywhere_in_memory() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/long", 2, 64).await;
+    let view = file.view(View::canonical()).unwrap();
+    let mut rng = SmallRng::seed_from_u64(4);
+    let places = runs(&mut rng, 300_000, 9);
+    assert!(places.len() > 32 << 10);
+    let bytes: usize = places.iter().map(|(_, length)| length).sum();
+    let runs = |(at, length): &(u64, usize)| (at.cast_signed(), *length as u64);
+    let transfer = Transfer::of(Pattern::list(places.iter().map(runs)));
+    let packed: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8).collect();
+    let moved = view.write_with(&transfer, packed.clone().into()).await;
+    assert_eq!(moved.unwrap(), bytes as u64);
+    let mut again = vec![0; bytes];
+
+    // Backwards, with a byte between the runs.
+    let mut at = bytes + places.len();
+    let backwards = Pattern::list(places.iter().map(|(_, length)| {
+        at -= length + 1;
+        (i64::try_from(at).unwrap(), *length as u64)
+    }));
+    let scattered = transfer.clone().in_memory(backwards);
+    let mut memory = vec![255; bytes + places.len()];
+    let moved = view.read_with(&scattered, &mut memory).await;
+    assert_eq!(moved.unwrap(), bytes as u64);
+    let (mut left, mut from) = (&memory[..], bytes);
+    for (_, length) in places.iter().rev() {
+        from -= length;
+        assert_eq!(left[..*length], packed[from..from + length]);
+        assert_eq!(left[*length], 255, "what lies between is left alone");
+        left = &left[length + 1..];
+    }
+    let changed: Vec<u8> = memory.iter().map(|b| b ^ 3).collect();
+    let moved = view.write_with(&scattered, changed.into()).await;
+    assert_eq!(moved.unwrap(), bytes as u64);
+    view.read_with(&transfer, &mut again).await.unwrap();
+    assert!(again[..bytes].iter().zip(&packed).all(|(a, b)| *a == b ^ 3));
+    let short = view.read_with(&scattered, &mut memory[bytes / 2..]).await;
+    assert!(matches!(short, Err(Error::Buffer { .. })), "{short:?}");
+    let same = transfer.clone().in_memory(Pattern::list(
+        places.iter().map(|(_, length)| (0, *length as u64)),
+    ));
+    let twice = view.read_with(&same, &mut memory).await;
+    assert!(matches!(twice, Err(Error::Pattern(_))), "{twice:?}");
+
+    // All runs again behind themselves: of what is written twice, the later stays, whatever the messages.
+    let ends = |i: usize| places[i % places.len()];
+    let twice = Pattern::list((0..2 * places.len()).map(|i| {
+        let (at, length) = ends(i);
+        (at.cast_signed(), length as u64)
+    }));
+    let data: Vec<u8> = [vec![1; bytes], vec![2; bytes]].concat();
+    let twice = Transfer::of(twice);
+    let refused = view.write_with(&twice, data.clone().into()).await;
+    assert!(matches!(refused, Err(Error::Pattern(_))), "{refused:?}");
+    let moved = view.write_with(&twice.last_wins(), data.into()).await;
+    assert_eq!(moved.unwrap(), 2 * bytes as u64);
+    view.read_with(&transfer, &mut again).await.unwrap();
+    assert!(again[..bytes].iter().all(|b| *b == 2));
+    test.stop().await;
+}

@@ -11,7 +11,11 @@ use crate::{Pattern, PatternError, Request, ViewOffset};
 
 /// A pattern over the caller's memory, checked.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Nest>);
+pub struct Memory {
+    nest: Arc<Nest>,
+    /// The number of the pattern's byte that is the first here.
+    first: u64,
+}
 
 impl Memory {
     /// The memory of `request`: `pattern` from position `start` on.
@@ -25,14 +29,17 @@ impl Memory {
             return Err(PatternError::Unequal { memory, request });
         }
         match Request::new(ViewOffset(start), pattern)? {
-            Request::Shaped(shaped) => Ok(Memory(shaped.0)),
+            Request::Shaped(shaped) => Ok(Memory {
+                nest: shaped.0,
+                first: 0,
+            }),
             Request::Contiguous { .. } => unreachable!("a pattern becomes a shaped request"),
         }
     }
 
     /// Bytes that a buffer must have to hold all of it.
     pub fn end(&self) -> u64 {
-        self.0.end
+        self.nest.end
     }
 
     /// Checks that no byte of memory stands for two of the request: what a read puts there would depend on
@@ -41,7 +48,7 @@ impl Memory {
     /// # Errors
     /// As [`Request::check_disjoint`].
     pub fn check_disjoint(&self) -> Result<(), PatternError> {
-        disjoint(&self.0)
+        disjoint(&self.nest)
     }
 
     /// Where the byte of this number lies, and how many from it on lie in a row there: at least 1.
@@ -51,6 +58,15 @@ impl Memory {
     /// # Source
     /// Property `memory_is_where_the_model_says`.
     pub fn place(&self, number: u64) -> (u64, u64) {
-        self.0.find(number)
+        self.nest.find(self.first + number)
+    }
+
+    /// The memory of the bytes after the first so many: byte 0 there is this one here.
+    #[must_use]
+    pub fn behind(&self, bytes: u64) -> Memory {
+        Memory {
+            nest: self.nest.clone(),
+            first: self.first + bytes,
+        }
     }
 }
