@@ -8,8 +8,8 @@ failed=0
 night() { printf '\n== %s\n' "$*"; env "$@" || failed=1; }
 
 night cargo test -p weft-store --test large -- --ignored --nocapture --test-threads 1
-night WEFT_CASES=2000 cargo test -p weft-store --test disks --test full
-night WEFT_CASES=3000 cargo test -p weft-store --test model
+night WEFT_SEED="$(date +%s)" WEFT_CASES=2000 cargo test -p weft-store --test disks --test full
+night WEFT_SEED="$(date +%s)" WEFT_CASES=3000 cargo test -p weft-store --test model
 night WEFT_CASES=20000 cargo test -p weft-store --test corruption
 night WEFT_CASES=300 cargo test -p weft-kv --test loss
 night WEFT_CASES=500000 cargo test -p weft-fuzz
@@ -22,13 +22,13 @@ night WEFT_CASES=5000 cargo test -p weft-meta --test trees
 night WEFT_CASES=100 cargo test -p weft-client --test checkpoints
 night cargo test -p weft-client --test checkpoints -- --ignored --nocapture
 night cargo test -p weft-meta --test trees -- --ignored --nocapture
-night WEFT_CASES=5000 cargo test -p weft-client --test collectives
+night WEFT_SEED="$(date +%s)" WEFT_CASES=5000 cargo test -p weft-client --test collectives
 night WEFT_CASES=1000000 cargo test -p weft-layout --test requests
-night WEFT_CASES=50000 cargo test -p weft-client --test requests
-night WEFT_CASES=500 cargo test -p weft --test mount_property
-night WEFT_CASES=20000 cargo test -p weft --test mount_strict
+night WEFT_SEED="$(date +%s)" WEFT_CASES=50000 cargo test -p weft-client --test requests
+night WEFT_SEED="$(date +%s)" WEFT_CASES=500 cargo test -p weft --test mount_property
+night WEFT_SEED="$(date +%s)" WEFT_CASES=20000 cargo test -p weft --test mount_strict
 night WEFT_CASES=1000 cargo test -p weft --test mount_directories -- --nocapture
 [ -z "${PJDFSTEST_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" suites/pjdfstest.sh
-[ -z "${FSX_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" SEEDS="1 2" OPERATIONS=100000 LIMIT=7200 suites/fsx.sh
+[ -z "${FSX_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" SEEDS="$((RANDOM + 1)) $((RANDOM + 1))" OPERATIONS=100000 LIMIT=7200 suites/fsx.sh
 [ -z "${TREE:-}" ] || night WEFT="$PWD/target/debug/weft" ROUNDS=50 suites/programs.sh
 exit $failed
