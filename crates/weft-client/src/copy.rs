@@ -5,13 +5,15 @@
 //! servers send each other what they have. What is short, or of servers that do not reach each other, is read and written
 //! here, several windows at a time.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{self, TryStreamExt};
+use tokio::time::Instant;
 use weft_layout::{CellIndex, FileOffset, Layout, Map, Request, ServerId, ServerSlot, ViewOffset};
-use weft_proto::Code;
 use weft_proto::io::{Access, CopyRangeRequest, SendRangeRequest};
+use weft_proto::{Code, limits};
 
 use crate::volume::Repeat;
 use crate::{Error, File, OpenView};
@@ -24,13 +26,15 @@ const WINDOW: u64 = 1 << 20;
 const DEPTH: usize = 8;
 /// Shorter stretches of data go through this process: two requests for each server, too, and one way less.
 const SEND_MIN: u64 = 256 << 10;
+/// How long servers that were found not to reach each other are not asked to.
+const APART: Duration = Duration::from_mins(1);
 
 impl File {
     /// Copies bytes of `from`, as far as it reaches, to this file, both in canonical order. Returns how many. Holes stay
     /// holes, in blocks of 4 KiB.
     ///
     /// Cost: one request to each server of `from` for its size; then one to each for every 256 MiB of its own, where servers can
-    /// copy alone, or for each stretch of data between holes, of 256 MiB at most, where they send. Stretches of less than 256 KiB,
+    /// copy alone, or for each stretch of data between holes, of 1 GiB at most, where they send. Stretches of less than 256 KiB,
     /// and all if servers do not reach each other, cost two for each server and MiB, eight MiB at a time.
     /// # Durability
     /// As [`OpenView::write_at`].
@@ -58,7 +62,6 @@ impl File {
         let copy = Copy {
             from: from.canonical()?,
             to: self.canonical()?,
-            sending: AtomicBool::new(true),
         };
         // Both ends are legal before anything is copied.
         copy.to.map.slots(&contiguous(to_offset.0, length))?;
@@ -104,8 +107,6 @@ fn meet(from: &Layout, to: &Layout, from_offset: u64, to_offset: u64) -> bool {
 struct Copy {
     from: OpenView,
     to: OpenView,
-    /// The servers have not said yet that they cannot.
-    sending: AtomicBool,
 }
 
 impl Copy {
@@ -147,26 +148,37 @@ impl Copy {
         )
     }
 
-    /// Holes are made, and data is copied from each hole to the next.
+    /// Holes are made, and data is copied from each hole to the next, some at a time.
     async fn data_by_data(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
         let end = from + length;
-        let mut ranges = self.from.file.data_ranges(FileOffset(from), 0);
-        let (mut at, mut written) = (from, from);
-        while at < end {
+        let ranges = self.from.file.data_ranges(FileOffset(from), 0);
+        let stretches = stream::try_unfold((ranges, from), |(mut ranges, at)| async move {
+            if at >= end {
+                return Ok::<_, Error>(None);
+            }
             let found = ranges.next().await?;
             let data = found.map_or(end..end, |r| r.start.clamp(at, end)..r.end.clamp(at, end));
-            if at < data.start {
-                let hole = data.start - at;
-                self.to.clear(ViewOffset(at - from + to), hole).await?;
+            let next = data.end;
+            Ok(Some(((at, data), (ranges, next))))
+        });
+        let written = AtomicU64::new(from);
+        let copied = stretches.try_for_each_concurrent(DEPTH, |(at, data)| {
+            let written = &written;
+            async move {
+                if at < data.start {
+                    let hole = data.start - at;
+                    self.to.clear(ViewOffset(at - from + to), hole).await?;
+                }
+                if !data.is_empty() {
+                    self.data(data.start, data.start - from + to, data.end - data.start)
+                        .await?;
+                    written.fetch_max(data.end, Relaxed);
+                }
+                Ok(())
             }
-            if !data.is_empty() {
-                self.data(data.start, data.start - from + to, data.end - data.start)
-                    .await?;
-                written = data.end;
-            }
-            at = data.end;
-        }
-        if written < end {
+        });
+        copied.await?;
+        if written.into_inner() < end {
             self.to.file.extend(to + length).await?;
         }
         Ok(())
@@ -174,27 +186,39 @@ impl Copy {
 
     /// Copies bytes that hold data.
     async fn data(&self, from: u64, to: u64, length: u64) -> Result<(), Error> {
-        if length < SEND_MIN || !self.sending.load(Relaxed) {
-            return self.through_here(from, to, length).await;
-        }
-        let part = SERVER_PART.saturating_mul(u64::from(self.from.map.grid().servers()));
+        let apart = &self.to.file.0.volume.shared.apart;
+        let servers = u64::from(self.from.map.grid().servers());
+        let part = (SERVER_PART * servers).min(limits::TRANSFER_MAX);
         let mut done = 0;
         while done < length {
             let now = part.min(length - done);
+            let tried = apart.lock().is_some_and(|when| when.elapsed() < APART);
+            if now < SEND_MIN || tried {
+                return self
+                    .through_here(from + done, to + done, length - done)
+                    .await;
+            }
             let slots = self.from.map.slots(&contiguous(from + done, now))?;
             let sends = slots
                 .iter()
                 .map(|slot| self.sent_by(*slot, from + done, to + done, now));
-            match try_join_all(sends).await {
-                Ok(_) => done += now,
-                // An older server, or one that does not reach the others.
-                Err(e) if matches!(e.code(), Code::Unsupported | Code::Unavailable) => {
-                    self.sending.store(false, Relaxed);
-                    return self
-                        .through_here(from + done, to + done, length - done)
-                        .await;
+            // All of them, whatever becomes of one: what a server still sends must not come after what is written from here.
+            let sent = join_all(sends).await;
+            let (mut all, mut failed) = (true, None);
+            for error in sent.into_iter().filter_map(Result::err) {
+                all = false;
+                let refused = matches!(error, Error::Refused { .. });
+                if !refused || error.code() != Code::Unavailable {
+                    failed = Some(error);
                 }
-                Err(e) => return Err(e),
+            }
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if all {
+                done += now;
+            } else {
+                *apart.lock() = Some(Instant::now());
             }
         }
         Ok(())

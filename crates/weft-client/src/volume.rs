@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     /// The service may believe in attachments that have ended: it must be told what there is.
     outdated: AtomicBool,
     lazy: bool,
+    /// When servers were last found not to reach each other.
+    pub(crate) apart: parking_lot::Mutex<Option<tokio::time::Instant>>,
     /// Where operations in the background go on.
     pub(crate) runtime: tokio::runtime::Handle,
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
@@ -94,6 +96,7 @@ impl Volume {
         );
         let servers = Servers::new(env.clone(), identity, pool, counters.clone());
         let shared = Shared {
+            apart: parking_lot::Mutex::default(),
             env,
             meta,
             servers,

@@ -19,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use socket2::{MaybeUninitSlice, SockRef};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::runtime::Handle;
 
 use crate::env::Opened;
 use crate::half::budget;
@@ -26,6 +27,8 @@ use crate::half::budget;
 /// A stream's halves.
 pub(crate) fn open(stream: UnixStream) -> io::Result<Opened> {
     stream.set_nonblocking(true)?;
+    // Now, and not when it is needed: without one, there is no connection rather than one that breaks.
+    let spare = OwnedFd::from(stream.try_clone()?);
     let stream = Arc::new(stream);
     // SAFETY: what is registered holds the stream, so its descriptor is open until that is dropped, and always the same.
     let readable = unsafe { AsyncFd::register_with_interest(stream.clone(), Interest::READABLE) }?;
@@ -34,7 +37,8 @@ pub(crate) fn open(stream: UnixStream) -> io::Result<Opened> {
         write: Box::new(WriteHalf {
             stream,
             room: None,
-            spare: None,
+            spare: Some(spare),
+            runtime: Handle::current(),
         }),
         gauge: None,
     })
@@ -49,6 +53,8 @@ struct WriteHalf {
     room: Option<AsyncFd<OwnedFd>>,
     /// The descriptor to hear of it by: a poll set takes each once.
     spare: Option<OwnedFd>,
+    /// Where the connection's tasks are, whoever writes.
+    runtime: Handle,
 }
 
 fn is_for_later(error: &io::Error) -> bool {
@@ -112,8 +118,10 @@ impl WriteHalf {
     }
 
     fn hear_of_room(&mut self) -> io::Result<()> {
+        let _here = self.runtime.enter();
         let descriptor = match self.spare.take() {
             Some(descriptor) => descriptor,
+            // It was lost with a registration that failed.
             None => OwnedFd::from(self.stream.try_clone()?),
         };
         // SAFETY: the descriptor is owned by what is registered.

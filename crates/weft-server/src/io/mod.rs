@@ -20,6 +20,7 @@ mod write;
 
 pub use check::on_the_wire as finding_on_the_wire;
 pub(crate) use peers::Peers;
+use send::Sender;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,7 +171,8 @@ impl IoService {
                 Box::pin(answer(call, async |r| self.copy_range(r).await)).await;
             }
             Kind::SendRange => {
-                Box::pin(answer(call, async |r| self.send_range(r).await)).await;
+                let sender = Sender::new(self.budget(&call.peer), call.reply.caller());
+                Box::pin(answer(call, async |r| self.send_range(r, &sender).await)).await;
             }
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,

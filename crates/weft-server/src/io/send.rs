@@ -6,27 +6,33 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::TryStreamExt;
-use futures_util::future::try_join_all;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use weft_layout::{
-    CellOffset, FileOffset, Grid, Pattern as Shape, Request, ServerId, ServerSlot, View, ViewOffset,
+    CellOffset, FileOffset, Grid, OFFSET_MAX, Pattern as Shape, Request, ServerId, ServerSlot,
+    View, ViewOffset,
 };
+use weft_net::Caller;
 use weft_proto::io::{Access, Pattern, SendRangeReply, SendRangeRequest, WriteRequest};
-use weft_proto::{Code, Failure};
+use weft_proto::{Code, Failure, limits};
 use weft_store::ForkKey;
 
 use super::peers::failure as failure_at;
-use super::{IoService, Job};
+use super::{CLIENT_BUDGET, IoService, Job};
 use crate::failure;
 
-/// Bytes read at a time, at most.
+/// Bytes read at a time, at most: a client's budget has several.
 const WINDOW: u64 = 2 << 20;
+const _: () = assert!(CLIENT_BUDGET >= 2 * WINDOW as usize);
 /// Units of source or target in a window, at most: what one write lists is bounded.
 const UNITS: u64 = 16 << 10;
-/// Windows on their way at once: 8 MiB of memory for each call.
+/// Windows of one call on their way at once, as far as its client's budget allows.
 const DEPTH: usize = 4;
 /// Slices shorter than this are put together before they are sent.
 const SLICE_MIN: usize = 16 << 10;
@@ -42,6 +48,29 @@ struct Target<'a> {
     begins: (u64, u64),
 }
 
+/// For whom it is done.
+pub(super) struct Sender {
+    budget: Arc<Semaphore>,
+    caller: Caller,
+}
+
+impl Sender {
+    pub(super) fn new(budget: Arc<Semaphore>, caller: Caller) -> Sender {
+        Sender { budget, caller }
+    }
+
+    /// Room for so many bytes, unless nobody waits for them any more.
+    async fn room(&self, bytes: u64) -> Result<Option<SemaphorePermit<'_>>, Failure> {
+        // The semaphore is never closed; without a permit the bound would only be softer.
+        let room = self.budget.acquire_many(bytes as u32).await.ok();
+        if self.caller.gone() {
+            let what = "its caller does not wait for the copy any more";
+            return Err(Failure::new(Code::Cancelled, what));
+        }
+        Ok(room)
+    }
+}
+
 /// What one server is sent of a window.
 #[derive(Default)]
 struct Share {
@@ -55,8 +84,13 @@ impl IoService {
     pub(super) async fn send_range(
         &self,
         request: SendRangeRequest,
+        sender: &Sender,
     ) -> Result<SendRangeReply, Failure> {
-        let (from, to) = (self.job(&request.from)?, self.job(&request.to)?.living()?);
+        // What is held of the target is the business of its servers.
+        let (from, to) = (
+            self.job(&request.from)?,
+            self.job_of_any(&request.to)?.living()?,
+        );
         let (start, length) = in_canonical_order(&from)?;
         let (there, as_long) = in_canonical_order(&to)?;
         let grid = *to.map.grid();
@@ -73,31 +107,52 @@ impl IoService {
             begins: (start, there),
         };
         let ranges = from.worked_out().unwrap_or_default();
-        let bytes = ranges.iter().map(|(_, r)| r.end - r.start).sum();
+        let bytes: u64 = ranges.iter().map(|(_, r)| r.end - r.start).sum();
+        if bytes > limits::TRANSFER_MAX {
+            let what = format!(
+                "one call sends at most {} bytes; this server has {bytes} of the range",
+                limits::TRANSFER_MAX
+            );
+            return Err(failure::invalid(what));
+        }
         let unit = from.map.grid().bsu().min(grid.bsu());
         let long = WINDOW.min(unit.saturating_mul(UNITS));
         let windows = ranges.into_iter().flat_map(|(key, range)| {
             let first = range.start / long;
             (first..range.end.div_ceil(long)).map(move |n| {
                 let window = range.start.max(n * long)..range.end.min((n + 1) * long);
-                Ok((key.clone(), window))
+                (key.clone(), window)
             })
         });
-        stream::iter(windows)
-            .try_for_each_concurrent(DEPTH, |(key, window)| {
-                self.send_window(&from, &target, key, window)
-            })
-            .await?;
-        Ok(SendRangeReply { bytes })
+        let failed = Mutex::new(None);
+        // Who hears of a failure does what is missing by himself: nothing of this may come later.
+        let sent = stream::iter(windows).for_each_concurrent(DEPTH, |(key, window)| {
+            let (from, target, failed) = (&from, &target, &failed);
+            async move {
+                if failed.lock().is_some() {
+                    return;
+                }
+                if let Err(failure) = self.send_window(from, target, sender, key, window).await {
+                    failed.lock().get_or_insert(failure);
+                }
+            }
+        });
+        sent.await;
+        match failed.into_inner() {
+            None => Ok(SendRangeReply { bytes }),
+            Some(failure) => Err(failure),
+        }
     }
 
     async fn send_window(
         &self,
         from: &Job,
         target: &Target<'_>,
+        sender: &Sender,
         key: ForkKey,
         window: Range<u64>,
     ) -> Result<(), Failure> {
+        let _room = sender.room(window.end - window.start).await?;
         let (at, length) = (CellOffset(window.start), window.end - window.start);
         let slices = match from.checkpoint {
             0 => self.store.read(&key, at, length).await,
@@ -108,7 +163,7 @@ impl IoService {
         let sends = shares
             .into_iter()
             .map(|(slot, share)| self.send_share(target, slot, share));
-        try_join_all(sends).await.map(drop)
+        join_all(sends).await.into_iter().collect()
     }
 
     async fn send_share(
@@ -216,12 +271,19 @@ fn long(slices: Vec<Bytes>) -> Vec<Bytes> {
 
 /// Where a contiguous request in canonical order begins, and its length.
 fn in_canonical_order(job: &Job) -> Result<(u64, u64), Failure> {
+    let legal = |offset: u64, length: u64| {
+        offset
+            .checked_add(length)
+            .is_some_and(|end| end <= OFFSET_MAX)
+    };
     match job.request {
-        Request::Contiguous { offset, length } if *job.map.view() == View::canonical() => {
+        Request::Contiguous { offset, length }
+            if *job.map.view() == View::canonical() && legal(offset.0, length) =>
+        {
             Ok((offset.0, length))
         }
         _ => {
-            let what = "what is sent to other servers is contiguous, in canonical order";
+            let what = "what is sent to other servers is contiguous, in canonical order, and ends where files may";
             Err(failure::invalid(what))
         }
     }
@@ -230,7 +292,7 @@ fn in_canonical_order(job: &Job) -> Result<(u64, u64), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_layout::{CellIndex, FileId};
+    use weft_layout::{CellIndex, FileId, Map};
     use weft_store::ForkName;
 
     /// Cell 1 of three, BSUs of 4, to two cells with BSUs of 6, five bytes further on.
@@ -261,5 +323,32 @@ mod tests {
         // 11, 12, 21 to 24, 33: of each twelve, the first six are of one cell.
         assert_eq!(of(0), (vec![(12, 1), (24, 1)], b"b\0".to_vec()));
         assert_eq!(of(1), (vec![(11, 1), (21, 3), (33, 1)], b"acde\0".to_vec()));
+    }
+
+    #[test]
+    fn what_is_no_range_of_a_file_is_refused() {
+        let job = |view, offset, length| Job {
+            map: Map::new(Grid::new(3, 4, 3).unwrap(), view).unwrap(),
+            request: Request::Contiguous {
+                offset: ViewOffset(offset),
+                length,
+            },
+            slot: ServerSlot(0),
+            file: FileId(1),
+            fork: ForkName::data(),
+            checkpoint: 0,
+        };
+        let canonical = View::canonical();
+        let legal = in_canonical_order(&job(canonical, OFFSET_MAX - 5, 5));
+        assert_eq!(legal.unwrap(), (OFFSET_MAX - 5, 5));
+        for (view, offset, length) in [
+            (canonical, OFFSET_MAX - 5, 6),
+            (canonical, u64::MAX - 3, 100),
+            (canonical, 0, u64::MAX),
+            (View::Cell(CellIndex(1)), 0, 10),
+        ] {
+            let refused = in_canonical_order(&job(view, offset, length));
+            assert_eq!(refused.unwrap_err().code(), Code::Invalid);
+        }
     }
 }

@@ -33,7 +33,8 @@ enum Memory {
 impl Memory {
     fn new(pool: &Pool, start: u64, length: usize) -> Memory {
         let skew = (start % PAGE as u64) as usize;
-        match pool.land(skew + length).filter(|_| length >= PAGE / 2) {
+        let long = length >= PAGE / 2;
+        match long.then(|| pool.land(skew + length)).flatten() {
             Some(landing) => Memory::Pages { landing, skew },
             None => Memory::Plain(BytesMut::zeroed(length)),
         }
@@ -220,7 +221,7 @@ impl Assembly {
     }
 }
 
-/// Writes in groups of about [`WRITE_BYTES`], cut where chunks begin.
+/// Writes in groups of about [`WRITE_BYTES`].
 struct Groups {
     chunk: u32,
     cut: Vec<Vec<Write>>,
