@@ -22,7 +22,7 @@ use crate::{Error, File, OpenView};
 const SERVER_PART: u64 = 256 << 20;
 /// Bytes read and written at a time when they go through this process.
 const WINDOW: u64 = 1 << 20;
-/// Windows under way at once: 8 MiB of memory.
+/// Windows of a stretch of data under way at once, and stretches: 8 MiB of memory for one, 64 MiB for as many long ones.
 const DEPTH: usize = 8;
 /// Shorter stretches of data go through this process: two requests for each server, too, and one way less.
 const SEND_MIN: u64 = 256 << 10;
@@ -35,7 +35,8 @@ impl File {
     ///
     /// Cost: one request to each server of `from` for its size; then one to each for every 256 MiB of its own, where servers can
     /// copy alone, or for each stretch of data between holes, of 1 GiB at most, where they send. Stretches of less than 256 KiB,
-    /// and all if servers do not reach each other, cost two for each server and MiB, eight MiB at a time.
+    /// and all if servers do not reach each other, cost two for each server and MiB, eight MiB of a stretch
+    /// at a time.
     /// # Durability
     /// As [`OpenView::write_at`].
     /// # Errors
