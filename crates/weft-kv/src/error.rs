@@ -34,8 +34,9 @@ pub enum KvError {
     },
     /// The engine's files, other than its journals, are not what it wrote.
     #[error(
-        "the key-value engine's files in {path} are damaged: {reason}. Nothing was changed. Restore the whole folder of the engine \
-         from a copy: what its tables held is nowhere else, and no repair makes it anew. Without a copy, the node must be \
+        "the key-value engine's files in {path} are damaged: {reason}. Nothing was changed. The copy that the \
+         engine keeps of its tables (weft.copies) does not help here. Restore the whole folder of the engine from a copy of yours: what \
+         its tables held is nowhere else, and no repair makes it anew. Without one, the node must be \
          formatted anew; of a server, `weft fsck --repair` then says which files lost their bytes"
     )]
     Damaged {

@@ -14,12 +14,14 @@
 //!    the disk holds is unknown, and only recovery can find out.
 //!
 //! 3. An engine whose journal lacks what was on stable storage is not opened (`loss.rs`).
+//! 4. Nor one with a table that is not what was written, unless there is a good copy of it (`copies.rs`).
 //!
 //! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
 
 use std::fs::{File, TryLockError};
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,7 @@ use parking_lot::Mutex;
 
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
+use crate::copies::{self, BadFile, Copier};
 use crate::group::Group;
 use crate::journal::Journals;
 use crate::loss::{self, Found, Loss, Watermark};
@@ -78,9 +81,10 @@ pub struct FjallKv {
     group: Group,
     journals: Journals,
     watermark: Watermark,
-    room: Room,
+    room: Arc<Room>,
     /// The number of the last commit.
     committed: AtomicU64,
+    copier: Copier,
 }
 
 impl std::fmt::Debug for FjallKv {
@@ -128,11 +132,13 @@ impl FjallKv {
         if number < synced {
             watermark.set(number).map_err(unread)?;
         }
+        let room = Arc::new(Room::new(&path, options.reserve));
         Ok(FjallKv {
             journals: Journals::new(&path),
             watermark,
             committed: AtomicU64::new(number),
-            room: Room::new(&path, options.reserve),
+            copier: Copier::start(&path, Arc::clone(&room)).map_err(unread)?,
+            room,
             path,
             database,
             keyspace,
@@ -149,6 +155,27 @@ impl FjallKv {
         let _lock = lock(path.as_ref())?;
         let found = loss::find(path.as_ref())?;
         found.loss.map_or(Ok(()), |loss| Err(lost_error(&loss)))
+    }
+
+    /// Looks at each table and list of a folder, also of an engine that is open; nothing is changed.
+    ///
+    /// Cost: reads all of them.
+    /// # Errors
+    /// When they cannot be looked at; what is damaged is told in the answer.
+    pub fn verify(path: impl AsRef<Path>) -> Result<Vec<BadFile>, KvError> {
+        copies::verify(path.as_ref())
+    }
+
+    /// Copies the tables that are not copied yet, which otherwise happens some seconds after they were written.
+    ///
+    /// # Errors
+    /// [`KvError::Engine`].
+    pub fn copy_tables(&self) -> Result<(), KvError> {
+        let copied = self.copier.copy_now();
+        copied.map_err(|error| KvError::Engine {
+            doing: "copy its tables",
+            reason: error.to_string(),
+        })
     }
 
     /// The folder that holds the engine's files.
@@ -280,8 +307,17 @@ impl Reader for Snapshot<'_> {
             Bound::Excluded(key) => Bound::Excluded(full_key(space, key)),
             Bound::Unbounded => prefix_end(&prefix).map_or(Bound::Unbounded, Bound::Excluded),
         };
+        let mut last = None;
         for item in self.snapshot.range::<Vec<u8>, _>(self.keyspace, (from, to)) {
             let (key, value) = item.into_inner().map_err(|error| engine("scan", &error))?;
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return Err(KvError::Engine {
+                    doing: "scan",
+                    reason: "keys are not in order: blocks of a table have changed places"
+                        .to_owned(),
+                });
+            }
+            let key = last.insert(key);
             if visit(&key[prefix.len()..], &value).is_break() {
                 break;
             }
@@ -309,6 +345,7 @@ fn engine(doing: &'static str, error: &fjall::Error) -> KvError {
 /// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that is accepted.
 fn prepare(path: &Path, accept_loss: bool) -> Result<bool, KvError> {
     let _lock = lock(path)?;
+    copies::heal(path, accept_loss)?;
     let Found { torn, loss } = loss::find(path)?;
     let unwritten = |error: std::io::Error| KvError::open(path, &error);
     if let Some(loss) = &loss {

@@ -11,10 +11,12 @@
 //! 3. Keys are ordered by their bytes.
 
 mod batch;
+mod copies;
 mod error;
 mod fjall;
 mod group;
 mod journal;
+mod lists;
 mod loss;
 mod mem;
 mod overlay;
@@ -23,6 +25,7 @@ mod tables;
 mod traits;
 mod transact;
 
+pub use copies::BadFile;
 pub use error::KvError;
 pub use fjall::{FjallKv, FjallOptions};
 pub use loss::{DECODERS, Decoder};

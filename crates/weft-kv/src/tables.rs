@@ -9,16 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lsm_tree::{AbstractTree, AnyTree, Config, SeqNo, SequenceNumberCounter};
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
+use crate::lists::{list, trees};
 
 /// The folder of links; fjall looks at nothing of that name.
 const LOOK: &str = "weft.look";
-/// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where the first opening of the engine
-/// was interrupted.
-const TREES: &str = "keyspaces";
 
 /// Whether the files are there without which fjall would begin anew.
 pub(crate) fn complete(folder: &Path) -> Result<(), KvError> {
@@ -32,50 +29,9 @@ pub(crate) fn complete(folder: &Path) -> Result<(), KvError> {
         let what = "no tree of it but the first has the file current";
         return Err(KvError::damaged(folder, what.to_owned()));
     }
-    trees.iter().try_for_each(|tree| named(&folder.join(tree)))
-}
-
-/// The trees of an engine that have tables, as paths in its folder; none where there are none yet.
-fn trees(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(folder.join(TREES)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut trees = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        let tree = Path::new(TREES).join(&name);
-        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
-        if number.is_some() && folder.join(&tree).join("current").exists() {
-            trees.push(tree);
-        }
-    }
-    Ok(trees)
-}
-
-/// Whether the list of a tree's tables is the one that was written: `current` is its number 8, its XXH3 16 and a zero. fjall
-/// does not look at the checksum, and removes tables that the list does not name.
-fn named(tree: &Path) -> Result<(), KvError> {
-    let broken = |error: io::Error| KvError::of_file(tree, &error);
-    let current = fs::read(tree.join("current")).map_err(broken)?;
-    let Some((number, sum)) = current.split_first_chunk::<8>() else {
-        return Err(KvError::damaged(tree, "current is too short".to_owned()));
-    };
-    let name = format!("v{}", u64::from_le_bytes(*number));
-    let list = fs::read(tree.join(&name)).map_err(|error| {
-        let error = io::Error::new(error.kind(), format!("{name}: {error}"));
-        KvError::of_file(tree, &error)
-    })?;
-    let sum: Option<[u8; 17]> = sum.try_into().ok();
-    let written = xxh3_128(&list).to_le_bytes();
-    match sum {
-        // Another length, another version of the engine.
-        Some(sum) if sum[16] == 0 && sum[..16] != written => Err(KvError::damaged(
-            tree,
-            format!("{name} is not what current says"),
-        )),
-        _ => Ok(()),
-    }
+    trees
+        .iter()
+        .try_for_each(|tree| list(&folder.join(tree)).map(drop))
 }
 
 /// The last commit that the tables hold; 0 where they hold none. Nothing where nothing can be written to look: on a full disk,

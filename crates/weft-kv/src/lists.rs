@@ -1,0 +1,140 @@
+//! Which tables belong to a tree of the engine, and what they must be.
+//!
+//! A tree is a folder. Its file `current` says which list of tables counts, and what the list's checksum is; the list names the
+//! tables, and the checksum of each. fjall looks at neither of the two: it believes the list, removes tables that it does not
+//! name, and verifies a table's blocks one by one, so that blocks that have changed places pass.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use crate::KvError;
+
+/// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where the first opening of the engine
+/// was interrupted.
+const TREES: &str = "keyspaces";
+/// Says which list counts.
+pub(crate) const CURRENT: &str = "current";
+/// The folder of a tree's tables.
+pub(crate) const TABLES: &str = "tables";
+/// Bytes read at a time.
+const STEP: usize = 1 << 20;
+
+/// A table, as the list has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) id: u64,
+    /// XXH3 of its file.
+    pub(crate) sum: u128,
+}
+
+/// What belongs to a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct List {
+    /// The list's file.
+    pub(crate) name: String,
+    /// What `current` holds.
+    pub(crate) current: Vec<u8>,
+    /// Nothing where the list is of another form than this code knows.
+    pub(crate) tables: Option<Vec<Table>>,
+}
+
+/// The trees of an engine that have tables, as paths in its folder; none where there are none yet.
+pub(crate) fn trees(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder.join(TREES)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut trees = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let tree = Path::new(TREES).join(&name);
+        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
+        if number.is_some() && folder.join(&tree).join(CURRENT).exists() {
+            trees.push(tree);
+        }
+    }
+    Ok(trees)
+}
+
+/// Reads a tree's list; `current` is its number 8, its XXH3 16 and a zero.
+///
+/// # Errors
+/// [`KvError::Damaged`] where it is not the one that was written.
+pub(crate) fn list(tree: &Path) -> Result<List, KvError> {
+    let damaged = |what: &str| KvError::damaged(tree, what.to_owned());
+    let unread = |error: io::Error| KvError::of_file(tree, &error);
+    let current = fs::read(tree.join(CURRENT)).map_err(unread)?;
+    let number = current.first_chunk::<8>();
+    let number = number.ok_or_else(|| damaged("current is too short"))?;
+    let name = format!("v{}", u64::from_le_bytes(*number));
+    let path = tree.join(&name);
+    let bytes = fs::read(&path).map_err(|error| {
+        let error = io::Error::new(error.kind(), format!("{name}: {error}"));
+        KvError::of_file(tree, &error)
+    })?;
+    // Another length, another version of the engine.
+    let sum: Option<[u8; 17]> = current[8..].try_into().ok();
+    let known = sum.filter(|sum| sum[16] == 0);
+    if known.is_some_and(|sum| sum[..16] != xxh3_128(&bytes).to_le_bytes()) {
+        return Err(damaged(&format!("{name} is not what current says")));
+    }
+    let tables = known.and_then(|_| tables(&path));
+    Ok(List {
+        name,
+        current,
+        tables,
+    })
+}
+
+/// The tables that a list names, in the form of lsm-tree 3.
+fn tables(path: &Path) -> Option<Vec<Table>> {
+    let archive = sfa::Reader::new(path).ok()?;
+    let mut bytes = Vec::new();
+    let section = archive.toc().section(b"tables")?;
+    section
+        .buf_reader(path)
+        .ok()?
+        .read_to_end(&mut bytes)
+        .ok()?;
+    let mut rest = &bytes[..];
+    let mut take = |length: usize| {
+        let (front, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        Some(front)
+    };
+    let mut tables = Vec::new();
+    for _ in 0..take(1)?[0] {
+        for _ in 0..take(1)?[0] {
+            for _ in 0..u32::from_le_bytes(take(4)?.try_into().ok()?) {
+                let id = u64::from_le_bytes(take(8)?.try_into().ok()?);
+                if take(1)? != [0] {
+                    return None;
+                }
+                let sum = u128::from_le_bytes(take(16)?.try_into().ok()?);
+                take(8)?;
+                tables.push(Table { id, sum });
+            }
+        }
+    }
+    rest.is_empty().then_some(tables)
+}
+
+/// The XXH3 of a file, handed on piece by piece to `each`.
+pub(crate) fn sum_of(
+    path: &Path,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<u128> {
+    let mut file = File::open(path)?;
+    let (mut sum, mut piece) = (Xxh3::new(), vec![0; STEP]);
+    loop {
+        let read = file.read(&mut piece)?;
+        if read == 0 {
+            return Ok(sum.digest128());
+        }
+        sum.update(&piece[..read]);
+        each(&piece[..read])?;
+    }
+}

@@ -1,0 +1,353 @@
+//! Damage of tables costs nothing where their copy is good, and is never believed where it is not.
+//!
+//! The oracle: an engine that opens holds every commit that was synced; one that does not changed nothing.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+use weft_kv::{FjallKv, FjallOptions, KvError, OrderedKv, Reader, Space};
+
+const KEYS: Space = Space("keys");
+const COUNT: u64 = 3000;
+
+fn options() -> FjallOptions {
+    FjallOptions {
+        memtable: 1 << 20,
+        ..FjallOptions::default()
+    }
+}
+
+fn open(folder: &Path) -> Result<FjallKv, KvError> {
+    FjallKv::open(folder, options())
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 1000];
+    SmallRng::seed_from_u64(number).fill_bytes(&mut bytes);
+    bytes
+}
+
+fn write(kv: &FjallKv, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        kv.transact(&mut |txn| {
+            txn.put(KEYS, &number.to_be_bytes(), &value(number));
+            Ok(())
+        })
+        .unwrap();
+    }
+    kv.sync().unwrap();
+}
+
+/// Looks at each by itself and at all together.
+fn holds(kv: &FjallKv, count: u64) {
+    let snapshot = kv.snapshot().unwrap();
+    for number in 0..count {
+        let found = snapshot.get(KEYS, &number.to_be_bytes()).unwrap();
+        assert_eq!(found, Some(value(number)), "{number}");
+    }
+    assert_eq!(scan(&*snapshot).unwrap(), count);
+}
+
+fn scan(reader: &dyn Reader) -> Result<u64, KvError> {
+    let mut count = 0;
+    reader.scan(KEYS, Bound::Unbounded, Bound::Unbounded, &mut |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+/// All files of an engine, by their path in it.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn add(folder: &Path, at: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
+        for entry in std::fs::read_dir(folder.join(at)).unwrap() {
+            let entry = entry.unwrap();
+            let path = at.join(entry.file_name());
+            if entry.path().is_dir() {
+                add(folder, &path, all);
+            } else {
+                all.insert(path, std::fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    add(folder, Path::new(""), &mut all);
+    all
+}
+
+fn restore(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
+    std::fs::remove_dir_all(folder).unwrap();
+    for (path, bytes) in files {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+/// The files of the tables; not lists that do not count any more.
+fn copied(folder: &Path) -> Vec<PathBuf> {
+    let counts = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(number) = name.and_then(|name| name.strip_prefix('v')?.parse::<u64>().ok()) else {
+            return true;
+        };
+        let current = std::fs::read(folder.join(path).with_file_name("current")).unwrap();
+        current[..8] == number.to_le_bytes()
+    };
+    let all = files(folder).into_keys();
+    all.filter(|path| path.starts_with("keyspaces") || path == Path::new("version"))
+        .filter(|path| counts(path))
+        .collect()
+}
+
+fn tables(folder: &Path) -> Vec<PathBuf> {
+    let all = files(folder).into_keys();
+    all.filter(|path| path.starts_with("keyspaces/1/tables"))
+        .collect()
+}
+
+/// An engine with tables, all of them copied, and some commits in its journal only.
+fn sample(folder: &Path) {
+    let kv = open(folder).unwrap();
+    write(&kv, 0..COUNT);
+    let started = Instant::now();
+    while tables(folder).is_empty() {
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "no table is written"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kv.copy_tables().unwrap();
+}
+
+/// Two blocks of a table have changed places: each by itself is as it was written.
+fn exchange_blocks(bytes: &mut Vec<u8>) {
+    // A block begins with a mark of its own; two of equal length can change places.
+    let mark = bytes[..4].to_vec();
+    let starts: Vec<usize> = (0..bytes.len() - 4)
+        .filter(|at| bytes[*at..*at + 4] == mark)
+        .collect();
+    let length = |n: usize| starts.get(n + 1).map_or(0, |next| next - starts[n]);
+    let pair = (0..starts.len() - 1)
+        .flat_map(|a| (a + 1..starts.len() - 1).map(move |b| (a, b)))
+        .find(|(a, b)| length(*a) == length(*b))
+        .expect("a table has two blocks of one length");
+    let (a, b) = (starts[pair.0], starts[pair.1]);
+    let (front, behind) = bytes.split_at_mut(b);
+    front[a..a + length(pair.0)].swap_with_slice(&mut behind[..length(pair.1)]);
+}
+
+#[test]
+fn whatever_is_damaged_is_put_back_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    sample(folder.path());
+    let whole = files(folder.path());
+    for path in copied(folder.path()) {
+        for how in ["flipped", "zeros", "cut", "empty", "gone"] {
+            restore(folder.path(), &whole);
+            let own = folder.path().join(&path);
+            let mut bytes = whole[&path].clone();
+            let middle = bytes.len() / 2;
+            match how {
+                "flipped" => bytes[middle] ^= 4,
+                "zeros" => bytes[middle..].fill(0),
+                "cut" => bytes.truncate(middle),
+                _ => bytes.clear(),
+            }
+            if bytes == whole[&path] {
+                continue;
+            }
+            std::fs::write(&own, &bytes).unwrap();
+            if how == "gone" {
+                std::fs::remove_file(&own).unwrap();
+            }
+            let found = FjallKv::verify(folder.path()).unwrap();
+            assert!(
+                found.len() == 1 && found[0].mended,
+                "{}, {how}: {found:?}",
+                path.display()
+            );
+            let kv = open(folder.path()).unwrap();
+            holds(&kv, COUNT);
+            write(&kv, COUNT..COUNT + 1);
+            drop(kv);
+            assert_eq!(
+                FjallKv::verify(folder.path()).unwrap(),
+                [],
+                "{}, {how}",
+                path.display()
+            );
+            let kept = folder.path().join("weft.damaged").join(&path);
+            if how == "gone" {
+                assert!(!kept.exists());
+            } else {
+                assert_eq!(
+                    std::fs::read(kept).unwrap(),
+                    bytes,
+                    "{}, {how}",
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_that_changed_places_are_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    sample(folder.path());
+    let table = folder.path().join(&tables(folder.path())[0]);
+    let mut bytes = std::fs::read(&table).unwrap();
+    exchange_blocks(&mut bytes);
+    std::fs::write(&table, &bytes).unwrap();
+    let damaged = files(folder.path());
+    holds(&open(folder.path()).unwrap(), COUNT);
+    // Without the copy: neither is the engine opened, nor is anything changed.
+    restore(folder.path(), &damaged);
+    std::fs::remove_dir_all(folder.path().join("weft.copies")).unwrap();
+    let before = files(folder.path());
+    let found = FjallKv::verify(folder.path()).unwrap();
+    assert!(found.len() == 1 && !found[0].mended, "{found:?}");
+    let error = open(folder.path()).unwrap_err();
+    assert!(matches!(error, KvError::Damaged { .. }), "{error}");
+    assert!(
+        error.to_string().contains(table.to_str().unwrap()),
+        "{error}"
+    );
+    assert!(files(folder.path()) == before, "something was changed");
+    // Whoever goes on without a copy is not given pairs in another order.
+    let accepting = FjallOptions {
+        accept_loss: true,
+        ..options()
+    };
+    let kv = FjallKv::open(folder.path(), accepting).unwrap();
+    let error = scan(&*kv.snapshot().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("not in order"), "{error}");
+}
+
+#[test]
+fn a_damaged_copy_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    sample(folder.path());
+    let table = &tables(folder.path())[0];
+    for path in [
+        folder.path().join(table),
+        folder.path().join("weft.copies").join(table),
+    ] {
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let before = files(folder.path());
+    let error = open(folder.path()).unwrap_err();
+    assert!(matches!(error, KvError::Damaged { .. }), "{error}");
+    assert!(files(folder.path()) == before, "something was changed");
+}
+
+#[test]
+fn copies_follow_the_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    sample(folder.path());
+    let kv = open(folder.path()).unwrap();
+    // Tables come and go meanwhile.
+    for round in 1..6 {
+        write(&kv, round * COUNT..(round + 1) * COUNT);
+        kv.copy_tables().unwrap();
+    }
+    holds(&kv, 6 * COUNT);
+    drop(kv);
+    // Nobody writes tables any more: the copies are those, and no others.
+    let kv = open(folder.path()).unwrap();
+    kv.copy_tables().unwrap();
+    drop(kv);
+    let copies = folder.path().join("weft.copies");
+    let (own, copied) = (copied(folder.path()), copied(&copies));
+    assert_eq!(own, copied);
+    for path in own {
+        let read = |folder: &Path| std::fs::read(folder.join(&path)).unwrap();
+        assert!(read(folder.path()) == read(&copies), "{}", path.display());
+    }
+}
+
+#[test]
+fn a_list_that_is_too_old_is_not_taken_for_the_newest() {
+    let folder = tempfile::tempdir().unwrap();
+    sample(folder.path());
+    let old = files(folder.path());
+    let kv = open(folder.path()).unwrap();
+    // More than the journals keep.
+    for round in 1..20 {
+        write(&kv, round * COUNT..(round + 1) * COUNT);
+    }
+    drop(kv);
+    let gone = !folder.path().join("0.jnl").exists();
+    // The copies are as they were long ago.
+    std::fs::remove_dir_all(folder.path().join("weft.copies")).unwrap();
+    for (path, bytes) in old
+        .iter()
+        .filter(|(path, _)| path.starts_with("weft.copies"))
+    {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    let newer = tables(folder.path());
+    std::fs::write(folder.path().join("keyspaces/1/current"), b"?").unwrap();
+    match open(folder.path()) {
+        Ok(kv) => {
+            assert!(!gone, "nobody has what the first journal held");
+            holds(&kv, 20 * COUNT);
+        }
+        Err(error) => {
+            assert!(gone && matches!(error, KvError::Lost { .. }), "{error}");
+            for table in newer {
+                let kept = folder.path().join("weft.damaged").join(&table);
+                assert!(kept.exists(), "{} is gone", table.display());
+            }
+        }
+    }
+}
+
+fn cases() -> u32 {
+    let cases = std::env::var("WEFT_CASES").ok();
+    cases.and_then(|n| n.parse().ok()).unwrap_or(24)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    /// A flip, zeros or two runs that change places, anywhere in any of the files.
+    #[test]
+    fn damage_anywhere_in_the_tables_is_mended(
+        file in any::<usize>(), place in any::<usize>(), other in any::<usize>(), how in 0..3_u8, length in 1..9000_usize
+    ) {
+        thread_local!(static SAMPLE: BTreeMap<PathBuf, Vec<u8>> = {
+            let folder = tempfile::tempdir().unwrap();
+            sample(folder.path());
+            files(folder.path())
+        });
+        let folder = tempfile::tempdir().unwrap();
+        SAMPLE.with(|files| restore(folder.path(), files));
+        let names = copied(folder.path());
+        let path = folder.path().join(&names[file % names.len()]);
+        let mut bytes = std::fs::read(&path).unwrap();
+        prop_assume!(!bytes.is_empty());
+        let length = length.min(bytes.len() / 2).max(1);
+        let (a, b) = (place % (bytes.len() - length + 1), other % (bytes.len() - length + 1));
+        match how {
+            0 => bytes[a] ^= 1 << (other % 8),
+            1 => bytes[a..a + length].fill(0),
+            _ => (0..length).for_each(|i| bytes.swap(a + i, b + i)),
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let kv = open(folder.path()).unwrap();
+        holds(&kv, COUNT);
+    }
+}
