@@ -39,13 +39,37 @@ const PIECE: (usize, Duration) = (1 << 20, Duration::from_millis(4));
 /// How often a list is read again because its tables went while they were copied.
 const TRIES: u32 = 8;
 
-/// A file of the tables that is not what it must be.
+/// A file of the engine's tables, or of their copy, that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadFile {
     /// The file.
     pub path: PathBuf,
-    /// The copy of it is good. [`crate::FjallKv::open`] puts it in its place.
-    pub mended: bool,
+    /// What becomes of it.
+    pub mend: Mend,
+}
+
+/// What a damaged file is mended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mend {
+    /// Its copy, when the engine is opened the next time.
+    Copy,
+    /// It is a copy, which is made anew.
+    Anew,
+    /// Nothing.
+    Nothing,
+}
+
+impl std::fmt::Display for BadFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let then = match self.mend {
+            Mend::Copy => {
+                "the copy of it is good, and the next start of its node puts that in its place"
+            }
+            Mend::Anew => "it is only a copy, which is made anew",
+            Mend::Nothing => "there is no good copy of it",
+        };
+        write!(f, "{} is not what was written; {then}", self.path.display())
+    }
 }
 
 /// What is wrong in a folder, and what it would be mended with.
@@ -63,13 +87,32 @@ enum Good {
     Version,
 }
 
-/// What an opening would find; nothing is changed.
+/// What an opening would find, and what is wrong with the copies; nothing is changed. `pace` hears of what was read.
 ///
 /// # Errors
-/// When the files cannot be read, not when they are damaged.
-pub(crate) fn verify(folder: &Path) -> Result<Vec<BadFile>, KvError> {
-    let bad = look(folder, u64::MAX)?;
-    Ok(bad.iter().map(|bad| bad.told(folder)).collect())
+/// When the files cannot be looked for, not when they are damaged.
+pub(crate) fn verify(folder: &Path, pace: &mut dyn FnMut(usize)) -> Result<Vec<BadFile>, KvError> {
+    let bad = look(folder, u64::MAX, pace)?;
+    let mut told: Vec<BadFile> = bad.iter().map(|bad| bad.told(folder)).collect();
+    let copies = folder.join(COPIES);
+    let trees = trees(&copies).map_err(|error| KvError::open(&copies, &error))?;
+    for tree in trees.iter().map(|tree| copies.join(tree)) {
+        let mut tell = |path: PathBuf| {
+            let mend = Mend::Anew;
+            told.push(BadFile { path, mend });
+        };
+        let Some(list) = whole_copy(&tree) else {
+            tell(tree.join(CURRENT));
+            continue;
+        };
+        for table in list.tables.iter().flatten() {
+            let path = tree.join(TABLES).join(table.id.to_string());
+            if !is(&path, table.sum, pace) {
+                tell(path);
+            }
+        }
+    }
+    Ok(told)
 }
 
 /// Puts copies in the place of files that are not what they must be; before the engine is opened.
@@ -77,7 +120,7 @@ pub(crate) fn verify(folder: &Path) -> Result<Vec<BadFile>, KvError> {
 /// # Errors
 /// [`KvError::Damaged`] where there is no good copy, unless `accept_loss`; nothing is changed then.
 pub(crate) fn heal(folder: &Path, accept_loss: bool) -> Result<(), KvError> {
-    let bad = look(folder, OPENING_MAX)?;
+    let bad = look(folder, OPENING_MAX, &mut |_| ())?;
     // A list without a copy is somebody else's finding (`tables.rs`): it may be of an engine that was never used.
     let mut hopeless = bad
         .iter()
@@ -101,7 +144,7 @@ pub(crate) fn heal(folder: &Path, accept_loss: bool) -> Result<(), KvError> {
 }
 
 /// Looks at no more tables than have `most` bytes together.
-fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
+fn look(folder: &Path, most: u64, pace: &mut dyn FnMut(usize)) -> Result<Vec<Bad>, KvError> {
     let unread = |error: io::Error| KvError::open(folder, &error);
     let copies = folder.join(COPIES);
     let mut bad = Vec::new();
@@ -148,10 +191,10 @@ fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
                 continue;
             }
             left -= length.unwrap_or(0);
-            if is(&own, table.sum) || !names(&folder.join(&tree), &table) {
+            if is(&own, table.sum, pace) || !names(&folder.join(&tree), &table) {
                 continue;
             }
-            let good = is(&copies.join(&path), table.sum);
+            let good = is(&copies.join(&path), table.sum, pace);
             bad.push(Bad {
                 path,
                 good: good.then_some(Good::Table(table.sum)),
@@ -170,8 +213,12 @@ fn names(tree: &Path, table: &Table) -> bool {
 }
 
 /// Whether a file can be read and has this checksum.
-fn is(path: &Path, sum: u128) -> bool {
-    sum_of(path, |_| Ok(())).is_ok_and(|found| found == sum)
+fn is(path: &Path, sum: u128, pace: &mut dyn FnMut(usize)) -> bool {
+    let found = sum_of(path, |piece| {
+        pace(piece.len());
+        Ok(())
+    });
+    found.is_ok_and(|found| found == sum)
 }
 
 /// The list of a tree's copy.
@@ -181,9 +228,14 @@ fn whole_copy(tree: &Path) -> Option<List> {
 
 impl Bad {
     fn told(&self, folder: &Path) -> BadFile {
+        let mend = if self.good.is_some() {
+            Mend::Copy
+        } else {
+            Mend::Nothing
+        };
         BadFile {
             path: folder.join(&self.path),
-            mended: self.good.is_some(),
+            mend,
         }
     }
 
@@ -455,6 +507,31 @@ impl Copier {
     pub(crate) fn copy_now(&self) -> io::Result<()> {
         while self.shared.refresh(&mut |_| true)? == Pass::Partial {}
         Ok(())
+    }
+
+    /// Looks at all tables and all copies, at most `rate` bytes a second; damaged copies are made anew soon.
+    pub(crate) fn verify(&self, rate: u64) -> Result<Vec<BadFile>, KvError> {
+        let (started, mut read) = (Instant::now(), 0_u64);
+        let mut pace = |bytes: usize| {
+            read += bytes as u64;
+            let due = Duration::from_secs_f64(read as f64 / rate.max(1) as f64);
+            // An engine that is dropped meanwhile does not wait.
+            self.shared.wait(due.saturating_sub(started.elapsed()));
+        };
+        let folder = &self.shared.folder;
+        // The copies stay as they are meanwhile.
+        let _alone = self.shared.pass.lock();
+        let bad = verify(folder, &mut pace)?;
+        for bad in bad.iter().filter(|bad| bad.mend == Mend::Anew) {
+            // Without its list nothing of a copy counts.
+            let tree = bad
+                .path
+                .ancestors()
+                .find(|path| path.join(CURRENT).exists());
+            let removed = tree.map_or(Ok(()), |tree| fs::remove_file(tree.join(CURRENT)));
+            removed.map_err(|error| KvError::open(&bad.path, &error))?;
+        }
+        Ok(bad)
     }
 }
 

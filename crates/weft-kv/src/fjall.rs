@@ -157,13 +157,14 @@ impl FjallKv {
         found.loss.map_or(Ok(()), |loss| Err(lost_error(&loss)))
     }
 
-    /// Looks at each table and list of a folder, also of an engine that is open; nothing is changed.
+    /// Looks at each table and list of a folder of which no engine is open, and at their copies; nothing is changed.
     ///
     /// Cost: reads all of them.
     /// # Errors
-    /// When they cannot be looked at; what is damaged is told in the answer.
-    pub fn verify(path: impl AsRef<Path>) -> Result<Vec<BadFile>, KvError> {
-        copies::verify(path.as_ref())
+    /// When they cannot be looked for; what is damaged is told in the answer.
+    pub fn verify_folder(path: impl AsRef<Path>) -> Result<Vec<BadFile>, KvError> {
+        let _lock = lock(path.as_ref())?;
+        copies::verify(path.as_ref(), &mut |_| ())
     }
 
     /// Copies the tables that are not copied yet, which otherwise happens some seconds after they were written.
@@ -251,6 +252,10 @@ impl OrderedKv for FjallKv {
 
     fn check_room(&self) -> Result<(), KvError> {
         self.room.check()
+    }
+
+    fn verify(&self, rate: u64) -> Result<Vec<BadFile>, KvError> {
+        self.copier.verify(rate)
     }
 
     fn sync(&self) -> Result<(), KvError> {

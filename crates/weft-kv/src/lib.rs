@@ -25,7 +25,7 @@ mod tables;
 mod traits;
 mod transact;
 
-pub use copies::BadFile;
+pub use copies::{BadFile, Mend};
 pub use error::KvError;
 pub use fjall::{FjallKv, FjallOptions};
 pub use loss::{DECODERS, Decoder};

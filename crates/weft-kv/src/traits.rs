@@ -1,6 +1,6 @@
 use std::ops::{Bound, ControlFlow};
 
-use crate::KvError;
+use crate::{BadFile, KvError};
 
 /// A named key space inside one engine; spaces share transactions and syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +66,15 @@ pub trait OrderedKv: Send + Sync {
     /// [`KvError::NoSpace`].
     fn check_room(&self) -> Result<(), KvError> {
         Ok(())
+    }
+
+    /// Looks at all that the engine has on its disk, and at copies of it, at most `rate` bytes a second; answers what is damaged.
+    ///
+    /// # Errors
+    /// When it cannot look.
+    fn verify(&self, rate: u64) -> Result<Vec<BadFile>, KvError> {
+        let _ = rate;
+        Ok(Vec::new())
     }
 
     /// Blocks until everything committed before the call is on stable storage.

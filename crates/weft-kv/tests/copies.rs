@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
-use weft_kv::{FjallKv, FjallOptions, KvError, OrderedKv, Reader, Space};
+use weft_kv::{FjallKv, FjallOptions, KvError, Mend, OrderedKv, Reader, Space};
 
 const KEYS: Space = Space("keys");
 const COUNT: u64 = 3000;
@@ -105,10 +105,17 @@ fn copied(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Also of an engine that is open, whose other files come and go.
 fn tables(folder: &Path) -> Vec<PathBuf> {
-    let all = files(folder).into_keys();
-    all.filter(|path| path.starts_with("keyspaces/1/tables"))
-        .collect()
+    let tables = Path::new("keyspaces/1/tables");
+    let Ok(entries) = std::fs::read_dir(folder.join(tables)) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = entries
+        .map(|e| tables.join(e.unwrap().file_name()))
+        .collect();
+    names.sort();
+    names
 }
 
 /// An engine with tables, all of them copied, and some commits in its journal only.
@@ -167,9 +174,9 @@ fn whatever_is_damaged_is_put_back_and_kept() {
             if how == "gone" {
                 std::fs::remove_file(&own).unwrap();
             }
-            let found = FjallKv::verify(folder.path()).unwrap();
+            let found = FjallKv::verify_folder(folder.path()).unwrap();
             assert!(
-                found.len() == 1 && found[0].mended,
+                found.len() == 1 && found[0].mend == Mend::Copy,
                 "{}, {how}: {found:?}",
                 path.display()
             );
@@ -178,7 +185,7 @@ fn whatever_is_damaged_is_put_back_and_kept() {
             write(&kv, COUNT..COUNT + 1);
             drop(kv);
             assert_eq!(
-                FjallKv::verify(folder.path()).unwrap(),
+                FjallKv::verify_folder(folder.path()).unwrap(),
                 [],
                 "{}, {how}",
                 path.display()
@@ -212,8 +219,11 @@ fn blocks_that_changed_places_are_not_believed() {
     restore(folder.path(), &damaged);
     std::fs::remove_dir_all(folder.path().join("weft.copies")).unwrap();
     let before = files(folder.path());
-    let found = FjallKv::verify(folder.path()).unwrap();
-    assert!(found.len() == 1 && !found[0].mended, "{found:?}");
+    let found = FjallKv::verify_folder(folder.path()).unwrap();
+    assert!(
+        found.len() == 1 && found[0].mend == Mend::Nothing,
+        "{found:?}"
+    );
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, KvError::Damaged { .. }), "{error}");
     assert!(
@@ -249,6 +259,48 @@ fn a_damaged_copy_is_not_used() {
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, KvError::Damaged { .. }), "{error}");
     assert!(files(folder.path()) == before, "something was changed");
+}
+
+#[test]
+fn what_is_damaged_while_the_engine_is_open_is_found_and_a_copy_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    sample(folder.path());
+    let kv = open(folder.path()).unwrap();
+    kv.copy_tables().unwrap();
+    assert_eq!(kv.verify(u64::MAX).unwrap(), []);
+    let flip = |path: &Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    let copy = folder
+        .path()
+        .join("weft.copies")
+        .join(&tables(folder.path())[0]);
+    flip(&copy);
+    let bad = kv.verify(u64::MAX).unwrap();
+    assert_eq!(
+        (bad.len(), &bad[0].path, bad[0].mend),
+        (1, &copy, Mend::Anew)
+    );
+    kv.copy_tables().unwrap();
+    assert_eq!(kv.verify(u64::MAX).unwrap(), []);
+    let own = folder.path().join(&tables(folder.path())[0]);
+    flip(&own);
+    let bad = kv.verify(u64::MAX).unwrap();
+    assert_eq!(
+        (bad.len(), &bad[0].path, bad[0].mend),
+        (1, &own, Mend::Copy)
+    );
+    drop(kv);
+    let kv = open(folder.path()).unwrap();
+    holds(&kv, COUNT);
+    assert_eq!(kv.verify(u64::MAX).unwrap(), []);
+    // It takes as long as the rate says.
+    let (started, bytes) = (Instant::now(), COUNT * 1000);
+    kv.verify(bytes * 4).unwrap();
+    assert!(started.elapsed() > Duration::from_millis(200));
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub enum ScrubFault {
     Unreadable = 2,
     /// What says where the chunk lies is damaged.
     Entry = 3,
+    /// A file of the server's index, or of the copy of it, is not what was written; of no file or chunk.
+    Index = 4,
 }
 
 /// Blocks of a chunk that are bad.

@@ -8,6 +8,7 @@
 //! The place of a pass is one key: nothing is held between two parts, and a pass goes on wherever it stopped.
 
 use std::ops::{Bound, ControlFlow, Range};
+use std::sync::Arc;
 
 use crate::chunk::Chunk;
 use crate::counters::Counters;
@@ -130,6 +131,15 @@ impl Store {
     /// Makes sure that a pass that begins now sees everything there is.
     pub async fn scrub_begin(&self) -> Result<(), StoreError> {
         self.apply().await
+    }
+
+    /// Looks at the files of the index and at the copies of them, at most `rate` bytes a second.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] when they cannot be looked for.
+    pub async fn verify_index(&self, rate: u64) -> Result<Vec<weft_kv::BadFile>, StoreError> {
+        let index = Arc::clone(&self.0.index);
+        Ok(self.0.run(move || index.verify(rate)).await??)
     }
 
     /// Verifies chunks from `from` on until about `bytes` were read, at least one chunk. What is bad is told, not an error.

@@ -489,3 +489,78 @@ fn wrong_counts_in_the_namespace_are_set_right_beside_a_living_volume() {
         (&1.into(), &(1 << 20).into())
     );
 }
+
+/// Waits until an engine has a copy of what says which tables it has.
+fn copied(engine: &Path) -> std::path::PathBuf {
+    let copy = engine.join("weft.copies/keyspaces/1/current");
+    let started = std::time::Instant::now();
+    while !copy.exists() {
+        assert!(
+            started.elapsed().as_secs() < 60,
+            "{} has no copy",
+            engine.display()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    copy
+}
+
+fn flip(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[9] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn files_of_an_engine_are_put_back_from_their_copies_and_told() {
+    let volume = Volume::up();
+    let content = bytes(1, 3 << 20);
+    volume.feed("put /file", &content);
+    let folder = volume.path("volume");
+    let namespace = &folders(&folder, "namespace")[0];
+    let indices = folders(&folder, "index");
+    let copies: Vec<_> = indices.iter().map(|index| copied(index)).collect();
+    copied(namespace);
+    // A copy: the scrub finds it, and it is made anew by itself.
+    flip(&copies[0]);
+    let output = volume.command(["scrub", "--json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert_eq!(report["bad_blocks"], 0, "{report}");
+    let told = report["index"][0]["what"].as_str().unwrap();
+    assert!(
+        told.contains("weft.copies") && told.contains("anew"),
+        "{told}"
+    );
+    copied(&indices[0]);
+    volume.run(["scrub"]);
+    // What an engine itself needs, while it is open: told until the next start.
+    for own in [namespace, &indices[0]] {
+        flip(&own.join("keyspaces/1/current"));
+        let (report, code) = fsck(&volume, &[]);
+        assert_eq!(
+            (faults(&report), code),
+            (vec!["damaged index"], 4),
+            "{report}"
+        );
+        stopped(&volume, |_| ());
+        let (report, code) = fsck(&volume, &["--data"]);
+        assert_eq!((faults(&report), code), (Vec::new(), 0), "{report}");
+        assert!(own.join("weft.damaged/keyspaces/1/current").exists());
+    }
+    // While it is not: a check of the stopped volume says so, and does what a start would.
+    let dir = folder.to_str().unwrap();
+    volume.run(["down", dir]);
+    flip(&indices[0].join("keyspaces/1/current"));
+    flip(&namespace.join("keyspaces/0/current"));
+    let (report, code) = fsck(&volume, &["--offline", dir]);
+    assert_eq!(
+        (faults(&report), code),
+        (vec!["damaged index"; 2], 1),
+        "{report}"
+    );
+    let (report, code) = fsck(&volume, &["--offline", dir]);
+    assert_eq!((faults(&report), code), (Vec::new(), 0), "{report}");
+    volume.run(["up", dir]);
+    assert_eq!(volume.run(["cat", "/file"]), content);
+}

@@ -189,6 +189,11 @@ impl IoService {
             return Err(Failure::new(Code::Internal, "no pass was begun".to_owned()));
         };
         let total = self.store.usage().used;
+        let bad = match at {
+            0 => self.store.verify_index(u64::MAX).await,
+            _ => Ok(Vec::new()),
+        };
+        let bad = bad.map_err(|e| failure::of_store(&e))?;
         let part = self
             .store
             .check(&mut now.store, request.data, request.repair)
@@ -216,7 +221,10 @@ impl IoService {
             chunks: part.chunks,
             bytes: part.bytes,
             total,
-            findings: marks.chain(findings).collect(),
+            findings: marks
+                .chain(bad.iter().map(failure::index_finding))
+                .chain(findings)
+                .collect(),
             more,
         })
     }

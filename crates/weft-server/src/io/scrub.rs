@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use weft_kv::BadFile;
 use weft_proto::limits;
 use weft_proto::upkeep::{
     ScrubFault, ScrubFinding, ScrubPassRecord, ScrubRequest, ScrubState, ScrubStatusReply,
 };
-use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store};
+use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store, StoreError};
 
 use super::IoService;
 
@@ -196,6 +197,19 @@ impl Pass {
             None => self.state = ScrubState::Done,
         }
     }
+
+    /// Files of the index that are not what was written.
+    fn take_index(&mut self, bad: &[BadFile]) {
+        for bad in bad {
+            tracing::error!(%bad, "the scrub found a damaged file of the index");
+            self.told.bad += 1;
+            self.told.findings.push(ScrubFinding {
+                fault: ScrubFault::Index as i32,
+                reason: bad.to_string(),
+                ..ScrubFinding::default()
+            });
+        }
+    }
 }
 
 fn on_the_wire(finding: Finding) -> ScrubFinding {
@@ -259,15 +273,16 @@ impl Scrubber {
         if pass.turn != turn {
             return Some(Duration::ZERO);
         }
-        let done = match done {
+        let (index, done) = match done {
             Ok(done) => done,
             Err(reason) => {
-                pass.told.trouble = reason;
+                pass.told.trouble = reason.to_string();
                 return Some(RETRY);
             }
         };
         let rated = Duration::from_secs_f64(done.bytes as f64 / pass.rate as f64);
         pass.begun = true;
+        pass.take_index(&index);
         pass.take(done);
         if pass.state == ScrubState::Done || pass.noted.elapsed() >= NOTE {
             pass.note(store);
@@ -285,12 +300,14 @@ async fn part(
     begun: bool,
     at: &ScrubPosition,
     rate: u64,
-) -> Result<Scrubbed, String> {
+) -> Result<(Vec<BadFile>, Scrubbed), StoreError> {
+    let mut index = Vec::new();
     if !begun {
-        store.scrub_begin().await.map_err(|e| e.to_string())?;
+        store.scrub_begin().await?;
+        index = store.verify_index(rate).await?;
     }
     let bytes = (rate / 4).min(PART);
-    store.scrub(at, bytes).await.map_err(|e| e.to_string())
+    Ok((index, store.scrub(at, bytes).await?))
 }
 
 /// Grows whenever somebody else had work for the disk.

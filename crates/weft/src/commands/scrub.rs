@@ -60,6 +60,14 @@ struct Report {
     findings_not_told: u64,
     unreachable: Vec<u32>,
     findings: Vec<Row>,
+    index: Vec<IndexRow>,
+}
+
+/// A file of a server's index that is not what was written.
+#[derive(Serialize)]
+struct IndexRow {
+    server: u32,
+    what: String,
 }
 
 /// A range of bad blocks.
@@ -220,6 +228,7 @@ impl Scrub {
             findings_not_told: 0,
             unreachable: Vec::new(),
             findings: Vec::new(),
+            index: Vec::new(),
         };
         for (server, ended) in ended {
             match ended {
@@ -228,8 +237,18 @@ impl Scrub {
                     report.chunks += status.chunks;
                     report.bad_blocks += status.bad;
                     report.findings_not_told += status.more;
-                    let rows = status.findings.into_iter().map(|f| row(server, f));
+                    let (index, blocks): (Vec<_>, Vec<_>) = status
+                        .findings
+                        .into_iter()
+                        .partition(|f| f.fault == ScrubFault::Index as i32);
+                    let rows = blocks.into_iter().map(|f| row(server, f));
                     report.findings.extend(rows);
+                    report.bad_blocks -= index.len() as u64;
+                    let rows = index.into_iter().map(|f| IndexRow {
+                        server,
+                        what: f.reason,
+                    });
+                    report.index.extend(rows);
                 }
                 Ended::Interrupted | Ended::Unreachable => report.unreachable.push(server),
             }
@@ -240,7 +259,8 @@ impl Scrub {
         } else {
             print(&report)?;
         }
-        let fine = report.bad_blocks == 0 && report.unreachable.is_empty();
+        let fine =
+            report.bad_blocks == 0 && report.index.is_empty() && report.unreachable.is_empty();
         Ok(if fine {
             problems.exit_code()
         } else {
@@ -254,7 +274,7 @@ fn row(server: u32, finding: ScrubFinding) -> Row {
         Ok(ScrubFault::Checksum) => "wrong checksum",
         Ok(ScrubFault::Unreadable) => "unreadable",
         Ok(ScrubFault::Entry) => "damaged entry",
-        Ok(ScrubFault::Unknown) | Err(_) => "unknown",
+        Ok(ScrubFault::Index | ScrubFault::Unknown) | Err(_) => "unknown",
     };
     Row {
         server,
@@ -336,6 +356,9 @@ fn print(report: &Report) -> Result<()> {
             ]);
         }
         output::line(table)?;
+    }
+    for row in &report.index {
+        output::line(format!("server {}: index: {}", row.server, row.what))?;
     }
     if report.findings_not_told > 0 {
         output::line(format!("and {} findings more", report.findings_not_told))?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
-use weft_kv::{FjallKv, FjallOptions, KvError};
+use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OrderedKv};
 use weft_meta::Namespace;
 use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::meta::HeartbeatRequest;
@@ -69,12 +69,15 @@ impl Offline {
             ..FjallOptions::default()
         };
         let mut obstacles = Vec::new();
-        obstacles.extend(journal(&meta_folder, None, repair)?);
-        if !obstacles.is_empty() {
+        obstacles.extend(tables(&meta_folder, None)?);
+        if let Some(lost) = journal(&meta_folder, None, repair)? {
             closing_note::forget(&meta_folder)?;
+            obstacles.push(lost);
         }
         for (section, folder) in &sections {
-            obstacles.extend(journal(&folder.join("index"), Some(section.id), repair)?);
+            let (folder, server) = (folder.join("index"), Some(section.id));
+            obstacles.extend(tables(&folder, server)?);
+            obstacles.extend(journal(&folder, server, repair)?);
         }
         let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
         closing_note::check(&meta_folder, kv.as_ref())?;
@@ -182,6 +185,30 @@ fn server(
     meta.clone_into(&mut role.meta_address);
     role.metrics_address.clear();
     Ok(node(identity, None, Some(role)))
+}
+
+/// Which of an engine's files are not what was written; what copies mend is mended, as by any start.
+fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
+    let bad = FjallKv::verify_folder(folder)?;
+    let mends = !bad.is_empty() && bad.iter().all(|bad| bad.mend != Mend::Nothing);
+    if mends {
+        let kv = FjallKv::open(folder, FjallOptions::default())?;
+        kv.verify(u64::MAX)?;
+        kv.copy_tables()?;
+    }
+    let row = |bad: &BadFile| {
+        let mut finding = weft_server::index_finding(bad);
+        finding.server = server;
+        let done = match bad.mend {
+            Mend::Copy => "put back from its copy",
+            Mend::Anew | Mend::Nothing => "made anew",
+        };
+        words::row(Found {
+            finding,
+            done: mends.then(|| done.to_owned()),
+        })
+    };
+    Ok(bad.iter().map(row).collect())
 }
 
 /// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it.

@@ -124,7 +124,7 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
         }
         Fault::Checksum => "the blocks are not what was written".to_owned(),
         Fault::Unreadable => "the disk does not give the blocks".to_owned(),
-        Fault::IndexRecord => "records of an index cannot be read".to_owned(),
+        Fault::IndexRecord => "an index is damaged".to_owned(),
         Fault::Unknown => "something that this program does not know".to_owned(),
     }
 }
