@@ -104,6 +104,26 @@ fn meet(from: &Layout, to: &Layout, from_offset: u64, to_offset: u64) -> bool {
             .all(|cell| from.server_of(CellIndex(cell as u32)) == to.server_of(arrives(cell)))
 }
 
+/// Copies the first bytes of a view to those of another, both of files that have one server only, and the same. Holes stay holes.
+pub(crate) async fn copy_there(from: &OpenView, to: &OpenView, length: u64) -> Result<(), Error> {
+    let (source, target) = (&from.file.0, &to.file.0);
+    let server = source.layout.servers()[0];
+    let what = format!("copy from {} to {}", source.path, target.path);
+    let mut done = 0;
+    while done < length {
+        let now = SERVER_PART.min(length - done);
+        let request = CopyRangeRequest {
+            from: access(from, done, now, ServerSlot(0))?,
+            to: access(to, done, now, ServerSlot(0))?,
+            chunk: target.layout.chunk(),
+        };
+        let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
+        all_copied(&what, server, reply.await?.bytes, now)?;
+        done += now;
+    }
+    Ok(())
+}
+
 /// A copy under way.
 struct Copy {
     from: OpenView,

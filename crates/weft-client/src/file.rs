@@ -235,6 +235,7 @@ impl File {
                 cell: cell.0,
                 fork: fork.to_owned(),
             },
+            seen: None,
         };
         let what = format!("remove fork {fork} of cell {cell} of {}", a.path);
         a.volume

@@ -411,6 +411,7 @@ fn cells_get_an_inode_of_their_id() {
         size: 300,
         modified: 9,
         known: "cells".into(),
+        instead_of: None,
     };
     let done = sample.volume.meta.adopt_file(6_000, &request).unwrap();
     assert!(done.done.contains("/lost+found/file-7000000"), "{done:?}");
@@ -422,6 +423,19 @@ fn cells_get_an_inode_of_their_id() {
     check::invariants(&*sample.volume.kv);
     let stat = sample.volume.stat(0, "/lost+found/file-7000000").unwrap();
     assert_eq!((stat.size, stat.size_exact), (300, false));
+    // A layout that makes sense is replaced by whoever knows which it is, once.
+    let mut other = request.clone();
+    other.layout.servers = vec![1, 2];
+    other.instead_of = Some(other.layout.clone());
+    assert!(sample.volume.meta.adopt_file(6_000, &other).unwrap().gone);
+    other.instead_of = Some(request.layout.clone());
+    let done = sample.volume.meta.adopt_file(6_000, &other).unwrap();
+    assert!(done.done.contains("layout"), "{done:?}");
+    assert!(sample.volume.meta.adopt_file(6_000, &other).unwrap().gone);
+    let stat = sample.volume.stat(0, "/lost+found/file-7000000").unwrap();
+    assert_eq!(stat.layout.unwrap().servers, [1, 2]);
+    assert_eq!(findings(&sample.volume), []);
+    check::invariants(&*sample.volume.kv);
 }
 
 fn all(kv: &dyn OrderedKv, space: &'static str) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -433,6 +433,9 @@ pub struct AdoptFileRequest {
     /// What is known of it, for the attribute `user.weft.lost`.
     #[prost(string, tag = "5")]
     pub known: String,
+    /// The inode is there, and has this layout, which its cells do not bear out: it gets the other, unless it has changed since.
+    #[prost(message, optional, tag = "6")]
+    pub instead_of: Option<Layout>,
 }
 
 /// Names of inodes: one scan of all entries, whatever their number.

@@ -408,11 +408,29 @@ pub struct RemoveForkRequest {
     /// Cell and name.
     #[prost(message, required, tag = "2")]
     pub place: ForkPlace,
+    /// Only if it is as it was seen.
+    #[prost(message, optional, tag = "3")]
+    pub seen: Option<ForkSeen>,
+}
+
+/// A fork at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ForkSeen {
+    /// Bytes.
+    #[prost(uint64, tag = "1")]
+    pub length: u64,
+    /// The last write or cut, in nanoseconds since 1970.
+    #[prost(int64, tag = "2")]
+    pub modified: i64,
 }
 
 /// Done.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct RemoveForkReply {}
+pub struct RemoveForkReply {
+    /// It is not as it was seen, and stays.
+    #[prost(bool, tag = "1")]
+    pub changed: bool,
+}
 
 /// Ask where a fork has data in the cells on one server.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -33,10 +33,10 @@ use weft_proto::io::{
     Access, Advice, AdviseReply, AdviseRequest, CellRun, CellStatusReply, CellStatusRequest,
     ClearRangeReply, ClearRangeRequest, Contiguous, CopyRangeReply, CopyRangeRequest,
     CreateForkReply, CreateForkRequest, DataRun, DataRunsReply, DataRunsRequest, DeleteCellsReply,
-    DeleteCellsRequest, ExtendCellsReply, ExtendCellsRequest, ForkPlace, ForkState, Grid, Part,
-    PartKind, PartRepeat, Partition, Pattern, PatternKind, ReadReply, ReadRequest, RemoveForkReply,
-    RemoveForkRequest, Runs, SendRangeReply, SendRangeRequest, Shaped, Subfile, SyncReply,
-    SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
+    DeleteCellsRequest, ExtendCellsReply, ExtendCellsRequest, ForkPlace, ForkSeen, ForkState, Grid,
+    Part, PartKind, PartRepeat, Partition, Pattern, PatternKind, ReadReply, ReadRequest,
+    RemoveForkReply, RemoveForkRequest, Runs, SendRangeReply, SendRangeRequest, Shaped, Subfile,
+    SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest, View, ViewKind, WriteReply,
     WriteRequest,
 };
 use weft_proto::meta::{
@@ -755,10 +755,14 @@ fn io(kind: Kind) -> Kind {
             &RemoveForkRequest {
                 file: 77,
                 place: place(),
+                seen: Some(ForkSeen {
+                    length: 300,
+                    modified: 7,
+                }),
             },
-            "084d120908051205696e646578",
-            &RemoveForkReply {},
-            "",
+            "084d120908051205696e6465781a0508ac021007",
+            &RemoveForkReply { changed: true },
+            "0801",
         ),
         Kind::ClearRange => call(
             &ClearRangeRequest {

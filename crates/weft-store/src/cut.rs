@@ -10,7 +10,7 @@ use crate::load::{Missing, Wanted};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
 use crate::replay::{DATA_COST, MAP_COST};
-use crate::state::State;
+use crate::state::{Fork, State};
 use crate::store::{Inner, Store};
 use crate::write::check_fork;
 
@@ -123,6 +123,25 @@ impl Store {
 
     /// Removes a fork and what it holds; one that does not exist is no error.
     pub async fn remove_fork(&self, key: &ForkKey) -> Result<(), StoreError> {
+        self.remove_fork_if(key, |_| true).await.map(drop)
+    }
+
+    /// As [`Store::remove_fork`], but only if it still has this length and nobody has written to it since; whether that is so.
+    pub async fn remove_unchanged_fork(
+        &self,
+        key: &ForkKey,
+        length: u64,
+        modified: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let same = |fork: &Fork| fork.length == length && fork.modified == modified.0;
+        self.remove_fork_if(key, same).await
+    }
+
+    async fn remove_fork_if(
+        &self,
+        key: &ForkKey,
+        wanted: impl Fn(&Fork) -> bool,
+    ) -> Result<bool, StoreError> {
         self.0.admit_cut().await?;
         let sequence = {
             let mut state = self.0.lock();
@@ -130,6 +149,7 @@ impl Store {
             state.check_alive(key.file)?;
             match state.find(key) {
                 None => state.sequence,
+                Some(id) if !wanted(&state.forks[&id]) => return Ok(false),
                 Some(id) => {
                     let mut body = new_body(0);
                     let sequence = state.next_sequence();
@@ -138,7 +158,7 @@ impl Store {
                 }
             }
         };
-        self.reap(sequence)
+        self.reap(sequence).map(|()| true)
     }
 
     /// Deletes a file's forks and refuses its id from now on. Repeating is no error.

@@ -253,6 +253,18 @@ fn a_removed_fork_is_gone_and_can_be_made_anew() {
             .await
             .unwrap();
         store.apply().await.unwrap();
+        // Whoever has seen another fork than this one does not remove it.
+        let seen = store.status(&k).await.unwrap().unwrap();
+        for (length, modified) in [
+            (seen.length + 1, seen.modified),
+            (seen.length, weft_store::Timestamp(1)),
+        ] {
+            let removed = store.remove_unchanged_fork(&k, length, modified).await;
+            assert!(!removed.unwrap());
+        }
+        assert_eq!(store.status(&k).await.unwrap(), Some(seen));
+        let removed = store.remove_unchanged_fork(&k, seen.length, seen.modified);
+        assert!(removed.await.unwrap());
         store.remove_fork(&k).await.unwrap();
         assert_eq!(store.status(&k).await.unwrap(), None);
         store.create_fork(&k, 4096, now()).await.unwrap();

@@ -2,106 +2,17 @@
 //! volume in use gives no false alarm.
 
 mod files_support;
+mod fsck_support;
 
-use std::ops::{Bound, ControlFlow};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use files_support::{Volume, bytes};
-use serde_json::Value;
-use weft_kv::{Batch, FjallKv, FjallOptions, OrderedKv, Space};
+use fsck_support::{all, engine, faults, folders, fsck, id, repair, stopped, write};
+use weft_kv::{OrderedKv, Space};
 use weft_meta::record::InodeRecord;
 use weft_proto::prost::Message;
-
-/// The report of a run and its exit code.
-fn fsck(volume: &Volume, args: &[&str]) -> (Value, i32) {
-    let output = volume
-        .command(["fsck", "--json"])
-        .args(args)
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!error.contains("panicked"), "{error}");
-    let report = serde_json::from_slice(&output.stdout);
-    (
-        report.unwrap_or_else(|_| panic!("{error}")),
-        output.status.code().unwrap(),
-    )
-}
-
-fn faults(report: &Value) -> Vec<&str> {
-    let findings = report["findings"].as_array().unwrap();
-    findings
-        .iter()
-        .map(|f| f["fault"].as_str().unwrap())
-        .collect()
-}
-
-/// Repairs once and sees that nothing is left.
-fn repair(volume: &Volume, args: &[&str]) -> Value {
-    let (report, code) = fsck(volume, &[&["--repair"], args].concat());
-    assert_eq!(code, 1, "{report}");
-    let (again, code) = fsck(volume, args);
-    assert_eq!((faults(&again), code), (Vec::<&str>::new(), 0), "{again}");
-    report
-}
-
-/// Folders of this name below one.
-fn folders(below: &Path, name: &str) -> Vec<PathBuf> {
-    let (mut found, mut open) = (Vec::new(), vec![below.to_owned()]);
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                if path.file_name().unwrap() == name {
-                    found.push(path.clone());
-                }
-                open.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-fn engine(folder: &Path) -> FjallKv {
-    FjallKv::open(folder, FjallOptions::default()).unwrap()
-}
-
-fn all(kv: &FjallKv, space: &'static str) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut found = Vec::new();
-    let mut visit = |key: &[u8], value: &[u8]| {
-        found.push((key.to_vec(), value.to_vec()));
-        ControlFlow::Continue(())
-    };
-    let reader = kv.snapshot().unwrap();
-    reader
-        .scan(Space(space), Bound::Unbounded, Bound::Unbounded, &mut visit)
-        .unwrap();
-    found
-}
-
-fn write(kv: &FjallKv, space: &'static str, key: Vec<u8>, value: Option<Vec<u8>>) {
-    let changes = vec![(Space(space), key, value)];
-    kv.write(Batch { changes }).unwrap();
-    kv.sync().unwrap();
-}
-
-/// Works on the namespace of a volume that is stopped meanwhile.
-fn stopped(volume: &Volume, work: impl FnOnce(&Path)) {
-    let folder = volume.path("volume");
-    let dir = folder.to_str().unwrap();
-    volume.run(["down", dir]);
-    work(&folder);
-    volume.run(["up", dir]);
-}
-
-fn id(volume: &Volume, path: &str) -> u64 {
-    volume.json(&format!("stat --json {path}"))[0]["id"]
-        .as_u64()
-        .unwrap()
-}
 
 /// Removes what the namespace knows of a file and its name.
 fn forget(folder: &Path, file: u64, name: &str) {
@@ -488,79 +399,4 @@ fn wrong_counts_in_the_namespace_are_set_right_beside_a_living_volume() {
         (&stat["links"], &stat["size"]),
         (&1.into(), &(1 << 20).into())
     );
-}
-
-/// Waits until an engine has a copy of what says which tables it has.
-fn copied(engine: &Path) -> std::path::PathBuf {
-    let copy = engine.join("weft.copies/keyspaces/1/current");
-    let started = std::time::Instant::now();
-    while !copy.exists() {
-        assert!(
-            started.elapsed().as_secs() < 60,
-            "{} has no copy",
-            engine.display()
-        );
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    copy
-}
-
-fn flip(path: &Path) {
-    let mut bytes = std::fs::read(path).unwrap();
-    bytes[9] ^= 1;
-    std::fs::write(path, bytes).unwrap();
-}
-
-#[test]
-fn files_of_an_engine_are_put_back_from_their_copies_and_told() {
-    let volume = Volume::up();
-    let content = bytes(1, 3 << 20);
-    volume.feed("put /file", &content);
-    let folder = volume.path("volume");
-    let namespace = &folders(&folder, "namespace")[0];
-    let indices = folders(&folder, "index");
-    let copies: Vec<_> = indices.iter().map(|index| copied(index)).collect();
-    copied(namespace);
-    // A copy: the scrub finds it, and it is made anew by itself.
-    flip(&copies[0]);
-    let output = volume.command(["scrub", "--json"]).output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{report}");
-    assert_eq!(report["bad_blocks"], 0, "{report}");
-    let told = report["index"][0]["what"].as_str().unwrap();
-    assert!(
-        told.contains("weft.copies") && told.contains("anew"),
-        "{told}"
-    );
-    copied(&indices[0]);
-    volume.run(["scrub"]);
-    // What an engine itself needs, while it is open: told until the next start.
-    for own in [namespace, &indices[0]] {
-        flip(&own.join("keyspaces/1/current"));
-        let (report, code) = fsck(&volume, &[]);
-        assert_eq!(
-            (faults(&report), code),
-            (vec!["damaged index"], 4),
-            "{report}"
-        );
-        stopped(&volume, |_| ());
-        let (report, code) = fsck(&volume, &["--data"]);
-        assert_eq!((faults(&report), code), (Vec::new(), 0), "{report}");
-        assert!(own.join("weft.damaged/keyspaces/1/current").exists());
-    }
-    // While it is not: a check of the stopped volume says so, and does what a start would.
-    let dir = folder.to_str().unwrap();
-    volume.run(["down", dir]);
-    flip(&indices[0].join("keyspaces/1/current"));
-    flip(&namespace.join("keyspaces/0/current"));
-    let (report, code) = fsck(&volume, &["--offline", dir]);
-    assert_eq!(
-        (faults(&report), code),
-        (vec!["damaged index"; 2], 1),
-        "{report}"
-    );
-    let (report, code) = fsck(&volume, &["--offline", dir]);
-    assert_eq!((faults(&report), code), (Vec::new(), 0), "{report}");
-    volume.run(["up", dir]);
-    assert_eq!(volume.run(["cat", "/file"]), content);
 }

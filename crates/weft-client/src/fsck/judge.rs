@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use weft_layout::{CellIndex, Layout, ServerSlot};
 use weft_proto::fsck::{CellState, Fault, FileState, Finding, KeptState};
 use weft_proto::io::ForkPlace;
+use weft_proto::meta;
+
+use super::layout::fitting;
 
 /// What is known of one file.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +144,28 @@ impl Known {
             );
         }
         text
+    }
+
+    /// The layout that the file should have by its cells, if most of them are against the one that it has: of their chunk size
+    /// where all have the same, with servers that put each where it is.
+    pub(super) fn fitting_layout(&self, servers: &[u32]) -> Option<meta::Layout> {
+        let old = self.state.layout.as_ref()?;
+        let layout = self.layout().filter(|_| !self.state.inline)?;
+        let mut new = old.clone();
+        let chunks: BTreeSet<u32> = self.cells.iter().map(|(_, cell)| cell.chunk).collect();
+        if let [chunk] = chunks.iter().filter(|c| **c != 0).collect::<Vec<_>>()[..] {
+            new.chunk = *chunk;
+        }
+        let misplaced = self.cells.iter().filter(|(server, cell)| {
+            let cell = CellIndex(cell.cell);
+            cell.0 >= layout.cells() || layout.server_of(cell).0 != *server
+        });
+        if misplaced.count() * 2 > self.cells.len() {
+            let fits = fitting(&self.cells, servers)?;
+            new.cells = old.cells.max(fits.cells);
+            new.servers = fits.servers;
+        }
+        (new != *old).then_some(new)
     }
 
     fn placed(&self, layout: &Layout, findings: &mut Vec<Finding>) {
@@ -345,6 +370,37 @@ mod tests {
         let mut known = whole();
         known.cells[1].1.chunk = 2 * CHUNK;
         assert_eq!(judged(&known), [(Fault::ChunkSize, Some(1))]);
+    }
+
+    #[test]
+    fn a_layout_is_given_up_only_for_one_that_most_cells_want() {
+        let servers = [0, 1, 2, 3];
+        assert_eq!(whole().fitting_layout(&servers), None);
+        // One of three.
+        let mut known = whole();
+        known.cells[1].0 = 3;
+        assert_eq!(known.fitting_layout(&servers), None);
+        // All of them: the rest of the layout stays.
+        let mut known = whole();
+        known.state.layout.as_mut().unwrap().servers = vec![2, 0, 1];
+        let layout = whole().state.layout;
+        assert_eq!(known.fitting_layout(&servers), layout);
+        // A layout of one cell, and three of them.
+        known.state.layout.as_mut().unwrap().cells = 1;
+        assert_eq!(known.fitting_layout(&servers), layout);
+        // Cells in two places fit nowhere.
+        known.cells.push((3, cell(0)));
+        assert_eq!(known.fitting_layout(&servers), None);
+        // Chunks: only if all agree.
+        let mut known = whole();
+        known.cells[0].1.chunk = 2 * CHUNK;
+        assert_eq!(known.fitting_layout(&servers), None);
+        known.cells.iter_mut().for_each(|c| c.1.chunk = 2 * CHUNK);
+        known.cells[2].1.chunk = 0;
+        let fits = known.fitting_layout(&servers).unwrap();
+        assert_eq!((fits.chunk, fits.servers), (2 * CHUNK, vec![0, 1, 2]));
+        known.state.inline = true;
+        assert_eq!(known.fitting_layout(&servers), None);
     }
 
     #[test]

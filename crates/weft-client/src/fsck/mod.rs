@@ -5,6 +5,7 @@
 //!
 //! Memory: a page of each stream, the cells of one file, and at most [`FINDINGS_MAX`] findings.
 
+mod aside;
 mod judge;
 mod layout;
 mod names;

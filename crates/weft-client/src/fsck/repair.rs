@@ -52,10 +52,44 @@ impl Fsck<'_> {
                 // There are no cells that tell anything.
                 Done::Left | Done::Gone => self.ask(finding).await,
             },
-            Ok(Fault::Misplaced | Fault::InlineCells | Fault::ChunkSize | Fault::Unknown)
-            | Err(_) => Ok(Done::Left),
+            Ok(Fault::Misplaced | Fault::InlineCells | Fault::ChunkSize) => {
+                self.place(finding).await
+            }
+            Ok(Fault::Unknown) | Err(_) => Ok(Done::Left),
             Ok(_) => self.ask(finding).await,
         }
+    }
+
+    /// Cells and layout of a file do not agree: the layout is given up for one that fits if most cells are against it, else the
+    /// cell is put aside.
+    async fn place(&self, finding: &Finding) -> Result<Done, Error> {
+        let all = self.servers.iter().copied().collect();
+        let known = self.look(&[(finding.file, all)]).await?;
+        let Some(known) = known.into_iter().next() else {
+            return Ok(Done::Gone);
+        };
+        if !known.judge(&self.known_servers()).contains(finding) {
+            return Ok(Done::Gone);
+        }
+        // Who cannot be asked may have more of it.
+        if !locked(&self.down).is_empty() {
+            return Ok(Done::Left);
+        }
+        let Some(layout) = known.fitting_layout(&self.servers) else {
+            return match Fault::try_from(finding.fault) {
+                Ok(Fault::ChunkSize) => Ok(Done::Left),
+                _ => self.set_aside(&known, finding).await,
+            };
+        };
+        let request = AdoptFileRequest {
+            file: finding.file,
+            layout,
+            known: known.known(),
+            instead_of: known.state.layout.clone(),
+            ..AdoptFileRequest::default()
+        };
+        let reply = (self.volume).meta("give a file another layout", &request, Repeat::Safe);
+        Ok(outcome(reply.await?))
     }
 
     /// Lets what a server lost of a file, or of one of its checkpoints, count as empty, so that the rest can be used again.
@@ -144,6 +178,7 @@ impl Fsck<'_> {
                 .max()
                 .unwrap_or(0),
             known: format!("{}; the BSU is a guess", known.known()),
+            instead_of: None,
         };
         let reply = self
             .volume

@@ -283,8 +283,9 @@ impl Namespace {
                 return Ok(done(edit.revive(id, inode, &request.known, now)?));
             };
             let known = inode.layout.as_ref().map(weft_proto::meta::Layout::from);
+            let doubted = known.is_some() && known == request.instead_of;
             let sound = known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok());
-            if sound || !inode.is(FileKind::Regular) {
+            if sound && !doubted || !inode.is(FileKind::Regular) {
                 return Ok(gone());
             }
             let inode = edit.change(id, &inode);

@@ -3,11 +3,11 @@
 use weft_layout::{CellIndex, FileId, Grid, ServerSlot};
 use weft_proto::io::{
     CellStatusReply, CellStatusRequest, CreateForkReply, CreateForkRequest, DeleteCellsReply,
-    DeleteCellsRequest, ForkPlace, ForkState, RemoveForkReply, RemoveForkRequest, SyncReply,
-    SyncRequest, TruncateCellsReply, TruncateCellsRequest,
+    DeleteCellsRequest, ForkPlace, ForkSeen, ForkState, RemoveForkReply, RemoveForkRequest,
+    SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest,
 };
 use weft_proto::{Code, Failure};
-use weft_store::{ForkKey, ForkName, ForkStatus};
+use weft_store::{ForkKey, ForkName, ForkStatus, Timestamp};
 
 use super::IoService;
 use crate::failure;
@@ -156,10 +156,16 @@ impl IoService {
         request: RemoveForkRequest,
     ) -> Result<RemoveForkReply, Failure> {
         let key = key(request.file, &request.place)?;
-        self.store
-            .remove_fork(&key)
-            .await
-            .map_err(|e| failure::of_store(&e))?;
-        Ok(RemoveForkReply {})
+        let removed = match request.seen {
+            None => self.store.remove_fork(&key).await.map(|()| true),
+            Some(ForkSeen { length, modified }) => {
+                let unchanged = self
+                    .store
+                    .remove_unchanged_fork(&key, length, Timestamp(modified));
+                unchanged.await
+            }
+        };
+        let removed = removed.map_err(|e| failure::of_store(&e))?;
+        Ok(RemoveForkReply { changed: !removed })
     }
 }

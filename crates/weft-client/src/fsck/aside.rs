@@ -1,0 +1,143 @@
+//! Cells that belong to no place of their file: copied to a file in `/lost+found`, on the server where they are, then removed.
+
+use weft_layout::{
+    BSU_DEFAULT, CHUNK_DEFAULT, CellIndex, Layout, LayoutSpec, ServerId, Storage, View,
+};
+use weft_proto::Code;
+use weft_proto::fsck::{CellState, Finding};
+use weft_proto::io::{ForkPlace, ForkSeen, RemoveForkRequest};
+use weft_proto::meta::AttachReply;
+
+use super::Fsck;
+use super::judge::Known;
+use super::repair::Done;
+use crate::attach::{Access, NewLayout};
+use crate::copy::copy_there;
+use crate::volume::Repeat;
+use crate::{Attributes, Error, File};
+
+/// Where it is put.
+const PLACE: &str = "/lost+found";
+/// What says what is known of it.
+const KNOWN: &str = "user.weft.lost";
+/// Files of one cell that earlier repairs may have left.
+const NAMES: u32 = 100;
+
+impl Fsck<'_> {
+    /// Puts the cell of a finding aside, all its forks: each is removed when its copy is on stable storage.
+    pub(super) async fn set_aside(&self, known: &Known, finding: &Finding) -> Result<Done, Error> {
+        let (Some(server), Some(place)) = (finding.server, &finding.place) else {
+            return Ok(Done::Left);
+        };
+        let forks: Vec<&CellState> = known
+            .cells
+            .iter()
+            .filter(|(on, cell)| *on == server && cell.cell == place.cell)
+            .map(|(_, cell)| cell)
+            .collect();
+        let Some(source) = self.stray(server, &forks) else {
+            return Ok(Done::Gone);
+        };
+        let target = self.lost_file(known.state.file, server, &forks).await?;
+        for fork in &forks {
+            if fork.fork != "data" {
+                target.create_fork(CellIndex(0), &fork.fork).await?;
+            }
+            let from = source.view_of_fork(View::Cell(CellIndex(fork.cell)), &fork.fork)?;
+            let to = target.view_of_fork(View::Cell(CellIndex(0)), &fork.fork)?;
+            copy_there(&from, &to, fork.length).await?;
+        }
+        target.note_write(None);
+        target.sync().await?;
+        let text = format!("{}; {}", finding.text, known.known());
+        let path = target.path().to_owned();
+        self.volume
+            .set_xattr(path.clone(), KNOWN, text.into_bytes())
+            .await?;
+        target.close().await?;
+        for fork in forks {
+            let request = RemoveForkRequest {
+                file: fork.file,
+                place: ForkPlace {
+                    cell: fork.cell,
+                    fork: fork.fork.clone(),
+                },
+                // The service may be writing bytes of a small file to its cells.
+                seen: Some(ForkSeen {
+                    length: fork.length,
+                    modified: fork.modified,
+                }),
+            };
+            let what = "remove a cell that was copied to /lost+found";
+            let removed = (self.volume).io(what, ServerId(server), &request, Repeat::Safe);
+            if removed.await?.changed {
+                return Ok(Done::Gone);
+            }
+        }
+        Ok(Done::Repaired(format!("copied to {path} and removed")))
+    }
+
+    /// The file as if it had but the one server, so that each of its cells can be read where it is.
+    fn stray(&self, server: u32, forks: &[&CellState]) -> Option<File> {
+        let cell = forks.first()?;
+        let spec = LayoutSpec {
+            cells: cell.cell.checked_add(1)?,
+            bsu: BSU_DEFAULT,
+            chunk: chunk(forks),
+            servers: vec![ServerId(server)],
+            storage: Storage::Plain,
+        };
+        let layout = Layout::new(spec).ok()?;
+        let reply = AttachReply {
+            attributes: Attributes {
+                id: cell.file,
+                ..Attributes::default()
+            },
+            ..AttachReply::default()
+        };
+        let path = format!(
+            "cell {} of file {} on server {server}",
+            cell.cell, cell.file
+        );
+        let volume = self.volume.clone();
+        Some(File::new(volume, path, layout, reply, false, false))
+    }
+
+    /// A new file for a cell, on the server of the cell.
+    async fn lost_file(&self, file: u64, server: u32, forks: &[&CellState]) -> Result<File, Error> {
+        match self.volume.make_directory(PLACE, 0o700).await {
+            Err(Error::Refused { code, .. }) if code == Code::Exists => {}
+            made => drop(made?),
+        }
+        let layout = NewLayout {
+            cells: Some(1),
+            chunk: Some(chunk(forks)),
+            servers: vec![server],
+            ..NewLayout::default()
+        };
+        let cell = forks.first().map_or(0, |cell| cell.cell);
+        let name = format!("{PLACE}/file-{file}.cell-{cell}.server-{server}");
+        let mut number = 1;
+        loop {
+            let path = match number {
+                1 => name.clone(),
+                number => format!("{name}.{number}"),
+            };
+            let access = Access::read_write().create_new(0o600).layout(&layout);
+            match self.volume.attach(path, access).await {
+                Err(Error::Refused { code, .. }) if code == Code::Exists && number < NAMES => {
+                    number += 1
+                }
+                made => return made,
+            }
+        }
+    }
+}
+
+fn chunk(forks: &[&CellState]) -> u32 {
+    let fixed = forks
+        .iter()
+        .map(|fork| fork.chunk)
+        .find(|chunk| *chunk != 0);
+    fixed.unwrap_or(CHUNK_DEFAULT)
+}
