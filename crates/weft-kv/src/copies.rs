@@ -1,43 +1,45 @@
 //! A second copy of the engine's tables: what tables hold is nowhere else, and a bit that flips in one would cost the engine.
 //!
 //! Tables are never changed once they are written, and the list that names them has the checksum of each (`lists.rs`). So a copy of
-//! them is made in the background, in a folder beside them, and whatever is not what the list says when the engine is opened
-//! is put back from there: a table with the same checksum is the same table. What is taken away is kept, too.
+//! them is made in the background, in a folder beside them (`copier.rs`), and whatever is not what the list says when the engine is
+//! opened is put back from there: a table with the same checksum is the same table. What is taken away is kept, too.
 //!
 //! The list itself is copied with them. One that is put back may be older than the one that was lost, and name older tables; they are
 //! in the copy, which is always whole. Whether anything that was synced is missing then is told by the numbers of the commits, as ever
 //! (`loss.rs`).
 
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::KvError;
 use crate::lists::{CURRENT, List, TABLES, Table, list, sum_of, trees};
-use crate::room::Room;
 
 /// The folder of copies; fjall looks at nothing of that name.
-const COPIES: &str = "weft.copies";
+pub(crate) const COPIES: &str = "weft.copies";
 /// The folder of files that were not what they must be.
 const DAMAGED: &str = "weft.damaged";
 /// A copy that is being made.
 const UNFINISHED: &str = "unfinished";
-/// The file that tells fjall its own version; it never changes.
-const VERSION: &str = "version";
-/// Bytes of tables that an opening reads; whether the rest is right is found out by [`verify`].
+/// Says that something was found that the next opening must look for, whatever it costs.
+const SUSPECT: &str = "weft.suspect";
+/// The file that tells fjall its own version, and what it holds in this one.
+const VERSION: (&str, &[u8; 4]) = ("version", b"FJL\x03");
+/// Bytes of tables that an opening reads; whether the rest is right is found out by whoever verifies it.
 const OPENING_MAX: u64 = 4 << 30;
-/// How often it is looked whether there are new tables.
-const PERIOD: Duration = Duration::from_secs(2);
-/// Copying takes at least this long for each piece: 256 MiB/s.
-const PIECE: (usize, Duration) = (1 << 20, Duration::from_millis(4));
-/// How often a list is read again because its tables went while they were copied.
-const TRIES: u32 = 8;
+/// Input/output error: what a disk says of a sector that it cannot read.
+pub(crate) const EIO: i32 = 5;
+
+/// A file of the engine's tables, or of their copy, that can be verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineFile {
+    /// The tree's folder, in the engine's.
+    tree: PathBuf,
+    /// Absent: the tree's list.
+    table: Option<Table>,
+    /// The copy, not the file itself.
+    copy: bool,
+}
 
 /// A file of the engine's tables, or of their copy, that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub struct BadFile {
 pub enum Mend {
     /// Its copy, when the engine is opened the next time.
     Copy,
-    /// It is a copy, which is made anew.
+    /// It is a copy, which is made anew by an engine that is open.
     Anew,
     /// Nothing.
     Nothing,
@@ -74,7 +76,7 @@ impl std::fmt::Display for BadFile {
 
 /// What is wrong in a folder, and what it would be mended with.
 struct Bad {
-    /// In the engine's folder, and in the copies.
+    /// In the engine's folder.
     path: PathBuf,
     good: Option<Good>,
 }
@@ -82,45 +84,124 @@ struct Bad {
 enum Good {
     /// The copy of one file.
     Table(u128),
-    /// All of a tree's.
+    /// The list of a tree's copy.
     Tree(List),
     Version,
 }
 
-/// What an opening would find, and what is wrong with the copies; nothing is changed. `pace` hears of what was read.
+/// All that can be verified in a folder.
 ///
 /// # Errors
-/// When the files cannot be looked for, not when they are damaged.
-pub(crate) fn verify(folder: &Path, pace: &mut dyn FnMut(usize)) -> Result<Vec<BadFile>, KvError> {
-    let bad = look(folder, u64::MAX, pace)?;
-    let mut told: Vec<BadFile> = bad.iter().map(|bad| bad.told(folder)).collect();
-    let copies = folder.join(COPIES);
-    let trees = trees(&copies).map_err(|error| KvError::open(&copies, &error))?;
-    for tree in trees.iter().map(|tree| copies.join(tree)) {
-        let mut tell = |path: PathBuf| {
-            let mend = Mend::Anew;
-            told.push(BadFile { path, mend });
-        };
-        let Some(list) = whole_copy(&tree) else {
-            tell(tree.join(CURRENT));
-            continue;
-        };
-        for table in list.tables.iter().flatten() {
-            let path = tree.join(TABLES).join(table.id.to_string());
-            if !is(&path, table.sum, pace) {
-                tell(path);
-            }
+/// When its folders cannot be read.
+pub(crate) fn files(folder: &Path) -> Result<Vec<EngineFile>, KvError> {
+    let mut all = Vec::new();
+    for copy in [false, true] {
+        let base = base(folder, copy);
+        for tree in trees(&base).map_err(|error| KvError::open(&base, &error))? {
+            let tables = list(&base.join(&tree)).ok().and_then(|list| list.tables);
+            let tables = tables.into_iter().flatten().map(Some);
+            all.extend([None].into_iter().chain(tables).map(|table| EngineFile {
+                tree: tree.clone(),
+                table,
+                copy,
+            }));
         }
     }
-    Ok(told)
+    Ok(all)
 }
 
-/// Puts copies in the place of files that are not what they must be; before the engine is opened.
+fn base(folder: &Path, copy: bool) -> PathBuf {
+    if copy {
+        folder.join(COPIES)
+    } else {
+        folder.to_path_buf()
+    }
+}
+
+impl EngineFile {
+    /// Whether it is a copy that is damaged: its tree's.
+    pub(crate) fn copied_tree(&self) -> Option<&Path> {
+        self.copy.then_some(&*self.tree)
+    }
+}
+
+/// Verifies a file, also of an engine that is open; answers how many bytes were read, and what is wrong.
+///
+/// # Errors
+/// When it cannot be read for another reason than damage.
+pub(crate) fn verify(folder: &Path, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
+    let tree = base(folder, file.copy).join(&file.tree);
+    let copied = folder.join(COPIES).join(&file.tree);
+    let (path, read, right) = match &file.table {
+        None => {
+            let kept = whole_copy(&copied);
+            let right = sound_list(&tree, kept.as_ref())?.is_some();
+            (tree.join(CURRENT), 0, right)
+        }
+        Some(table) => {
+            let path = table_path(&tree, table);
+            let read = fs::metadata(&path).map_or(0, |m| m.len());
+            let right = is(&path, table.sum)? || !names(&tree, table);
+            (path, read, right)
+        }
+    };
+    if right {
+        return Ok((read, None));
+    }
+    let good = match &file.table {
+        None => whole_copy(&copied).is_some(),
+        Some(table) => is(&table_path(&copied, table), table.sum)?,
+    };
+    let mend = match good {
+        _ if file.copy => Mend::Anew,
+        true => Mend::Copy,
+        false => Mend::Nothing,
+    };
+    Ok((read, Some(BadFile { path, mend })))
+}
+
+/// As [`verify`], of all files of a folder of which no engine is open.
+pub(crate) fn verify_all(folder: &Path) -> Result<Vec<BadFile>, KvError> {
+    let looked = files(folder)?.into_iter();
+    let looked = looked.map(|file| Ok(verify(folder, &file)?.1));
+    let mut bad: Vec<BadFile> = looked
+        .filter_map(Result::transpose)
+        .collect::<Result<_, KvError>>()?;
+    // What is not there is in no list of files.
+    for gone in look(folder, 0)? {
+        let told = gone.told(folder);
+        if !bad.iter().any(|known| known.path == told.path) {
+            bad.push(told);
+        }
+    }
+    Ok(bad)
+}
+
+/// Has the next opening look at all tables, however many.
+pub(crate) fn suspect(folder: &Path) {
+    // Without it, that opening only looks at less.
+    if let Err(error) = File::create(folder.join(SUSPECT)) {
+        tracing::warn!(%error, "that tables are to be verified by the next start cannot be noted");
+    }
+}
+
+/// A copy is not what was written: the next engine makes it anew, because it has no list.
+pub(crate) fn forget_copy(folder: &Path, tree: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(COPIES).join(tree).join(CURRENT)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Puts copies in the place of files that are not what they must be; before the engine is opened. With `all`, looks at every
+/// table, else at as many as an opening does.
 ///
 /// # Errors
 /// [`KvError::Damaged`] where there is no good copy, unless `accept_loss`; nothing is changed then.
-pub(crate) fn heal(folder: &Path, accept_loss: bool) -> Result<(), KvError> {
-    let bad = look(folder, OPENING_MAX, &mut |_| ())?;
+pub(crate) fn heal(folder: &Path, accept_loss: bool, all: bool) -> Result<(), KvError> {
+    let suspect = folder.join(SUSPECT);
+    let all = all || suspect.exists();
+    let bad = look(folder, if all { u64::MAX } else { OPENING_MAX })?;
     // A list without a copy is somebody else's finding (`tables.rs`): it may be of an engine that was never used.
     let mut hopeless = bad
         .iter()
@@ -140,40 +221,43 @@ pub(crate) fn heal(folder: &Path, accept_loss: bool) -> Result<(), KvError> {
             tracing::warn!(%file, "it is damaged, and there is no copy of it");
         }
     }
-    Ok(())
+    match fs::remove_file(&suspect) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(KvError::open(&suspect, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
-/// Looks at no more tables than have `most` bytes together.
-fn look(folder: &Path, most: u64, pace: &mut dyn FnMut(usize)) -> Result<Vec<Bad>, KvError> {
-    let unread = |error: io::Error| KvError::open(folder, &error);
+/// Looks at no more tables than have `most` bytes together, but for each whether it is there.
+fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
     let copies = folder.join(COPIES);
+    // Copies that cannot be looked for are none: the engine's own files may be good.
+    let copied = trees(&copies).unwrap_or_default();
+    let (version, known) = VERSION;
+    let own = fs::read(folder.join(version)).unwrap_or_default();
+    let whole = own.len() == known.len() && own[..3] == known[..3];
+    if whole && own != known {
+        // Of another version of the engine: it is not for this one to judge.
+        return Ok(Vec::new());
+    }
     let mut bad = Vec::new();
-    if let Ok(copy) = fs::read(copies.join(VERSION))
-        && fs::read(folder.join(VERSION)).ok().as_ref() != Some(&copy)
-    {
+    if !whole && !copied.is_empty() {
         bad.push(Bad {
-            path: VERSION.into(),
+            path: version.into(),
             good: Some(Good::Version),
         });
     }
-    let mut all: Vec<PathBuf> = trees(folder).map_err(unread)?;
-    let copied = trees(&copies).map_err(unread)?;
-    all.extend(
-        copied
-            .into_iter()
-            .filter(|tree| !all.contains(tree))
-            .collect::<Vec<_>>(),
-    );
+    let mut all = trees(folder).map_err(|error| KvError::open(folder, &error))?;
+    let lost = copied.into_iter().filter(|tree| !all.contains(tree));
+    let lost: Vec<PathBuf> = lost.collect();
+    all.extend(lost);
     let mut left = most;
     for tree in all {
         let kept = whole_copy(&copies.join(&tree));
-        let cut = |list: &List| {
-            let whole = kept.as_ref().map_or(0, |kept| kept.current.len());
-            list.current.len() < whole
-        };
-        let tables = match list(&folder.join(&tree)) {
-            Ok(list) if !cut(&list) => list.tables,
-            Ok(_) | Err(KvError::Damaged { .. }) => {
+        let tables = match sound_list(&folder.join(&tree), kept.as_ref())? {
+            Some(list) => list.tables,
+            None => {
                 let tables = kept.as_ref().and_then(|kept| kept.tables.clone());
                 bad.push(Bad {
                     path: tree.join(CURRENT),
@@ -181,22 +265,20 @@ fn look(folder: &Path, most: u64, pace: &mut dyn FnMut(usize)) -> Result<Vec<Bad
                 });
                 tables
             }
-            Err(other) => return Err(other),
         };
         for table in tables.unwrap_or_default() {
-            let path = tree.join(TABLES).join(table.id.to_string());
-            let own = folder.join(&path);
+            let own = table_path(&folder.join(&tree), &table);
             let length = fs::metadata(&own).map(|m| m.len()).ok();
             if length.is_some_and(|length| length > left) {
                 continue;
             }
             left -= length.unwrap_or(0);
-            if is(&own, table.sum, pace) || !names(&folder.join(&tree), &table) {
+            if is(&own, table.sum)? {
                 continue;
             }
-            let good = is(&copies.join(&path), table.sum, pace);
+            let good = is(&table_path(&copies.join(&tree), &table), table.sum)?;
             bad.push(Bad {
-                path,
+                path: table_path(&tree, &table),
                 good: good.then_some(Good::Table(table.sum)),
             });
         }
@@ -204,25 +286,47 @@ fn look(folder: &Path, most: u64, pace: &mut dyn FnMut(usize)) -> Result<Vec<Bad
     Ok(bad)
 }
 
-/// Whether a tree's list names a table still: an engine that is open removes those that it does not need.
-fn names(tree: &Path, table: &Table) -> bool {
-    match list(tree) {
-        Ok(now) => now.tables.iter().flatten().any(|named| named == table),
-        Err(_) => true,
+pub(crate) fn table_path(tree: &Path, table: &Table) -> PathBuf {
+    tree.join(TABLES).join(table.id.to_string())
+}
+
+/// The list of a tree, unless it is damaged. One that says nothing of tables is, where the copy of it does.
+fn sound_list(tree: &Path, kept: Option<&List>) -> Result<Option<List>, KvError> {
+    let says_nothing = |list: &List| list.tables.is_none() && kept.is_some();
+    loop {
+        let before = fs::read(tree.join(CURRENT)).ok();
+        match list(tree) {
+            Ok(list) if !says_nothing(&list) => return Ok(Some(list)),
+            Ok(_) | Err(KvError::Damaged { .. }) => {}
+            Err(other) => return Err(other),
+        }
+        // An engine that is open writes a list, says that it counts, and removes the one before.
+        if fs::read(tree.join(CURRENT)).ok() == before {
+            return Ok(None);
+        }
     }
 }
 
-/// Whether a file can be read and has this checksum.
-fn is(path: &Path, sum: u128, pace: &mut dyn FnMut(usize)) -> bool {
-    let found = sum_of(path, |piece| {
-        pace(piece.len());
-        Ok(())
-    });
-    found.is_ok_and(|found| found == sum)
+/// Whether a tree's list names a table still: an engine that is open removes those that it does not need.
+fn names(tree: &Path, table: &Table) -> bool {
+    match list(tree).map(|list| list.tables) {
+        Ok(Some(tables)) => tables.contains(table),
+        Ok(None) | Err(_) => true,
+    }
+}
+
+/// Whether a file has this checksum: not, where it is not there, or the disk does not give it.
+fn is(path: &Path, sum: u128) -> Result<bool, KvError> {
+    match sum_of(path, |_| Ok(())) {
+        Ok(found) => Ok(found == sum),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.raw_os_error() == Some(EIO) => Ok(false),
+        Err(error) => Err(KvError::open(path, &error)),
+    }
 }
 
 /// The list of a tree's copy.
-fn whole_copy(tree: &Path) -> Option<List> {
+pub(crate) fn whole_copy(tree: &Path) -> Option<List> {
     list(tree).ok().filter(|list| list.tables.is_some())
 }
 
@@ -249,27 +353,22 @@ impl Bad {
             None => Ok(()),
             Some(Good::Version) => {
                 set_aside(folder, &self.path)?;
-                let bytes = fs::read(copies.join(VERSION))?;
-                put(&copies, &bytes, &folder.join(VERSION))
+                put(&copies, VERSION.1, &folder.join(VERSION.0))
             }
             Some(Good::Table(sum)) => {
                 set_aside(folder, &self.path)?;
-                let to = folder.join(&self.path);
-                copy(&copies, &copies.join(&self.path), &to, *sum, &mut |_| true).map(drop)
+                let (from, to) = (copies.join(&self.path), folder.join(&self.path));
+                copy(&copies, &from, &to, *sum, &mut |_| true).map(drop)
             }
             Some(Good::Tree(list)) => {
                 let Some(tree) = self.path.parent() else {
                     return Ok(());
                 };
-                let from = copies.join(tree);
+                let names = fs::read(copies.join(tree).join(&list.name))?;
                 // Tables that the list does not name are removed by whoever opens it.
                 set_aside_all(folder, tree)?;
-                let lists = [(list.name.as_str(), fs::read(from.join(&list.name))?)];
-                let current = (CURRENT, list.current.clone());
-                for (name, bytes) in lists.into_iter().chain([current]) {
-                    put(&copies, &bytes, &folder.join(tree).join(name))?;
-                }
-                Ok(())
+                put(&copies, &names, &folder.join(tree).join(&list.name))?;
+                put(&copies, &list.current, &folder.join(tree).join(CURRENT))
             }
         }
     }
@@ -321,40 +420,67 @@ fn free_name(path: &Path) -> io::Result<PathBuf> {
     free.ok_or_else(|| io::ErrorKind::AlreadyExists.into())
 }
 
-/// Copies a file that has this checksum, unless `go_on` says to stop; false: it was stopped.
-fn copy(
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    Done,
+    /// `go_on` said so.
+    Stopped,
+    /// The source has not this checksum.
+    Damaged,
+}
+
+/// Copies a file that has this checksum, as long as `go_on` lets it.
+pub(crate) fn copy(
     copies: &Path,
     from: &Path,
     to: &Path,
     sum: u128,
     go_on: &mut dyn FnMut(usize) -> bool,
-) -> io::Result<bool> {
+) -> io::Result<Copied> {
     let unfinished = copies.join(UNFINISHED);
-    let mut file = File::create(&unfinished)?;
+    let done = copy_to(&unfinished, from, to, sum, go_on);
+    if !matches!(done, Ok(Copied::Done)) {
+        // It would take room that others may need.
+        let _ = fs::remove_file(&unfinished);
+    }
+    done
+}
+
+fn copy_to(
+    unfinished: &Path,
+    from: &Path,
+    to: &Path,
+    sum: u128,
+    go_on: &mut dyn FnMut(usize) -> bool,
+) -> io::Result<Copied> {
+    let mut file = File::create(unfinished)?;
     let mut stopped = false;
     let found = sum_of(from, |piece| {
         stopped = stopped || !go_on(piece.len());
         if stopped {
-            return Err(io::ErrorKind::Interrupted.into());
+            return Err(io::Error::other("it was stopped"));
         }
         file.write_all(piece)
     });
     if stopped {
-        return Ok(false);
+        return Ok(Copied::Stopped);
     }
-    if found? != sum {
-        let what = format!("{} is not what its list says", from.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    match found {
+        Ok(found) if found == sum => {}
+        Ok(_) => return Ok(Copied::Damaged),
+        Err(error) if error.raw_os_error() == Some(EIO) => return Ok(Copied::Damaged),
+        Err(error) => return Err(error),
     }
     file.sync_all()?;
     // Nobody reads it soon.
     let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-    install(&unfinished, to)?;
-    Ok(true)
+    install(unfinished, to)?;
+    Ok(Copied::Done)
 }
 
 /// Writes a small file; it is there wholly or not at all.
-fn put(copies: &Path, bytes: &[u8], to: &Path) -> io::Result<()> {
+pub(crate) fn put(copies: &Path, bytes: &[u8], to: &Path) -> io::Result<()> {
     let unfinished = copies.join(UNFINISHED);
     let mut file = File::create(&unfinished)?;
     file.write_all(bytes)?;
@@ -366,226 +492,4 @@ fn install(unfinished: &Path, to: &Path) -> io::Result<()> {
     fs::rename(unfinished, to)?;
     to.parent()
         .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-}
-
-/// What a look for new tables came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
-    /// The copy is that of this moment.
-    Complete,
-    /// Tables came and went too fast, or it was stopped.
-    Partial,
-}
-
-/// Makes the copy that of now.
-fn refresh(folder: &Path, go_on: &mut dyn FnMut(usize) -> bool) -> io::Result<Pass> {
-    let copies = folder.join(COPIES);
-    fs::create_dir_all(&copies)?;
-    let version = fs::read(folder.join(VERSION))?;
-    if fs::read(copies.join(VERSION)).ok().as_ref() != Some(&version) {
-        put(&copies, &version, &copies.join(VERSION))?;
-    }
-    let mut pass = Pass::Complete;
-    for tree in trees(folder)? {
-        if refresh_tree(folder, &copies, &tree, go_on)? == Pass::Partial {
-            pass = Pass::Partial;
-        }
-    }
-    Ok(pass)
-}
-
-fn refresh_tree(
-    folder: &Path,
-    copies: &Path,
-    tree: &Path,
-    go_on: &mut dyn FnMut(usize) -> bool,
-) -> io::Result<Pass> {
-    let (from, to) = (folder.join(tree), copies.join(tree));
-    let kept = whole_copy(&to);
-    for _ in 0..TRIES {
-        // Its file goes when there is a newer one.
-        let Ok(now) = list(&from) else { continue };
-        let Some(tables) = &now.tables else {
-            return Ok(Pass::Complete);
-        };
-        if kept
-            .as_ref()
-            .is_some_and(|kept| kept.current == now.current)
-        {
-            return Ok(Pass::Complete);
-        }
-        fs::create_dir_all(to.join(TABLES))?;
-        let has = |table: &Table| {
-            let known = kept.iter().flat_map(|kept| kept.tables.iter().flatten());
-            let known = known.into_iter().any(|t| t == table);
-            known && to.join(TABLES).join(table.id.to_string()).exists()
-        };
-        let mut went = false;
-        for table in tables.iter().filter(|table| !has(table)) {
-            let name = Path::new(TABLES).join(table.id.to_string());
-            match copy(copies, &from.join(&name), &to.join(&name), table.sum, go_on) {
-                Ok(true) => {}
-                Ok(false) => return Ok(Pass::Partial),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    went = true;
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let Ok(bytes) = fs::read(from.join(&now.name)) else {
-            continue;
-        };
-        if went {
-            continue;
-        }
-        put(copies, &bytes, &to.join(&now.name))?;
-        put(copies, &now.current, &to.join(CURRENT))?;
-        remove_others(&to, &now, tables)?;
-        return Ok(Pass::Complete);
-    }
-    Ok(Pass::Partial)
-}
-
-/// Removes copies that the list does not name.
-fn remove_others(tree: &Path, list: &List, tables: &[Table]) -> io::Result<()> {
-    for entry in fs::read_dir(tree)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if entry.path().is_file() && name != *list.name && name != CURRENT {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    let named: HashSet<String> = tables.iter().map(|table| table.id.to_string()).collect();
-    for entry in fs::read_dir(tree.join(TABLES))? {
-        let entry = entry?;
-        if !entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| named.contains(name))
-        {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Copies new tables as long as it lives.
-pub(crate) struct Copier {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-struct Shared {
-    folder: PathBuf,
-    room: Arc<Room>,
-    /// One pass at a time.
-    pass: Mutex<()>,
-    stopped: Mutex<bool>,
-    stop: Condvar,
-}
-
-impl Copier {
-    /// For an engine that is open.
-    pub(crate) fn start(folder: &Path, room: Arc<Room>) -> io::Result<Copier> {
-        let shared = Arc::new(Shared {
-            folder: folder.to_path_buf(),
-            room,
-            pass: Mutex::default(),
-            stopped: Mutex::default(),
-            stop: Condvar::default(),
-        });
-        let thread = std::thread::Builder::new().name("weft-kv-copies".into());
-        let work = Arc::clone(&shared);
-        Ok(Copier {
-            thread: Some(thread.spawn(move || work.run())?),
-            shared,
-        })
-    }
-
-    /// Makes the copy that of now, at once.
-    pub(crate) fn copy_now(&self) -> io::Result<()> {
-        while self.shared.refresh(&mut |_| true)? == Pass::Partial {}
-        Ok(())
-    }
-
-    /// Looks at all tables and all copies, at most `rate` bytes a second; damaged copies are made anew soon.
-    pub(crate) fn verify(&self, rate: u64) -> Result<Vec<BadFile>, KvError> {
-        let (started, mut read) = (Instant::now(), 0_u64);
-        let mut pace = |bytes: usize| {
-            read += bytes as u64;
-            let due = Duration::from_secs_f64(read as f64 / rate.max(1) as f64);
-            // An engine that is dropped meanwhile does not wait.
-            self.shared.wait(due.saturating_sub(started.elapsed()));
-        };
-        let folder = &self.shared.folder;
-        // The copies stay as they are meanwhile.
-        let _alone = self.shared.pass.lock();
-        let bad = verify(folder, &mut pace)?;
-        for bad in bad.iter().filter(|bad| bad.mend == Mend::Anew) {
-            // Without its list nothing of a copy counts.
-            let tree = bad
-                .path
-                .ancestors()
-                .find(|path| path.join(CURRENT).exists());
-            let removed = tree.map_or(Ok(()), |tree| fs::remove_file(tree.join(CURRENT)));
-            removed.map_err(|error| KvError::open(&bad.path, &error))?;
-        }
-        Ok(bad)
-    }
-}
-
-impl Drop for Copier {
-    fn drop(&mut self) {
-        *self.shared.stopped.lock() = true;
-        self.shared.stop.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // A panic of it was said when it came.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Shared {
-    fn refresh(&self, go_on: &mut dyn FnMut(usize) -> bool) -> io::Result<Pass> {
-        let _alone = self.pass.lock();
-        refresh(&self.folder, go_on)
-    }
-
-    /// True when it is time to stop.
-    fn wait(&self, time: Duration) -> bool {
-        let mut stopped = self.stopped.lock();
-        if !*stopped && !time.is_zero() {
-            self.stop.wait_for(&mut stopped, time);
-        }
-        *stopped
-    }
-
-    fn run(&self) {
-        let mut said = None;
-        while !self.wait(PERIOD) {
-            // The last room is not for copies.
-            if self.room.check().is_err() {
-                continue;
-            }
-            let mut last = Instant::now();
-            let mut go_on = |bytes: usize| {
-                let least = PIECE.1.mul_f64(bytes as f64 / PIECE.0 as f64);
-                let stopped = self.wait(least.saturating_sub(last.elapsed()));
-                last = Instant::now();
-                !stopped
-            };
-            match self.refresh(&mut go_on) {
-                Ok(_) => said = None,
-                Err(error) => {
-                    let error = error.to_string();
-                    if said.as_ref() != Some(&error) {
-                        let folder = self.folder.display();
-                        tracing::warn!(%error, %folder, "the key-value engine's tables are not copied");
-                    }
-                    said = Some(error);
-                }
-            }
-        }
-    }
 }

@@ -31,7 +31,8 @@ use parking_lot::Mutex;
 
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::copies::{self, BadFile, Copier};
+use crate::copier::Copier;
+use crate::copies::{self, BadFile, EngineFile};
 use crate::group::Group;
 use crate::journal::Journals;
 use crate::loss::{self, Found, Loss, Watermark};
@@ -74,6 +75,8 @@ impl Default for FjallOptions {
 
 /// The embedded engine.
 pub struct FjallKv {
+    // First: it ends before the folder's lock is given up.
+    copier: Copier,
     path: PathBuf,
     database: Database,
     keyspace: Keyspace,
@@ -84,7 +87,6 @@ pub struct FjallKv {
     room: Arc<Room>,
     /// The number of the last commit.
     committed: AtomicU64,
-    copier: Copier,
 }
 
 impl std::fmt::Debug for FjallKv {
@@ -164,7 +166,27 @@ impl FjallKv {
     /// When they cannot be looked for; what is damaged is told in the answer.
     pub fn verify_folder(path: impl AsRef<Path>) -> Result<Vec<BadFile>, KvError> {
         let _lock = lock(path.as_ref())?;
-        copies::verify(path.as_ref(), &mut |_| ())
+        copies::verify_all(path.as_ref())
+    }
+
+    /// Puts copies in the place of files of a folder that are not what was written, as an opening does, but looks at all of them.
+    /// Damaged copies are made anew when the engine is open.
+    ///
+    /// # Errors
+    /// [`KvError::Damaged`] where there is no good copy; nothing is changed then.
+    pub fn mend_folder(path: impl AsRef<Path>) -> Result<(), KvError> {
+        let path = path.as_ref();
+        let _lock = lock(path)?;
+        copies::heal(path, false, true)?;
+        for file in copies::files(path)? {
+            if let Some(tree) = file.copied_tree()
+                && copies::verify(path, &file)?.1.is_some()
+            {
+                let forgotten = copies::forget_copy(path, tree);
+                forgotten.map_err(|error| KvError::open(path, &error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Copies the tables that are not copied yet, which otherwise happens some seconds after they were written.
@@ -254,8 +276,12 @@ impl OrderedKv for FjallKv {
         self.room.check()
     }
 
-    fn verify(&self, rate: u64) -> Result<Vec<BadFile>, KvError> {
-        self.copier.verify(rate)
+    fn files(&self) -> Result<Vec<EngineFile>, KvError> {
+        copies::files(&self.path)
+    }
+
+    fn verify(&self, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
+        self.copier.verify(file)
     }
 
     fn sync(&self) -> Result<(), KvError> {
@@ -350,7 +376,7 @@ fn engine(doing: &'static str, error: &fjall::Error) -> KvError {
 /// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that is accepted.
 fn prepare(path: &Path, accept_loss: bool) -> Result<bool, KvError> {
     let _lock = lock(path)?;
-    copies::heal(path, accept_loss)?;
+    copies::heal(path, accept_loss, false)?;
     let Found { torn, loss } = loss::find(path)?;
     let unwritten = |error: std::io::Error| KvError::open(path, &error);
     if let Some(loss) = &loss {

@@ -11,6 +11,7 @@
 //! 3. Keys are ordered by their bytes.
 
 mod batch;
+mod copier;
 mod copies;
 mod error;
 mod fjall;
@@ -25,7 +26,7 @@ mod tables;
 mod traits;
 mod transact;
 
-pub use copies::{BadFile, Mend};
+pub use copies::{BadFile, EngineFile, Mend};
 pub use error::KvError;
 pub use fjall::{FjallKv, FjallOptions};
 pub use loss::{DECODERS, Decoder};

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::KvError;
+use crate::copies::EIO;
 
 /// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where the first opening of the engine
 /// was interrupted.
@@ -65,15 +66,19 @@ pub(crate) fn trees(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// [`KvError::Damaged`] where it is not the one that was written.
 pub(crate) fn list(tree: &Path) -> Result<List, KvError> {
     let damaged = |what: &str| KvError::damaged(tree, what.to_owned());
-    let unread = |error: io::Error| KvError::of_file(tree, &error);
+    let unread = |error: io::Error| match error.raw_os_error() {
+        // A sector that the disk does not give.
+        Some(EIO) => KvError::damaged(tree, error.to_string()),
+        _ => KvError::of_file(tree, &error),
+    };
     let current = fs::read(tree.join(CURRENT)).map_err(unread)?;
     let number = current.first_chunk::<8>();
     let number = number.ok_or_else(|| damaged("current is too short"))?;
     let name = format!("v{}", u64::from_le_bytes(*number));
     let path = tree.join(&name);
-    let bytes = fs::read(&path).map_err(|error| {
-        let error = io::Error::new(error.kind(), format!("{name}: {error}"));
-        KvError::of_file(tree, &error)
+    let bytes = fs::read(&path).map_err(|error| match error.raw_os_error() {
+        Some(EIO) => unread(error),
+        _ => unread(io::Error::new(error.kind(), format!("{name}: {error}"))),
     })?;
     // Another length, another version of the engine.
     let sum: Option<[u8; 17]> = current[8..].try_into().ok();
@@ -130,7 +135,10 @@ pub(crate) fn sum_of(
     let mut file = File::open(path)?;
     let (mut sum, mut piece) = (Xxh3::new(), vec![0; STEP]);
     loop {
-        let read = file.read(&mut piece)?;
+        let read = match file.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if read == 0 {
             return Ok(sum.digest128());
         }

@@ -1,6 +1,6 @@
 use std::ops::{Bound, ControlFlow};
 
-use crate::{BadFile, KvError};
+use crate::{BadFile, EngineFile, KvError};
 
 /// A named key space inside one engine; spaces share transactions and syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,13 +68,22 @@ pub trait OrderedKv: Send + Sync {
         Ok(())
     }
 
-    /// Looks at all that the engine has on its disk, and at copies of it, at most `rate` bytes a second; answers what is damaged.
+    /// The files that the engine has now, and the copies of them: for [`OrderedKv::verify`].
     ///
     /// # Errors
-    /// When it cannot look.
-    fn verify(&self, rate: u64) -> Result<Vec<BadFile>, KvError> {
-        let _ = rate;
+    /// When its folders cannot be read.
+    fn files(&self) -> Result<Vec<EngineFile>, KvError> {
         Ok(Vec::new())
+    }
+
+    /// Verifies one of [`OrderedKv::files`], which may be gone by now: how many bytes were read, and what is wrong with it.
+    ///
+    /// Cost: reads the file, some 64 MiB.
+    /// # Errors
+    /// When it cannot be read for another reason than damage.
+    fn verify(&self, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
+        let _ = file;
+        Ok((0, None))
     }
 
     /// Blocks until everything committed before the call is on stable storage.

@@ -47,7 +47,7 @@ mod withdraw;
 
 pub use appends::Append;
 pub use changes::{ChangeLog, News};
-pub use check::Watcher;
+pub use check::{Watcher, index_finding};
 pub use delegations::Delegations;
 pub use error::MetaError;
 pub use growth::{Growing, GrowingFiles};

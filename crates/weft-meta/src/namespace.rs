@@ -319,14 +319,6 @@ impl Namespace {
         })
     }
 
-    /// Looks at the engine's files and at the copies of them, at most `rate` bytes a second.
-    ///
-    /// # Errors
-    /// When they cannot be looked for.
-    pub fn verify_engine(&self, rate: u64) -> Result<Vec<weft_kv::BadFile>, MetaError> {
-        Ok(self.kv.verify(rate)?)
-    }
-
     /// Whether this client has this file attached.
     pub fn is_attached(&self, client: u64, file: u64) -> bool {
         self.open_files.lock().is_holder(client, file)

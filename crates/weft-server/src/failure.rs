@@ -1,9 +1,7 @@
 //! Each family's errors as failures on the wire: exhaustive, so that a new variant must choose its code.
 
-use weft_kv::{BadFile, Mend};
 use weft_layout::MapError;
 use weft_meta::MetaError;
-use weft_proto::fsck::{Fault, Finding};
 use weft_proto::{Code, ConvertError, Failure, FrameError};
 use weft_store::StoreError;
 
@@ -53,16 +51,4 @@ pub(crate) fn of_frame(error: &FrameError) -> Failure {
 
 pub(crate) fn invalid(what: impl Into<String>) -> Failure {
     Failure::new(Code::Invalid, what)
-}
-
-/// A file of an engine that is not what was written, as it is told to `weft fsck`.
-pub fn index_finding(bad: &BadFile) -> Finding {
-    let anew = bad.mend == Mend::Anew;
-    Finding {
-        fault: Fault::IndexRecord as i32,
-        text: bad.to_string(),
-        repaired: anew,
-        done: if anew { "made anew" } else { "" }.to_owned(),
-        ..Finding::default()
-    }
 }

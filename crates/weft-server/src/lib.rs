@@ -20,7 +20,6 @@ mod meta;
 mod metrics;
 mod node;
 
-pub use failure::index_finding;
 pub use group::Blocking;
 pub use io::{IoService, finding_on_the_wire};
 pub use meta::MetaService;

@@ -10,6 +10,8 @@
 use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
+use weft_kv::{BadFile, EngineFile};
+
 use crate::chunk::Chunk;
 use crate::counters::Counters;
 use crate::error::StoreError;
@@ -133,13 +135,25 @@ impl Store {
         self.apply().await
     }
 
-    /// Looks at the files of the index and at the copies of them, at most `rate` bytes a second.
+    /// The files of the index and the copies of them, for [`Store::verify_index`].
     ///
     /// # Errors
     /// [`StoreError::Index`] when they cannot be looked for.
-    pub async fn verify_index(&self, rate: u64) -> Result<Vec<weft_kv::BadFile>, StoreError> {
+    pub async fn index_files(&self) -> Result<Vec<EngineFile>, StoreError> {
         let index = Arc::clone(&self.0.index);
-        Ok(self.0.run(move || index.verify(rate)).await??)
+        Ok(self.0.run(move || index.files()).await??)
+    }
+
+    /// Verifies a file of the index: how many bytes were read, and what is wrong with it.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] when it cannot be read for another reason than damage.
+    pub async fn verify_index(
+        &self,
+        file: EngineFile,
+    ) -> Result<(u64, Option<BadFile>), StoreError> {
+        let index = Arc::clone(&self.0.index);
+        Ok(self.0.run(move || index.verify(&file)).await??)
     }
 
     /// Verifies chunks from `from` on until about `bytes` were read, at least one chunk. What is bad is told, not an error.

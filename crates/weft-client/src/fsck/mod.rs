@@ -155,14 +155,17 @@ impl Fsck<'_> {
             self.report.bytes = stores.bytes;
         }
         self.report.not_kept += namespace.not_kept + stores.not_kept;
-        for mut finding in stores.findings {
+        // Some were repaired where they were found.
+        let (made, left): (Vec<_>, Vec<_>) =
+            namespace.findings.into_iter().partition(|f| f.repaired);
+        for mut finding in stores.findings.into_iter().chain(made) {
             let done = std::mem::take(&mut finding.done);
             let done = std::mem::take(&mut finding.repaired).then_some(done);
             self.keep(finding, done);
         }
         let mut repaired = false;
         let mut findings = joined.findings;
-        findings.extend(namespace.findings);
+        findings.extend(left);
         // The newest first: no id that is given out on the way is one of those that are still lost.
         findings.sort_by_key(|f| (repair::rank(f.fault), std::cmp::Reverse(f.file)));
         for finding in findings {

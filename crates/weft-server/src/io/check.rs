@@ -1,6 +1,7 @@
 //! What a server tells `weft fsck`: its cells, its checkpoints, and whether its store agrees with itself.
 
 use tokio::sync::Mutex;
+use weft_kv::EngineFile;
 use weft_layout::{CellIndex, FileId};
 use weft_proto::fsck::{
     CellState, CheckStoreReply, CheckStoreRequest, Fault, Finding, KeptState, ListCellsReply,
@@ -8,13 +9,15 @@ use weft_proto::fsck::{
 };
 use weft_proto::io::ForkPlace;
 use weft_proto::{Code, Failure, limits};
-use weft_store::{CheckPass, ForkKey, ForkName, ForkStatus, Timestamp};
+use weft_store::{CheckPass, ForkKey, ForkName, ForkStatus, StoreError, Timestamp};
 
 use super::IoService;
 use crate::failure;
 
 /// Forks, or checkpoints, of one page.
 const PAGE: usize = 2000;
+/// Bytes of the index that one part of a check reads.
+const INDEX_PART: u64 = 64 << 20;
 
 /// The pass over the store that is under way.
 #[derive(Default)]
@@ -24,6 +27,8 @@ struct Under {
     pass: u64,
     /// Parts that were done.
     part: u64,
+    /// Files of the index that are still to be verified.
+    index: Vec<EngineFile>,
     store: CheckPass,
 }
 
@@ -158,6 +163,21 @@ impl IoService {
         Ok(ListKeptReply { kept, more })
     }
 
+    /// Verifies some files of the index, and takes them off the list.
+    async fn check_index(&self, files: &mut Vec<EngineFile>) -> Result<Vec<Finding>, StoreError> {
+        let (mut read, mut findings) = (0, Vec::new());
+        while read < INDEX_PART && findings.len() < limits::SCRUB_FINDINGS_MAX {
+            let Some(file) = files.last().cloned() else {
+                break;
+            };
+            let (bytes, bad) = self.store.verify_index(file).await?;
+            files.pop();
+            read += bytes;
+            findings.extend(bad.as_ref().map(weft_meta::index_finding));
+        }
+        Ok(findings)
+    }
+
     pub(super) async fn check_store(
         &self,
         request: CheckStoreRequest,
@@ -178,6 +198,11 @@ impl IoService {
             *under = Some(Under {
                 pass: request.pass,
                 part: 0,
+                index: self
+                    .store
+                    .index_files()
+                    .await
+                    .map_err(|e| failure::of_store(&e))?,
                 store: self
                     .store
                     .check_begin()
@@ -189,11 +214,15 @@ impl IoService {
             return Err(Failure::new(Code::Internal, "no pass was begun".to_owned()));
         };
         let total = self.store.usage().used;
-        let bad = match at {
-            0 => self.store.verify_index(u64::MAX).await,
-            _ => Ok(Vec::new()),
-        };
-        let bad = bad.map_err(|e| failure::of_store(&e))?;
+        if !now.index.is_empty() {
+            let findings = self.check_index(&mut now.index).await;
+            now.part += 1;
+            return Ok(CheckStoreReply {
+                total,
+                findings: findings.map_err(|e| failure::of_store(&e))?,
+                ..CheckStoreReply::default()
+            });
+        }
         let part = self
             .store
             .check(&mut now.store, request.data, request.repair)
@@ -221,10 +250,7 @@ impl IoService {
             chunks: part.chunks,
             bytes: part.bytes,
             total,
-            findings: marks
-                .chain(bad.iter().map(failure::index_finding))
-                .chain(findings)
-                .collect(),
+            findings: marks.chain(findings).collect(),
             more,
         })
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use weft_kv::BadFile;
+use weft_kv::{BadFile, EngineFile};
 use weft_proto::limits;
 use weft_proto::upkeep::{
     ScrubFault, ScrubFinding, ScrubPassRecord, ScrubRequest, ScrubState, ScrubStatusReply,
@@ -46,8 +46,8 @@ struct Pass {
     rate: u64,
     /// Counts beginnings and stops: a part that was under way then no longer counts.
     turn: u64,
-    /// What the pass is to see is in the index.
-    begun: bool,
+    /// Files of the index that are still to be verified, once what the pass is to see is in it.
+    index: Option<Vec<EngineFile>>,
     at: ScrubPosition,
     told: ScrubStatusReply,
     noted: Instant,
@@ -70,7 +70,7 @@ impl Scrubber {
             state: ScrubState::Never,
             rate: RATE,
             turn: 0,
-            begun: false,
+            index: None,
             at: ScrubPosition::default(),
             told: ScrubStatusReply::default(),
             noted: Instant::now(),
@@ -150,7 +150,7 @@ impl Pass {
     fn begin(&mut self, total: u64) {
         self.state = ScrubState::Running;
         self.turn += 1;
-        self.begun = false;
+        self.index = None;
         self.at = ScrubPosition::default();
         self.told = ScrubStatusReply {
             total,
@@ -172,6 +172,28 @@ impl Pass {
         // Without it the next life of the server only begins again.
         if let Err(error) = store.set_note(NOTE_NAME, &record.encode()) {
             tracing::warn!(%error, "how far the scrub is cannot be kept");
+        }
+    }
+
+    /// Takes note of a part; answers how many bytes it has read.
+    fn take_part(&mut self, part: Part) -> u64 {
+        match part {
+            Part::Begun(files) => {
+                self.index = Some(files);
+                0
+            }
+            Part::Index(bytes, bad) => {
+                self.index.as_mut().map(Vec::pop);
+                if let Some(bad) = bad {
+                    self.take_index(&bad);
+                }
+                bytes
+            }
+            Part::Chunks(part) => {
+                let bytes = part.bytes;
+                self.take(part);
+                bytes
+            }
         }
     }
 
@@ -198,17 +220,19 @@ impl Pass {
         }
     }
 
-    /// Files of the index that are not what was written.
-    fn take_index(&mut self, bad: &[BadFile]) {
-        for bad in bad {
-            tracing::error!(%bad, "the scrub found a damaged file of the index");
-            self.told.bad += 1;
-            self.told.findings.push(ScrubFinding {
-                fault: ScrubFault::Index as i32,
-                reason: bad.to_string(),
-                ..ScrubFinding::default()
-            });
+    /// A file of the index that is not what was written.
+    fn take_index(&mut self, bad: &BadFile) {
+        tracing::error!(%bad, "the scrub found a damaged file of the index");
+        self.told.bad += 1;
+        if self.told.findings.len() >= limits::SCRUB_FINDINGS_MAX {
+            self.told.more += 1;
+            return;
         }
+        self.told.findings.push(ScrubFinding {
+            fault: ScrubFault::Index as i32,
+            reason: bad.to_string(),
+            ..ScrubFinding::default()
+        });
     }
 }
 
@@ -261,29 +285,32 @@ async fn run(scrubber: Weak<Scrubber>, store: Store) {
 impl Scrubber {
     /// Makes a part of a pass, if one is wanted; returns how long to leave the disk alone.
     async fn step(&self, store: &Store) -> Option<Duration> {
-        let (turn, begun, at, rate) = {
+        let (turn, next, rate) = {
             let pass = self.pass();
             let running = pass.state == ScrubState::Running;
-            running.then(|| (pass.turn, pass.begun, pass.at.clone(), pass.rate))?
+            let next = running.then(|| match &pass.index {
+                None => Next::Begin,
+                Some(files) => files
+                    .last()
+                    .map_or_else(|| Next::Chunks(pass.at.clone()), |f| Next::Index(f.clone())),
+            });
+            (pass.turn, next?, pass.rate)
         };
         let (started, others) = (Instant::now(), served(store));
-        let done = part(store, begun, &at, rate).await;
+        let done = part(store, next, rate).await;
         let took = started.elapsed();
         let mut pass = self.pass();
         if pass.turn != turn {
             return Some(Duration::ZERO);
         }
-        let (index, done) = match done {
-            Ok(done) => done,
+        let bytes = match done {
+            Ok(done) => pass.take_part(done),
             Err(reason) => {
                 pass.told.trouble = reason.to_string();
                 return Some(RETRY);
             }
         };
-        let rated = Duration::from_secs_f64(done.bytes as f64 / pass.rate as f64);
-        pass.begun = true;
-        pass.take_index(&index);
-        pass.take(done);
+        let rated = Duration::from_secs_f64(bytes as f64 / pass.rate as f64);
         if pass.state == ScrubState::Done || pass.noted.elapsed() >= NOTE {
             pass.note(store);
         }
@@ -295,19 +322,38 @@ impl Scrubber {
     }
 }
 
-async fn part(
-    store: &Store,
-    begun: bool,
-    at: &ScrubPosition,
-    rate: u64,
-) -> Result<(Vec<BadFile>, Scrubbed), StoreError> {
-    let mut index = Vec::new();
-    if !begun {
-        store.scrub_begin().await?;
-        index = store.verify_index(rate).await?;
+/// What a pass does next.
+enum Next {
+    /// Brings what is to be seen into the index.
+    Begin,
+    /// A file of the index.
+    Index(EngineFile),
+    /// Chunks, from here on.
+    Chunks(ScrubPosition),
+}
+
+/// What came of it.
+enum Part {
+    Begun(Vec<EngineFile>),
+    Index(u64, Option<BadFile>),
+    Chunks(Scrubbed),
+}
+
+async fn part(store: &Store, next: Next, rate: u64) -> Result<Part, StoreError> {
+    match next {
+        Next::Begin => {
+            store.scrub_begin().await?;
+            Ok(Part::Begun(store.index_files().await?))
+        }
+        Next::Index(file) => {
+            let (bytes, bad) = store.verify_index(file).await?;
+            Ok(Part::Index(bytes, bad))
+        }
+        Next::Chunks(at) => {
+            let bytes = (rate / 4).min(PART);
+            Ok(Part::Chunks(store.scrub(&at, bytes).await?))
+        }
     }
-    let bytes = (rate / 4).min(PART);
-    Ok((index, store.scrub(at, bytes).await?))
 }
 
 /// Grows whenever somebody else had work for the disk.

@@ -15,7 +15,6 @@ use weft_proto::fsck::{
 use weft_proto::limits::SCRUB_FINDINGS_MAX;
 
 use super::{MetaService, Stable};
-use crate::failure::index_finding;
 use crate::group::Blocking;
 
 /// Findings that are kept for whoever asks.
@@ -91,11 +90,7 @@ impl MetaService {
                 pass: pass.clone(),
                 number,
             };
-            let looked = namespace.verify_engine(u64::MAX).map(|bad| {
-                let findings = bad.iter().map(index_finding);
-                findings.for_each(|finding| clerk.found(finding));
-            });
-            let result = looked.and_then(|()| namespace.check(&mut clerk));
+            let result = namespace.check(&mut clerk);
             let mut pass = locked(&pass);
             if pass.number == number {
                 pass.ended = true;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
-use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OrderedKv};
+use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend};
 use weft_meta::Namespace;
 use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::meta::HeartbeatRequest;
@@ -192,16 +192,14 @@ fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     let bad = FjallKv::verify_folder(folder)?;
     let mends = !bad.is_empty() && bad.iter().all(|bad| bad.mend != Mend::Nothing);
     if mends {
-        let kv = FjallKv::open(folder, FjallOptions::default())?;
-        kv.verify(u64::MAX)?;
-        kv.copy_tables()?;
+        FjallKv::mend_folder(folder)?;
     }
     let row = |bad: &BadFile| {
-        let mut finding = weft_server::index_finding(bad);
+        let mut finding = weft_meta::index_finding(bad);
         finding.server = server;
         let done = match bad.mend {
             Mend::Copy => "put back from its copy",
-            Mend::Anew | Mend::Nothing => "made anew",
+            Mend::Anew | Mend::Nothing => "given up; the next start makes it anew",
         };
         words::row(Found {
             finding,
