@@ -130,11 +130,11 @@ impl Shared {
 
     fn run(&self) {
         while !self.wait(PERIOD) {
-            let mut last = Instant::now();
+            let mut piece_at = Instant::now();
             let mut go_on = |bytes: usize| {
                 let least = PIECE.1.mul_f64(bytes as f64 / PIECE.0 as f64);
-                let stopped = self.wait(least.saturating_sub(last.elapsed()));
-                last = Instant::now();
+                let stopped = self.wait(least.saturating_sub(piece_at.elapsed()));
+                piece_at = Instant::now();
                 !stopped
             };
             let done = self.pass(&mut go_on);

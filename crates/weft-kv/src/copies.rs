@@ -233,7 +233,7 @@ pub(crate) fn heal(folder: &Path, accept_loss: bool, all: bool) -> Result<(), Kv
 fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
     let copies = folder.join(COPIES);
     // Copies that cannot be looked for are none: the engine's own files may be good.
-    let copied = trees(&copies).unwrap_or_default();
+    let second = trees(&copies).unwrap_or_default();
     let (version, known) = VERSION;
     let own = fs::read(folder.join(version)).unwrap_or_default();
     let whole = own.len() == known.len() && own[..3] == known[..3];
@@ -242,30 +242,28 @@ fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
         return Ok(Vec::new());
     }
     let mut bad = Vec::new();
-    if !whole && !copied.is_empty() {
+    if !whole && !second.is_empty() {
         bad.push(Bad {
             path: version.into(),
             good: Some(Good::Version),
         });
     }
     let mut all = trees(folder).map_err(|error| KvError::open(folder, &error))?;
-    let lost = copied.into_iter().filter(|tree| !all.contains(tree));
-    let lost: Vec<PathBuf> = lost.collect();
-    all.extend(lost);
+    let gone = second.into_iter().filter(|tree| !all.contains(tree));
+    let gone: Vec<PathBuf> = gone.collect();
+    all.extend(gone);
     let mut left = most;
     for tree in all {
         let kept = whole_copy(&copies.join(&tree));
-        let tables = match sound_list(&folder.join(&tree), kept.as_ref())? {
-            Some(list) => list.tables,
-            None => {
-                let tables = kept.as_ref().and_then(|kept| kept.tables.clone());
-                bad.push(Bad {
-                    path: tree.join(CURRENT),
-                    good: kept.map(Good::Tree),
-                });
-                tables
-            }
-        };
+        let sound = sound_list(&folder.join(&tree), kept.as_ref())?;
+        let tables = sound.as_ref().or(kept.as_ref());
+        let tables = tables.and_then(|list| list.tables.clone());
+        if sound.is_none() {
+            bad.push(Bad {
+                path: tree.join(CURRENT),
+                good: kept.map(Good::Tree),
+            });
+        }
         for table in tables.unwrap_or_default() {
             let own = table_path(&folder.join(&tree), &table);
             let length = fs::metadata(&own).map(|m| m.len()).ok();

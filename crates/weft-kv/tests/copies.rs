@@ -147,7 +147,7 @@ fn sample(folder: &Path) {
 }
 
 /// Two blocks of a table have changed places: each by itself is as it was written.
-fn exchange_blocks(bytes: &mut Vec<u8>) {
+fn exchange_blocks(bytes: &mut [u8]) {
     // A block begins with a mark of its own; two of equal length can change places.
     let mark = bytes[..4].to_vec();
     let starts: Vec<usize> = (0..bytes.len() - 4)
@@ -294,13 +294,15 @@ fn what_is_damaged_while_the_engine_is_open_is_found_and_copies_are_made_anew() 
         outer.path().join("current"),
         folder.join("weft.copies/current"),
     ];
-    others
-        .iter()
-        .for_each(|path| std::fs::write(path, b"theirs").unwrap());
+    for path in &others {
+        std::fs::write(path, b"theirs").unwrap();
+    }
     let table = &tables(&folder)[0];
     let copies =
         [table, Path::new("keyspaces/1/current")].map(|path| folder.join("weft.copies").join(path));
-    copies.iter().for_each(|path| flip(path));
+    for path in &copies {
+        flip(path);
+    }
     let bad = verify(&kv);
     assert!(
         !bad.is_empty() && bad.iter().all(|bad| bad.mend == Mend::Anew),
@@ -419,14 +421,14 @@ fn copies_follow_the_tables() {
     let kv = open(folder.path()).unwrap();
     kv.copy_tables().unwrap();
     drop(kv);
-    let copies = folder.path().join("weft.copies");
-    let (mut own, copied) = (copied(folder.path()), copied(&copies));
+    let second = folder.path().join("weft.copies");
+    let (mut own, theirs) = (copied(folder.path()), copied(&second));
     // What never changes needs no copy.
     own.retain(|path| path != Path::new("version"));
-    assert_eq!(own, copied);
+    assert_eq!(own, theirs);
     for path in own {
         let read = |folder: &Path| std::fs::read(folder.join(&path)).unwrap();
-        assert!(read(folder.path()) == read(&copies), "{}", path.display());
+        assert!(read(folder.path()) == read(&second), "{}", path.display());
     }
 }
 

@@ -129,16 +129,14 @@ fn a_layout_that_most_cells_are_against_is_given_up() {
     assert_eq!(fsck(&volume, &["--data"]).1, 0);
 }
 
-/// Waits until an engine has a copy of what says which tables it has.
+/// Waits until the copy of what says which tables an engine has is that of now.
 fn copied(engine: &Path) -> PathBuf {
     let copy = engine.join("weft.copies/keyspaces/1/current");
+    let read = |path: &Path| std::fs::read(path).ok();
     let started = Instant::now();
-    while !copy.exists() {
-        assert!(
-            started.elapsed().as_secs() < 60,
-            "{} has no copy",
-            engine.display()
-        );
+    while read(&copy).is_none() || read(&copy) != read(&engine.join("keyspaces/1/current")) {
+        let engine = engine.display();
+        assert!(started.elapsed().as_secs() < 60, "{engine} has no copy");
         std::thread::sleep(Duration::from_millis(50));
     }
     copy

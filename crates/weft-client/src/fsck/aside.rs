@@ -106,7 +106,9 @@ impl Fsck<'_> {
     /// A new file for a cell, on the server of the cell.
     async fn lost_file(&self, file: u64, server: u32, forks: &[&CellState]) -> Result<File, Error> {
         match self.volume.make_directory(PLACE, 0o700).await {
-            Err(Error::Refused { code, .. }) if code == Code::Exists => {}
+            Err(Error::Refused {
+                code: Code::Exists, ..
+            }) => {}
             made => drop(made?),
         }
         let layout = NewLayout {
@@ -125,9 +127,9 @@ impl Fsck<'_> {
             };
             let access = Access::read_write().create_new(0o600).layout(&layout);
             match self.volume.attach(path, access).await {
-                Err(Error::Refused { code, .. }) if code == Code::Exists && number < NAMES => {
-                    number += 1
-                }
+                Err(Error::Refused {
+                    code: Code::Exists, ..
+                }) if number < NAMES => number += 1,
                 made => return made,
             }
         }

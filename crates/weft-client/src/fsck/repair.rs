@@ -5,6 +5,7 @@ use weft_proto::fsck::{
     AdoptFileRequest, Fault, Finding, RepairNamespaceReply, RepairNamespaceRequest,
 };
 
+use weft_proto::Code;
 use weft_proto::io::{CreateForkRequest, ForkPlace};
 
 use super::layout::fitting;
@@ -78,7 +79,14 @@ impl Fsck<'_> {
         let Some(layout) = known.fitting_layout(&self.servers) else {
             return match Fault::try_from(finding.fault) {
                 Ok(Fault::ChunkSize) => Ok(Done::Left),
-                _ => self.set_aside(&known, finding).await,
+                _ => match self.set_aside(&known, finding).await {
+                    // Whoever may not write there leaves it to somebody who may.
+                    Err(Error::Refused {
+                        code: Code::Permission,
+                        ..
+                    }) => Ok(Done::Left),
+                    done => done,
+                },
             };
         };
         let request = AdoptFileRequest {
