@@ -167,9 +167,6 @@ impl Shared {
             work.good.retain(|path, _| !path.starts_with(&copy));
         }
         let mut go_on = |bytes| self.room.check().is_ok() && go_on(bytes);
-        if !go_on(0) {
-            return Ok(Pass::Partial);
-        }
         fs::create_dir_all(self.folder.join(COPIES))?;
         let (mut pass, mut failed) = (Pass::Complete, None);
         for tree in trees(&self.folder)? {
@@ -201,6 +198,11 @@ impl Shared {
                 return Ok(Pass::Complete);
             }
             fs::create_dir_all(to.join(TABLES))?;
+            // First what nobody needs: it may be the room that the others lack.
+            remove_others(&to, &[Some(&now), kept.as_ref()], good)?;
+            if !go_on(0) {
+                return Ok(Pass::Partial);
+            }
             let (mut went, mut damaged) = (false, None);
             for table in tables {
                 let (from, to) = (table_path(&from, table), table_path(&to, table));
@@ -221,7 +223,6 @@ impl Shared {
                 continue;
             };
             if let Some(damaged) = damaged {
-                remove_others(&to, &[Some(&now), kept.as_ref()], good)?;
                 copies::suspect(&self.folder);
                 let what = format!("{} is not what its list says", damaged.display());
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));

@@ -21,6 +21,9 @@ pub(crate) const COPIES: &str = "weft.copies";
 const DAMAGED: &str = "weft.damaged";
 /// A copy that is being made.
 const UNFINISHED: &str = "unfinished";
+/// Copies on their way to where they are needed.
+const STAGED: &str = "staged";
+const STAGED_TOO: &str = "staged.current";
 /// Says that something was found that the next opening must look for, whatever it costs.
 const SUSPECT: &str = "weft.suspect";
 /// The file that tells fjall its own version, and what it holds in this one.
@@ -132,6 +135,10 @@ impl EngineFile {
 pub(crate) fn verify(folder: &Path, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
     let tree = base(folder, file.copy).join(&file.tree);
     let copied = folder.join(COPIES).join(&file.tree);
+    if file.copy && !tree.join(CURRENT).exists() {
+        // It is being made anew.
+        return Ok((0, None));
+    }
     let (path, read, right) = match &file.table {
         None => {
             let kept = whole_copy(&copied);
@@ -307,10 +314,9 @@ fn sound_list(tree: &Path, kept: Option<&List>) -> Result<Option<List>, KvError>
 
 /// Whether a tree's list names a table still: an engine that is open removes those that it does not need.
 fn names(tree: &Path, table: &Table) -> bool {
-    match list(tree).map(|list| list.tables) {
-        Ok(Some(tables)) => tables.contains(table),
-        Ok(None) | Err(_) => true,
-    }
+    let now = sound_list(tree, None).ok().flatten();
+    let tables = now.and_then(|list| list.tables);
+    tables.is_none_or(|tables| tables.contains(table))
 }
 
 /// Whether a file has this checksum: not, where it is not there, or the disk does not give it.
@@ -354,19 +360,36 @@ impl Bad {
                 put(&copies, VERSION.1, &folder.join(VERSION.0))
             }
             Some(Good::Table(sum)) => {
-                set_aside(folder, &self.path)?;
                 let (from, to) = (copies.join(&self.path), folder.join(&self.path));
-                copy(&copies, &from, &to, *sum, &mut |_| true).map(drop)
+                let staged = copies.join(STAGED);
+                match copy(&copies, &from, &staged, *sum, &mut |_| true) {
+                    Ok(Copied::Done) => {
+                        set_aside(folder, &self.path)?;
+                        install(&staged, &to)
+                    }
+                    Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+                    // There is no room for two of it: the copy becomes the file, and a copy of that is made when there is.
+                    Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                        set_aside(folder, &self.path)?;
+                        install(&from, &to)?;
+                        let tree = self.path.ancestors().nth(2);
+                        tree.map_or(Ok(()), |tree| forget_copy(folder, tree))
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Some(Good::Tree(list)) => {
                 let Some(tree) = self.path.parent() else {
                     return Ok(());
                 };
                 let names = fs::read(copies.join(tree).join(&list.name))?;
+                let staged = [copies.join(STAGED), copies.join(STAGED_TOO)];
+                put(&copies, &names, &staged[0])?;
+                put(&copies, &list.current, &staged[1])?;
                 // Tables that the list does not name are removed by whoever opens it.
                 set_aside_all(folder, tree)?;
-                put(&copies, &names, &folder.join(tree).join(&list.name))?;
-                put(&copies, &list.current, &folder.join(tree).join(CURRENT))
+                install(&staged[0], &folder.join(tree).join(&list.name))?;
+                install(&staged[1], &folder.join(tree).join(CURRENT))
             }
         }
     }

@@ -100,10 +100,41 @@ impl Slab {
         Slab { block, ..self }
     }
 
+    /// Its blocks do not overlap.
+    fn is_apart(&self) -> bool {
+        self.count == 1 || self.stride >= self.block
+    }
+
+    /// Why it is no part of a dimension of so many elements, in words.
+    fn fault(&self, size: u64) -> String {
+        let (stride, block) = (self.stride, self.block);
+        match self.end() {
+            _ if !self.is_apart() => {
+                format!(
+                    "overlaps itself: blocks of {block}, one every {stride} (START:STRIDE:COUNT:BLOCK)"
+                )
+            }
+            Some(end) => format!("reaches element {}; the last is {}", end - 1, size - 1),
+            None => "reaches past every element".to_owned(),
+        }
+    }
+
     /// One past the last element.
     fn end(&self) -> Option<u64> {
         let blocks = self.count.checked_sub(1)?.checked_mul(self.stride)?;
         self.start.checked_add(blocks)?.checked_add(self.block)
+    }
+}
+
+impl fmt::Display for Slab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Slab {
+            start,
+            stride,
+            count,
+            block,
+        } = self;
+        write!(f, "{start}:{stride}:{count}:{block}")
     }
 }
 
@@ -136,7 +167,7 @@ pub enum ArrayError {
         part: usize,
     },
     /// The part reaches past a dimension, or overlaps itself.
-    #[error("dimension {dimension} has {size} elements: {slab:?} is no part of it")]
+    #[error("dimension {dimension} has {size} elements, and {slab} {}", slab.fault(*size))]
     Slab {
         /// Which, from 0.
         dimension: usize,
@@ -218,8 +249,7 @@ impl Array {
         let mut pattern = None;
         for dimension in dimensions {
             let (size, slab) = (self.shape[dimension], slabs[dimension]);
-            let apart = slab.count == 1 || slab.stride >= slab.block;
-            if !apart || slab.end().is_none_or(|end| end > size) {
+            if !slab.is_apart() || slab.end().is_none_or(|end| end > size) {
                 return Err(ArrayError::Slab {
                     dimension,
                     size,

@@ -92,6 +92,30 @@ fn what_is_no_part_is_refused() {
 }
 
 #[test]
+fn a_part_that_is_none_is_refused_with_its_reason() {
+    let array: Array = "u8 10".parse().unwrap();
+    for (slab, reason) in [
+        (
+            Slab::from(0).every(2).block(3).times(2),
+            "0:2:2:3 overlaps itself: blocks of 3, one every 2",
+        ),
+        (Slab::from(0).every(0).times(2), "0:0:2:1 overlaps itself"),
+        (
+            Slab::from(8).times(3),
+            "8:1:3:1 reaches element 10; the last is 9",
+        ),
+        (Slab::from(u64::MAX).times(2), "reaches past every element"),
+    ] {
+        let error = array.hyperslab(&[slab]).unwrap_err().to_string();
+        let said = format!("dimension 0 has 10 elements, and {reason}");
+        assert!(
+            error.starts_with(&said) || error.contains(reason),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn arrays_are_written_as_they_are_read() {
     for text in [
         "f64 1000x500",

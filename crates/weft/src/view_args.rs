@@ -1,6 +1,8 @@
 //! The options that choose a view, shared by the commands that move or explain data.
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use weft_client::File;
 use weft_layout::size;
 use weft_layout::view_text::{fork_name, partition, subfile};
 use weft_layout::{CellIndex, Order, Partition, Subfile, View};
@@ -66,6 +68,19 @@ impl ViewArgs {
     /// The fork asked for.
     pub(crate) fn fork(&self) -> &str {
         &self.fork
+    }
+
+    /// Refuses a fork that no cell has: where some have it, the others hold zeros, but a name that was misspelt does not. One
+    /// request to each server, none for `data`.
+    pub(crate) async fn check_fork(&self, file: &File) -> Result<()> {
+        if self.fork == "data" || file.forks().await?.iter().any(|f| f.fork == self.fork) {
+            return Ok(());
+        }
+        bail!(
+            "no cell of {} has a fork {:?}; `weft fork ls` shows those that there are",
+            file.path(),
+            self.fork
+        )
     }
 
     /// Nothing was asked for but the plain file from its start.

@@ -172,6 +172,14 @@ fn forks_grow_on_their_own() {
     volume.feed("put /a --fork index --cell 1", b"an index");
     assert_eq!(volume.text("cat /a --fork index --cell 1"), "an index");
     assert_eq!(volume.text("cat /a"), "datadata");
+    // A cell may lack it; a name that none has is misspelt.
+    for line in ["cat /a --fork indx", "read /a 4 --fork indx"] {
+        let error = volume.fails(line, 1);
+        assert!(
+            error.contains("no cell of /a has a fork \"indx\""),
+            "{error}"
+        );
+    }
     let forks = volume.json("fork ls /a --json");
     let lengths: Vec<_> = forks
         .as_array()

@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
 use weft_layout::{Request, ServerSlot};
 use weft_net::{CallError, Incoming};
+use weft_proto::Code;
 use weft_proto::collective::{CollectiveReadReply, CollectiveReadRequest, Membership};
 use weft_proto::io::{Pattern, ReadReply};
 
@@ -50,8 +51,18 @@ impl Collective<'_> {
         }
         let mut collected = Collected::default();
         let mut arriving = stream::select_all(streams);
+        // Where members are missing, each server is to say so by itself, as of a write.
+        let mut failed = None;
         while let Some((i, arrived)) = arriving.next().await {
-            let done = match arrived? {
+            let arrived = match arrived {
+                Err(error) if error.code() == Code::MembersMissing => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+                Err(error) => return Err(failed.unwrap_or(error)),
+                Ok(arrived) => arrived,
+            };
+            let done = match arrived {
                 Arrived::Head(head) => {
                     add_missing(&mut collected.missing, &head.missing);
                     let (lengths, bytes) = (head.lengths, head.bytes);
@@ -60,6 +71,9 @@ impl Collective<'_> {
                 Arrived::Bytes(bytes) => scatters[i].take(&bytes, &mut memory),
             };
             done.map_err(|reason| view.broken(slots[i], reason))?;
+        }
+        if let Some(failed) = failed {
+            return Err(failed);
         }
         for (mut scatter, slot) in scatters.into_iter().zip(&slots) {
             let moved = scatter.finish();

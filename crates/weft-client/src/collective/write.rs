@@ -1,7 +1,10 @@
 //! A member's write: one stream to each server, as of a single write, taken as the job needs it.
 
-use futures_util::future::try_join_all;
+use std::future::Future;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use weft_layout::ServerSlot;
+use weft_proto::Code;
 use weft_proto::collective::{CollectiveWriteReply, CollectiveWriteRequest, Membership};
 use weft_proto::io::Pattern;
 
@@ -9,6 +12,22 @@ use super::{Collected, Collective, Overlaps, Patience, add_missing, slots};
 use crate::Error;
 use crate::transfer::Writing;
 use crate::write::{Durability, Gather, send_frames};
+
+/// All answers, or the first error. Where members are missing, each server is to say so by itself: whoever goes away before it
+/// does would count as one who did not come.
+async fn all_heard<T>(
+    mut calls: FuturesUnordered<impl Future<Output = Result<T, Error>>>,
+) -> Result<Vec<T>, Error> {
+    let (mut all, mut failed) = (Vec::with_capacity(calls.len()), None);
+    while let Some(answer) = calls.next().await {
+        match answer {
+            Ok(answer) => all.push(answer),
+            Err(error) if error.code() == Code::MembersMissing => drop(failed.get_or_insert(error)),
+            Err(error) => return Err(failed.unwrap_or(error)),
+        }
+    }
+    failed.map_or(Ok(all), Err)
+}
 
 impl Collective<'_> {
     pub(super) async fn write_request(
@@ -20,7 +39,7 @@ impl Collective<'_> {
         let pattern = self.view.pattern(&writing.request)?;
         let writes = slots(self.view)
             .map(|slot| self.write_slot(&writing, &pattern, membership.clone(), slot));
-        let written = try_join_all(writes).await;
+        let written = all_heard(writes.collect()).await;
         // Others wrote, too, and even a failed write may have moved the end of the file.
         self.view.file.note_write(None);
         let mut collected = Collected::default();

@@ -36,25 +36,16 @@ impl Fsck<'_> {
             .map(|(_, cell)| cell)
             .collect();
         let Some(source) = self.stray(server, &forks) else {
-            return Ok(Done::Gone);
+            return Ok(Done::Left);
         };
         let target = self.lost_file(known.state.file, server, &forks).await?;
-        for fork in &forks {
-            if fork.fork != "data" {
-                target.create_fork(CellIndex(0), &fork.fork).await?;
-            }
-            let from = source.view_of_fork(View::Cell(CellIndex(fork.cell)), &fork.fork)?;
-            let to = target.view_of_fork(View::Cell(CellIndex(0)), &fork.fork)?;
-            copy_there(&from, &to, fork.length).await?;
-        }
-        target.note_write(None);
-        target.sync().await?;
-        let text = format!("{}; {}", finding.text, known.known());
         let path = target.path().to_owned();
-        self.volume
-            .set_xattr(path.clone(), KNOWN, text.into_bytes())
-            .await?;
-        target.close().await?;
+        let text = format!("{}; {}", finding.text, known.known());
+        if let Err(error) = self.copy_forks(&source, target, &forks, text).await {
+            // A part of a copy is of no use to anybody.
+            let _ = self.volume.unlink(path).await;
+            return Err(error);
+        }
         for fork in forks {
             let request = RemoveForkRequest {
                 file: fork.file,
@@ -71,10 +62,35 @@ impl Fsck<'_> {
             let what = "remove a cell that was copied to /lost+found";
             let removed = (self.volume).io(what, ServerId(server), &request, Repeat::Safe);
             if removed.await?.changed {
-                return Ok(Done::Gone);
+                return Ok(Done::Left);
             }
         }
         Ok(Done::Repaired(format!("copied to {path} and removed")))
+    }
+
+    /// Copies the forks of a cell and closes the file; on `Ok` the copy survives power loss.
+    async fn copy_forks(
+        &self,
+        source: &File,
+        target: File,
+        forks: &[&CellState],
+        text: String,
+    ) -> Result<(), Error> {
+        for fork in forks {
+            if fork.fork != "data" {
+                target.create_fork(CellIndex(0), &fork.fork).await?;
+            }
+            let from = source.view_of_fork(View::Cell(CellIndex(fork.cell)), &fork.fork)?;
+            let to = target.view_of_fork(View::Cell(CellIndex(0)), &fork.fork)?;
+            copy_there(&from, &to, fork.length).await?;
+        }
+        target.note_write(None);
+        target.sync().await?;
+        let path = target.path().to_owned();
+        self.volume
+            .set_xattr(path, KNOWN, text.into_bytes())
+            .await?;
+        target.close().await.map(drop)
     }
 
     /// The file as if it had but the one server, so that each of its cells can be read where it is.

@@ -146,30 +146,50 @@ impl Known {
         text
     }
 
-    /// The layout that the file should have by its cells, if most of them are against the one that it has: of their chunk size
-    /// where all have the same, with servers that put each where it is.
+    /// The layout that the file should have by its cells, if most of those that hold bytes are against the one that it has: with
+    /// servers that put each where it is, and of their chunk size where all have the same.
     pub(super) fn fitting_layout(&self, servers: &[u32]) -> Option<meta::Layout> {
         let old = self.state.layout.as_ref()?;
         let layout = self.layout().filter(|_| !self.state.inline)?;
+        // What is empty may be left from another layout, that the file had before it was emptied.
+        let held = self.cells.iter().filter(|(_, cell)| cell.length > 0);
+        let held: Vec<_> = held.cloned().collect();
+        let count = |wanted: &dyn Fn(u32, u32) -> bool, cells: &[(u32, CellState)]| {
+            let places = cells.iter().map(|(server, cell)| (*server, cell.cell));
+            let places: BTreeSet<_> = places.filter(|(on, cell)| wanted(*on, *cell)).collect();
+            places.len()
+        };
+        let most = |wanted: &dyn Fn(u32, u32) -> bool, cells: &[(u32, CellState)]| {
+            count(wanted, cells) * 2 > count(&|_, _| true, cells)
+        };
         let mut new = old.clone();
-        let chunks: BTreeSet<u32> = self.cells.iter().map(|(_, cell)| cell.chunk).collect();
+        let chunks: BTreeSet<u32> = held.iter().map(|(_, cell)| cell.chunk).collect();
         if let [chunk] = chunks.iter().filter(|c| **c != 0).collect::<Vec<_>>()[..] {
             new.chunk = *chunk;
         }
-        let misplaced = self.cells.iter().filter(|(server, cell)| {
-            let cell = CellIndex(cell.cell);
-            cell.0 >= layout.cells() || layout.server_of(cell).0 != *server
-        });
-        if misplaced.count() * 2 > self.cells.len() {
-            let fits = fitting(&self.cells, servers)?;
-            new.cells = old.cells.max(fits.cells);
+        let beyond = |_, cell: u32| cell >= layout.cells();
+        let more = most(&beyond, &held);
+        let cells: Vec<_> = held
+            .into_iter()
+            .filter(|(on, cell)| more || !beyond(*on, cell.cell))
+            .collect();
+        let misplaced =
+            |on, cell| cell >= layout.cells() || layout.server_of(CellIndex(cell)).0 != on;
+        if most(&misplaced, &cells) {
+            let fits = fitting(&cells, servers)?;
+            new.cells = if more {
+                old.cells.max(fits.cells)
+            } else {
+                old.cells
+            };
             new.servers = fits.servers;
         }
         (new != *old).then_some(new)
     }
 
     fn placed(&self, layout: &Layout, findings: &mut Vec<Finding>) {
-        for (server, cell) in &self.cells {
+        // What is empty is in nobody's way.
+        for (server, cell) in self.cells.iter().filter(|(_, cell)| cell.length > 0) {
             if cell.cell >= layout.cells() {
                 let text = format!("the file has {} cells", layout.cells());
                 findings.push(of_cell(Fault::Misplaced, *server, cell, text));
@@ -401,6 +421,28 @@ mod tests {
         assert_eq!((fits.chunk, fits.servers), (2 * CHUNK, vec![0, 1, 2]));
         known.state.inline = true;
         assert_eq!(known.fitting_layout(&servers), None);
+    }
+
+    #[test]
+    fn empty_cells_and_forks_of_one_cell_have_no_say() {
+        let servers = [0, 1, 2, 3];
+        // A file that was emptied, and then got another layout.
+        let mut known = whole();
+        known.state.layout.as_mut().unwrap().cells = 1;
+        known.state.size = 30;
+        for (_, cell) in &mut known.cells[1..] {
+            cell.length = 0;
+        }
+        assert_eq!(known.fitting_layout(&servers), None);
+        assert_eq!(judged(&known), []);
+        // A stray cell with many forks.
+        known.cells.truncate(1);
+        for fork in ["data", "index", "names"] {
+            let fork = fork.to_owned();
+            known.cells.push((2, CellState { fork, ..cell(70) }));
+        }
+        assert_eq!(known.fitting_layout(&servers), None);
+        assert_eq!(judged(&known).len(), 3);
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl Fsck<'_> {
         Ok(looked)
     }
 
-    async fn files(&self, after: u64, files: Vec<u64>) -> Result<ListFilesReply, Error> {
+    pub(super) async fn files(&self, after: u64, files: Vec<u64>) -> Result<ListFilesReply, Error> {
         let request = ListFilesRequest { after, files };
         self.volume.meta("list files", &request, Repeat::Safe).await
     }

@@ -76,15 +76,22 @@ impl Fsck<'_> {
         if !locked(&self.down).is_empty() {
             return Ok(Done::Left);
         }
+        // What its servers have was seen between two looks at it: bytes that were on their way to its cells then are told by their
+        // time later.
+        let now = self.files(0, vec![finding.file]).await?.files;
+        if now.first() != Some(&known.state) {
+            return Ok(Done::Left);
+        }
         let Some(layout) = known.fitting_layout(&self.servers) else {
             return match Fault::try_from(finding.fault) {
                 Ok(Fault::ChunkSize) => Ok(Done::Left),
                 _ => match self.set_aside(&known, finding).await {
-                    // Whoever may not write there leaves it to somebody who may.
-                    Err(Error::Refused {
-                        code: Code::Permission,
-                        ..
-                    }) => Ok(Done::Left),
+                    Err(Error::Refused { code, .. }) => Ok(match code {
+                        // It was deleted meanwhile.
+                        Code::Stale => Done::Gone,
+                        // It cannot be read or written, or the caller may not: other repairs go on.
+                        _ => Done::Left,
+                    }),
                     done => done,
                 },
             };

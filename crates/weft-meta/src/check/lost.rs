@@ -272,6 +272,9 @@ impl Namespace {
                 found => found?,
             };
             let Some(inode) = found else {
+                if request.instead_of.is_some() {
+                    return Ok(gone());
+                }
                 let inode = InodeRecord {
                     layout: Some(layout.clone()),
                     size: request.size,
@@ -285,6 +288,11 @@ impl Namespace {
             let known = inode.layout.as_ref().map(weft_proto::meta::Layout::from);
             let doubted = known.is_some() && known == request.instead_of;
             let sound = known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok());
+            // Whoever works by the layout as it is would go on doing so.
+            let in_use = edit.open_files().is_open(id) || inode.truncate != 0;
+            if doubted && in_use {
+                return Ok(nothing());
+            }
             if sound && !doubted || !inode.is(FileKind::Regular) {
                 return Ok(gone());
             }

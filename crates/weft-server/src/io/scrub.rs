@@ -177,6 +177,7 @@ impl Pass {
 
     /// Takes note of a part; answers how many bytes it has read.
     fn take_part(&mut self, part: Part) -> u64 {
+        self.told.trouble.clear();
         match part {
             Part::Begun(files) => {
                 self.index = Some(files);
@@ -198,7 +199,6 @@ impl Pass {
     }
 
     fn take(&mut self, part: Scrubbed) {
-        self.told.trouble.clear();
         self.told.bytes += part.bytes;
         self.told.chunks += part.chunks;
         for finding in part.findings {

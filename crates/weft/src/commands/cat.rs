@@ -44,6 +44,7 @@ impl Cat {
 
     async fn print(&self, volume: &Volume, path: &RemotePath) -> Result<()> {
         let file = volume.attach(path, Access::read()).await?;
+        self.view.check_fork(&file).await?;
         let view = file.view_of_fork(self.view.view(), self.view.fork())?;
         let (start, end) = self.range(&view).await?;
         let step = if self.view.one_access() {

@@ -41,6 +41,7 @@ impl Read {
         connect::block_on(async {
             let volume = connect::volume(global).await?;
             let file = volume.attach(&self.file, Access::read()).await?;
+            self.request.view.check_fork(&file).await?;
             let view = self.request.open(&file)?;
             let array = self.request.array_in(&file).await?;
             let (transfer, span) = self.request.transfer(array.as_ref())?;

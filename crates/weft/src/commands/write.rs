@@ -11,7 +11,7 @@ use crate::group_args::{GROUPS, GroupArgs, WhenShared, warn_of};
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::request_args::{PATTERNS, RequestArgs};
-use crate::{Global, connect, fresh, mode, remote};
+use crate::{Global, connect, fresh, mode, output, remote};
 
 /// Write standard input to a pattern of a file, or of a view of it
 #[derive(Args)]
@@ -65,7 +65,15 @@ impl Write {
                 }
             }
             if let Some(array) = self.request.array() {
+                // What it says may not be an array at all.
+                let said = file.array().await.ok().flatten();
                 file.set_array(array).await?;
+                if let Some(said) = said.filter(|said| said != array) {
+                    let path = file.path();
+                    output::say(format_args!(
+                        "weft: {path} said that it holds {said}; from now on it says {array}"
+                    ));
+                }
             }
             file.close().await?;
             Ok(ExitCode::SUCCESS)

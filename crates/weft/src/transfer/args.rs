@@ -23,7 +23,7 @@ pub(crate) struct TransferArgs {
     #[arg(long)]
     pub(crate) resume: bool,
     /// Write over what is there; progress of an earlier transfer is forgotten
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     pub(crate) force: bool,
     /// Read both sides again at the end, and compare them with each other and with what was copied
     #[arg(long)]

@@ -30,6 +30,7 @@ pub(crate) async fn export(
     let clock = Clock::start();
     let file = volume.attach(from, Access::read()).await?;
     let attributes = file.stat().await?;
+    args.view.check_fork(&file).await?;
     let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
     let length = length(&view, &attributes, args).await?;
     let step = step(&args.view, args.part, length)?;
