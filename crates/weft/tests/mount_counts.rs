@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use mount_support::{Mounted, wait_until};
@@ -118,6 +119,18 @@ fn small_files_cost_as_many_calls_as_they_need() {
         assert_eq!(File::open(name).unwrap().read(&mut bytes).unwrap(), 4096);
     };
     at_most("open, read, close", &names, 4, FILES, read);
+    // `ls -l`, where nothing is known yet: one listing brings the attributes of all, and that they have no extended ones.
+    let other = m.further("other", "");
+    wait_until("its watch is live", || {
+        counts(&other).get("call Watch") > Some(&1)
+    });
+    let (all, _, calls) = cost(&other, &[other.join("folder")], |folder| {
+        let done = Command::new("ls").arg("-l").arg(folder).output().unwrap();
+        assert!(done.status.success());
+        let lines = String::from_utf8(done.stdout).unwrap().lines().count();
+        assert_eq!(lines as u64, FILES + 1);
+    });
+    assert!(calls <= 5, "ls -l of {FILES} files: {all:?}");
     at_most("mkdir", &folders, 3, FILES, &mut |name| {
         fs::create_dir(name).unwrap();
     });

@@ -170,6 +170,46 @@ fn memory(pid: i32) -> u64 {
     pages * 4096
 }
 
+/// By its own mount, and by another one.
+#[test]
+fn what_is_open_and_was_removed_still_has_attributes() {
+    let Some(m) = Mounted::new() else { return };
+    let there = m.further("other", "");
+    for by in [&m.path, &there] {
+        let (directory, fifo) = (m.file("d"), m.file("fifo"));
+        fs::create_dir(&directory).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o640);
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let open = File::open(&directory).unwrap();
+        let reader = File::options().read(true).write(true).open(&fifo).unwrap();
+        let before = [&open, &reader].map(|file| file.metadata().unwrap());
+        fs::remove_dir(by.join("d")).unwrap();
+        fs::remove_file(by.join("fifo")).unwrap();
+        let gone = |path: &Path| fs::symlink_metadata(path).is_err();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !gone(&directory) || !gone(&fifo) {
+            assert!(Instant::now() < deadline, "they are still there");
+        }
+        for (file, before) in [&open, &reader].into_iter().zip(before) {
+            let after = file.metadata().unwrap();
+            assert_eq!(after.nlink(), 0);
+            assert_eq!(
+                (after.ino(), after.mode(), after.uid()),
+                (before.ino(), before.mode(), before.uid())
+            );
+        }
+        let mut buffer = Vec::with_capacity(4096);
+        let mut listing = RawDir::new(&open, buffer.spare_capacity_mut());
+        let listed = listing.next().unwrap().map(drop);
+        assert_eq!(listed, Err(rustix::io::Errno::NOENT));
+        let made = rustix::fs::mkdirat(&open, "inside", mode);
+        assert!(
+            [Err(rustix::io::Errno::NOENT), Err(rustix::io::Errno::STALE)].contains(&made),
+            "{made:?}"
+        );
+    }
+}
+
 #[test]
 fn who_stays_is_listed_exactly_once_while_others_come_and_go() {
     let Some(m) = Mounted::new() else { return };

@@ -208,6 +208,122 @@ fn a_service_that_starts_again_is_waited_for() {
     assert_eq!(fs::read(m.file("g")).unwrap(), b"patient");
 }
 
+/// A process that starts what is down of a volume when its standard input ends.
+fn starting(volume: &Path) -> Child {
+    let script = format!(
+        "read -r _; exec {} up {}",
+        env!("CARGO_BIN_EXE_weft"),
+        volume.display()
+    );
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", &script]).stdin(Stdio::piped());
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// What programs have open goes on over a service's new life: files with cells, small ones, one without a name, and a directory.
+#[test]
+fn what_is_open_outlives_a_restart_of_the_service_of_the_servers_and_of_all() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    let Some(m) = Mounted::new() else { return };
+    // Begun before anything is open: who starts a program closes in it what is open, and waits for the volume with that.
+    let starts = [(); 3].map(|()| starting(&m.volume));
+    let open = |name| {
+        let mut options = fs::File::options();
+        let options = options.read(true).write(true).create(true);
+        options.open(m.file(name)).unwrap()
+    };
+    fs::create_dir(m.file("d")).unwrap();
+    let [large, small, nameless] = ["large", "small", "d/nameless"].map(open);
+    fs::remove_file(m.file("d/nameless")).unwrap();
+    let directory = fs::File::open(m.file("d")).unwrap();
+    let files = [(&large, 1 << 20), (&small, 100), (&nameless, 300_000)];
+    for (file, length) in files {
+        file.write_all_at(&vec![1; length], 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    rustix::fs::flock(&large, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let nodes = m.nodes().len();
+    for (round, (killed, mut start)) in [0..1, 1..nodes, 0..nodes]
+        .into_iter()
+        .zip(starts)
+        .enumerate()
+    {
+        let value = round as u8 + 2;
+        for pid in m.nodes().drain(killed) {
+            kill(pid);
+        }
+        let other = m.file(&format!("d/{round}"));
+        let patient = std::thread::scope(|scope| {
+            // Begun while there is nobody.
+            let patient = scope.spawn(|| {
+                let of = |name, result: std::io::Result<()>| {
+                    result.map_err(|error| format!("{name} in round {round}: {error}"))
+                };
+                for ((file, length), name) in files.into_iter().zip(["large", "small", "nameless"])
+                {
+                    of(name, file.write_all_at(&[value; 50], length as u64 / 2))?;
+                    of(name, file.sync_all())?;
+                }
+                of("a new one", fs::write(&other, b"made"))
+            });
+            std::thread::sleep(Duration::from_millis(200));
+            drop(start.stdin.take());
+            patient.join().unwrap()
+        });
+        assert!(start.wait().unwrap().success());
+        patient.unwrap();
+        for (file, length) in files {
+            let mut bytes = vec![0; length + 1];
+            assert_eq!(file.read_at(&mut bytes, 0).unwrap(), length);
+            let half = length / 2;
+            assert!(bytes[..half].iter().all(|byte| *byte == 1), "{round}");
+            assert!(bytes[half..half + 50].iter().all(|byte| *byte == value));
+            assert!(bytes[half + 50..length].iter().all(|byte| *byte == 1));
+            assert_eq!(file.metadata().unwrap().len(), length as u64);
+        }
+        assert_eq!(nameless.metadata().unwrap().nlink(), 0);
+        directory.sync_all().unwrap();
+        assert_eq!(fs::read_dir(m.file("d")).unwrap().count(), round + 1);
+        // Its lock is still its own.
+        let other = fs::File::open(m.file("large")).unwrap();
+        let tried = rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(tried.unwrap_err(), rustix::io::Errno::WOULDBLOCK);
+    }
+    drop((large, small, nameless, directory));
+    m.unmount();
+}
+
+/// A table of mounts of its own, in which there is no device, or one that is none.
+#[test]
+fn without_the_device_a_mount_says_what_is_missing() {
+    let Some(m) = Mounted::new() else { return };
+    let path = m.beside("here");
+    let folder = m.beside("empty");
+    fs::write(folder.join("null"), b"").unwrap();
+    let folder = folder.display();
+    for hide in [
+        format!("mount --bind /dev/null {folder}/null && mount --bind {folder} /dev"),
+        format!("touch {folder}/null && mount --bind {folder}/null /dev/fuse"),
+    ] {
+        let script = format!(
+            "{hide} && exec {} --volume {} mount {}",
+            env!("CARGO_BIN_EXE_weft"),
+            m.volume.display(),
+            path.display()
+        );
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{hide}");
+        assert!(words.contains("/dev/fuse"), "{hide}: {words}");
+    }
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
 #[test]
 fn a_busy_mount_says_who_uses_it() {
     let Some(m) = Mounted::new() else { return };

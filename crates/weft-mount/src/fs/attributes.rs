@@ -85,11 +85,27 @@ impl FileSystem {
         if let Some(answer) = self.known(id) {
             return Ok(self.told(asked, &answer));
         }
-        let attributes = self
-            .call(|| self.volume.known_attributes(Place::of(id)))
-            .await?;
+        let asking = || self.volume.known_attributes(Place::of(id));
+        let attributes = match self.call(asking).await {
+            Err(error) if error.is_gone() => return self.nameless(id).ok_or(error),
+            attributes => attributes?,
+        };
         let answer = self.complete(attributes).await?;
         Ok(self.told(asked, &answer))
+    }
+
+    /// What a node that the volume does not have any more was at last, without a name; `None` for a file that is open, whose bytes
+    /// are gone, too.
+    fn nameless(&self, id: u64) -> Option<Entry> {
+        let attr = self
+            .nodes
+            .last(id)
+            .filter(|_| self.files.any(id).is_none())?;
+        Some(Entry {
+            attr: Attr { links: 0, ..attr },
+            attr_valid: Duration::ZERO,
+            entry_valid: Duration::ZERO,
+        })
     }
 
     /// Changes attributes; `handle` is the open file by which it is asked, if any.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use rustix::io::Errno;
 use tokio::sync::Mutex;
 use weft_client::{FileKind, Place, Volume};
 
@@ -168,8 +169,20 @@ impl FileSystem {
         }))
     }
 
-    /// The entries behind a cookie; 0 starts anew. Empty at the end.
+    /// The entries behind a cookie; 0 starts anew. Empty at the end. A directory that was removed has none, not even `.`: ENOENT,
+    /// as on local file systems.
     pub async fn list(&self, handle: u64, cookie: u64) -> Result<Page, FsError> {
+        let listed = self.list_open(handle, cookie).await;
+        listed.map_err(|error| {
+            if error.is_gone() {
+                FsError::wrong("the directory was removed", Errno::NOENT)
+            } else {
+                error
+            }
+        })
+    }
+
+    async fn list_open(&self, handle: u64, cookie: u64) -> Result<Page, FsError> {
         let directory = self.directories.get(handle)?;
         let mut listing = directory.listing.lock().await;
         if cookie == 0 {

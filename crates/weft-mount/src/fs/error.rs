@@ -41,6 +41,11 @@ impl FsError {
         }
     }
 
+    /// Whether the volume does not have the file or directory any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, FsError::Volume(error) if error.code() == Code::Stale)
+    }
+
     /// Whether somebody should look into it: failures, as opposed to refusals.
     pub(crate) fn is_failure(&self) -> bool {
         self.errno() == Errno::IO.raw_os_error()

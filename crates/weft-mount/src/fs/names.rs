@@ -70,6 +70,7 @@ impl FileSystem {
     /// A name that this mount took away is absent, unless somebody has made it again; the service says what its
     /// directory is since: the kernel asks for it before it removes the next.
     fn removed(&self, asked: Asked, (parent, name): (u64, &[u8]), removed: &Removed) {
+        self.touched(removed.file);
         if let Some(directory) = &removed.directory {
             self.touched_to(asked, &Answer::exact(directory), false);
         } else {
@@ -207,12 +208,9 @@ impl FileSystem {
         let volume = self.on(caller);
         let place = Place::under(parent, name);
         let asked = self.news.now();
-        let removed = self.call(|| volume.unlink(&place)).await;
-        if let Ok(removed) = &removed {
-            self.touched(removed.file);
-            self.removed(asked, (parent, name), removed);
-        }
-        removed.map(drop)
+        let removed = self.call(|| volume.unlink(&place)).await?;
+        self.removed(asked, (parent, name), &removed);
+        Ok(())
     }
 
     /// Removes an empty directory.

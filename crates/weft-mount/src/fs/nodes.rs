@@ -57,7 +57,10 @@ struct Node {
     pages: Option<Content>,
     /// The state at the last open that had the kernel drop its pages, until one of them is read anew.
     opening: Option<Content>,
-    known: Option<Attr>,
+    /// The attributes as they were told last.
+    last: Option<Attr>,
+    /// They are true.
+    certain: bool,
     /// It has no extended attributes and no access control list.
     bare: bool,
 }
@@ -135,9 +138,10 @@ impl Nodes {
         self.with(attr.id, |node| {
             // Under the lock, so that whoever notes a change either is seen here or takes this away again.
             if !news.since(asked, Subject::File(attr.id)) {
-                node.known = Some(*attr);
+                (node.last, node.certain) = (Some(*attr), true);
                 node.bare = bare;
             }
+            node.last.get_or_insert(*attr);
         });
     }
 
@@ -152,7 +156,12 @@ impl Nodes {
 
     /// The attributes, where they are certain.
     pub(super) fn known(&self, id: u64) -> Option<Attr> {
-        self.with(id, |node| node.known)
+        self.with(id, |node| node.last.filter(|_| node.certain))
+    }
+
+    /// The attributes as they were when they were last certain, if ever.
+    pub(super) fn last(&self, id: u64) -> Option<Attr> {
+        self.with(id, |node| node.last)
     }
 
     /// Whether it certainly has no extended attributes.
@@ -163,7 +172,7 @@ impl Nodes {
     /// The attributes are not certain any more; `bare`: nor is it whether there are extended ones.
     pub(super) fn doubt(&self, id: u64, bare: bool) {
         self.with(id, |node| {
-            node.known = None;
+            node.certain = false;
             node.bare &= !bare;
         });
     }
@@ -172,7 +181,7 @@ impl Nodes {
     pub(super) fn doubt_all(&self) {
         for shard in &self.0 {
             for node in shard.lock().values_mut() {
-                (node.known, node.bare) = (None, false);
+                (node.certain, node.bare) = (false, false);
                 (node.pages, node.opening) = (None, None);
             }
         }
@@ -189,7 +198,7 @@ impl Nodes {
         self.with(id, |node| {
             let longer = node.told.is_some_and(|told| told.size > end);
             if longer {
-                (node.told, node.known) = (None, None);
+                (node.told, node.certain) = (None, false);
             }
             longer
         })
@@ -340,6 +349,7 @@ mod tests {
         assert_eq!(nodes.known(5).map(|a| a.size), Some(12));
         nodes.doubt_all();
         assert!(nodes.known(5).is_none());
+        assert_eq!(nodes.last(5).map(|a| a.size), Some(12));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -54,6 +55,9 @@ impl Device {
 
     pub(super) fn open() -> io::Result<Device> {
         let file = OpenOptions::new().read(true).write(true).open(Self::PATH)?;
+        if !file.metadata()?.file_type().is_char_device() {
+            return Err(io::Error::other("it is no device"));
+        }
         Ok(Device(file))
     }
 
