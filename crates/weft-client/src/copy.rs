@@ -117,7 +117,8 @@ pub(crate) async fn copy_there(from: &OpenView, to: &OpenView, length: u64) -> R
             to: access(to, done, now, ServerSlot(0))?,
             chunk: target.layout.chunk(),
         };
-        let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
+        // Nobody else writes the target.
+        let reply = source.volume.io(&what, server, &request, Repeat::Safe);
         all_copied(&what, server, reply.await?.bytes, now)?;
         done += now;
     }

@@ -3,15 +3,19 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::TestVolume;
+use futures_util::stream::{self, StreamExt};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use weft_client::{Access, Error, Group, NewLayout, Transfer, Volume};
 use weft_layout::{FileOffset, Pattern, ViewOffset};
 use weft_proto::Code;
+use weft_proto::limits::TREE_BATCH_MAX;
 
 /// A tree: what each path holds.
 type Tree = BTreeMap<String, Vec<u8>>;
@@ -199,6 +203,70 @@ async fn holes_and_copies_of_what_is_in_a_checkpoint() {
     let wrote = canonical.write_at(ViewOffset(0), Bytes::from_static(b"no"));
     refused(wrote.await, Code::Invalid);
     refused(volume.attach(path, Access::write()).await, Code::ReadOnly);
+    servers.stop().await;
+}
+
+/// More files with cells on one server than one call names. A writer writes a number to the oldest, then to the youngest: what the
+/// youngest has is in the oldest, too, at every moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_tree_is_of_one_moment() {
+    const FILES: usize = TREE_BATCH_MAX + 100;
+    let servers = TestVolume::start(1).await;
+    let volume = servers.client().await;
+    volume.make_directory("/t", 0o755).await.unwrap();
+    let access = Access::read_write().create(0o644);
+    let made = stream::iter(0..FILES).map(|number| {
+        let (volume, access) = (volume.clone(), access.clone());
+        tokio::spawn(async move {
+            let path = format!("/t/{number}");
+            let file = volume.attach(&path, access).await.unwrap();
+            let view = file.canonical().unwrap();
+            let data = Bytes::from(0_u64.to_le_bytes().to_vec());
+            view.write_at(ViewOffset(0), data).await.unwrap();
+            (file.id(), file)
+        })
+    });
+    let mut made: Vec<_> = made.buffer_unordered(64).collect().await;
+    let files: BTreeMap<_, _> = made.drain(..).map(Result::unwrap).collect();
+    assert_eq!(files.len(), FILES);
+    let (oldest, youngest) = (files.values().next(), files.values().next_back());
+    let views = [oldest, youngest].map(|file| file.unwrap().canonical().unwrap());
+    let paths = [oldest, youngest].map(|file| file.unwrap().path()["/t/".len()..].to_owned());
+    let ended = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let ended = ended.clone();
+        async move {
+            let mut number = 0_u64;
+            while !ended.load(Ordering::Relaxed) {
+                number += 1;
+                for view in &views {
+                    let data = Bytes::from(number.to_le_bytes().to_vec());
+                    view.write_at(ViewOffset(0), data).await.unwrap();
+                }
+            }
+            number
+        }
+    });
+    for round in 0..3 {
+        let name = format!("c{round}");
+        volume.make_checkpoint("/t", &name).await.unwrap();
+        let mut numbers = Vec::new();
+        for path in &paths {
+            let path = format!("/t/.weft/checkpoints/{name}/{path}");
+            let bytes = content(&volume, &path).await.unwrap();
+            numbers.push(u64::from_le_bytes(bytes.try_into().unwrap()));
+        }
+        let ahead = numbers[0].checked_sub(numbers[1]);
+        assert!(ahead.is_some_and(|ahead| ahead <= 1), "{numbers:?}");
+    }
+    ended.store(true, Ordering::Relaxed);
+    assert!(writer.await.unwrap() > 3);
+    // All of them are in it.
+    let names = volume.list("/t/.weft/checkpoints/c0").all().await.unwrap();
+    assert_eq!(names.len(), FILES);
+    assert!(names.iter().all(|entry| entry.attributes.size == 8));
+    volume.roll_back("/t", "c0").await.unwrap();
+    volume.remove_checkpoint("/t", "c0").await.unwrap();
     servers.stop().await;
 }
 

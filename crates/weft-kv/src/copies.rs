@@ -122,7 +122,7 @@ fn base(folder: &Path, copy: bool) -> PathBuf {
 }
 
 impl EngineFile {
-    /// Whether it is a copy that is damaged: its tree's.
+    /// Of a copy, its tree.
     pub(crate) fn copied_tree(&self) -> Option<&Path> {
         self.copy.then_some(&*self.tree)
     }

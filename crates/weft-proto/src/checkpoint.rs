@@ -33,6 +33,13 @@ pub struct CheckpointRequest {
     /// Further files of a tree, under the same number: at most `TREE_BATCH_MAX`.
     #[prost(message, repeated, tag = "4")]
     pub others: Vec<TreeFile>,
+    /// More files of the tree come in further calls of the same `op`: these are held, which means that no write of them begins,
+    /// until the last call keeps all of them, or for some seconds.
+    #[prost(bool, tag = "5")]
+    pub more: bool,
+    /// Files that calls before have held for this one, which keeps them, too.
+    #[prost(uint64, tag = "6")]
+    pub held: u64,
 }
 
 /// What a file is in a checkpoint, as far as one server knows.
@@ -46,7 +53,7 @@ pub struct KeptFile {
     pub modified: i64,
 }
 
-/// Done, and survives power loss.
+/// Done, and survives power loss; where `more` was set, the files are held, and nothing is said of them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckpointReply {
     /// The size in canonical order that the server's cells give the file in the checkpoint.

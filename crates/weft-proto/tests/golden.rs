@@ -830,8 +830,10 @@ fn io(kind: Kind) -> Kind {
                     file: 78,
                     grid: grid(),
                 }],
+                more: true,
+                held: 9,
             },
-            "084d120808061080800418041805220c084e12080806108080041804",
+            "084d120808061080800418041805220c084e1208080610808004180428013009",
             &CheckpointReply {
                 size: 300,
                 others: vec![KeptFile {

@@ -103,7 +103,7 @@ impl Inner {
     /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until it has been added. Whoever waits
     /// here must go on being polled: other large calls wait behind.
     pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admitted>, StoreError> {
-        let large = !load.fits(&SMALL);
+        let large = self.bounds.rules.turns && !load.fits(&SMALL);
         let _turn = if large {
             Some(self.large_turn.lock().await)
         } else {

@@ -40,7 +40,7 @@ impl Drop for Fetching {
 impl Inner {
     /// Takes note of a read and fetches what it foretells.
     pub(crate) fn foresee(&self, state: &mut State, id: ForkId, bytes: Range<u64>) {
-        if bytes.is_empty() {
+        if bytes.is_empty() || !self.bounds.rules.prefetch {
             return;
         }
         let Some(fork) = state.forks.get(&id) else {

@@ -362,6 +362,15 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
 }
 
 impl Inner {
+    /// Whether dirty pages are to be written before their bound is reached.
+    pub(crate) fn has_much_dirty(&self, state: &State) -> bool {
+        let dirty = state.dirty_blocks * BLOCK as u64;
+        if self.bounds.rules.low_water {
+            return dirty > self.bounds.dirty / 2;
+        }
+        dirty > self.bounds.dirty
+    }
+
     /// Whether the log is worth an application: half of what it may have.
     pub(crate) fn log_is_long(&self, state: &State) -> bool {
         self.log.bytes() > self.bounds.log / 2
@@ -410,7 +419,8 @@ impl Inner {
         }
         let full = {
             let mut state = self.lock();
-            let full = may_flush && state.full_slots >= FULL_SLOTS;
+            let full =
+                may_flush && self.bounds.rules.write_behind && state.full_slots >= FULL_SLOTS;
             if full {
                 state.full_slots = 0;
             }
@@ -419,7 +429,8 @@ impl Inner {
         if full {
             self.flush_full().await?;
         }
-        if may_flush && self.lock().dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2 {
+        let much = self.has_much_dirty(&self.lock());
+        if may_flush && much {
             self.flush(self.bounds.dirty / 4).await?;
         }
         // Whoever waits for room is not to wait for ever: it may have come by itself, or never come.

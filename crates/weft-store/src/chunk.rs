@@ -110,7 +110,7 @@ impl Page {
     /// that, and goes from the hold queue to the replace queue. Touched again in part, it is held.
     pub(crate) fn touch(&mut self, bytes: u32, held: u32) -> bool {
         self.used = true;
-        self.touched += bytes;
+        self.touched = self.touched.saturating_add(bytes);
         if self.touched < held {
             self.spent = false;
             return false;

@@ -25,6 +25,41 @@ pub struct DiskConfig {
     pub reserve: u64,
 }
 
+/// The cache's rules, each of which may be left out, to see what it does to which program (`docs/caching.md`): a server keeps all
+/// of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
+pub struct CacheRules {
+    /// Pages that were touched in part outlive those that were touched as a whole.
+    pub hold: bool,
+    /// Full pages are written as soon as there are some.
+    pub write_behind: bool,
+    /// Dirty pages are written from half of their bound on, not only at the bound.
+    pub low_water: bool,
+    /// Large calls set aside what they will add to dirty pages and the log.
+    pub turns: bool,
+    /// What clients read in order is fetched ahead of them.
+    pub prefetch: bool,
+    /// Blocks on their way from a disk are waited for.
+    pub share: bool,
+    /// Large writes go to their place at once, past the log.
+    pub direct: bool,
+}
+
+impl Default for CacheRules {
+    fn default() -> Self {
+        Self {
+            hold: true,
+            write_behind: true,
+            low_water: true,
+            turns: true,
+            prefetch: true,
+            share: true,
+            direct: true,
+        }
+    }
+}
+
 /// What a store is opened with.
 #[derive(Clone)]
 pub struct StoreConfig {
@@ -56,6 +91,8 @@ pub struct StoreConfig {
     pub reserve_bytes: u64,
     /// The most chunks that a cut empties at one moment; the rest follows in the background.
     pub cut_chunks: u32,
+    /// What its cache does.
+    pub rules: CacheRules,
     /// Go on without blocks that cannot be read and of which the log has a part.
     pub accept_loss: bool,
 }
@@ -89,6 +126,7 @@ impl StoreConfig {
             capacity: u64::MAX,
             reserve_bytes: 1 << 30,
             cut_chunks: 1024,
+            rules: CacheRules::default(),
             accept_loss: false,
         }
     }

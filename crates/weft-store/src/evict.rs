@@ -32,11 +32,21 @@ impl State {
         chunk.cost = cost;
     }
 
+    /// A page of which fewer bytes were touched is held.
+    pub(crate) fn held_below(&self) -> u32 {
+        if self.clock_only {
+            u32::MAX
+        } else {
+            SLOT as u32
+        }
+    }
+
     /// Bytes of a slot were written: see [`Page::touch`].
     pub(crate) fn touch_page(&mut self, id: ForkId, n: u64, slot: usize, bytes: u32) {
+        let held = self.held_below();
         let chunk = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n));
         let page = chunk.and_then(|c| c.page_mut(slot));
-        if page.is_some_and(|page| page.touch(bytes, SLOT as u32)) {
+        if page.is_some_and(|page| page.touch(bytes, held)) {
             self.replace.push_back((id, n, slot as u32));
         }
     }

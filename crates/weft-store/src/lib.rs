@@ -75,7 +75,7 @@ mod write;
 
 pub use addressed::{ADDRESSED, ChunkName};
 pub use check::{CheckPass, Checked};
-pub use config::{DiskConfig, INDEX_MEMTABLE, StoreConfig};
+pub use config::{CacheRules, DiskConfig, INDEX_MEMTABLE, StoreConfig};
 pub use counters::CounterSnapshot;
 pub use decoders::{DECODERS, Decoder, item_kinds};
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};

@@ -79,6 +79,9 @@ impl Inner {
     }
 
     async fn load_as(&self, wanted: &[Wanted], why: Why) -> Result<(), StoreError> {
+        if !self.bounds.rules.share {
+            return self.load_alone(wanted).await;
+        }
         let (free, under_way) = self.flights.divide(wanted);
         let mut batches = batches(&free);
         if batches.len() == 1 {

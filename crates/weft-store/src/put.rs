@@ -4,7 +4,6 @@ use std::slice;
 
 use weft_layout::{CellOffset, Spaced, copy_spaced};
 
-use crate::ahead::SLOT;
 use crate::chunk::{Page, bit, slot_of};
 use crate::evict::set_page;
 use crate::key::Run;
@@ -207,7 +206,7 @@ impl Inner {
         id: ForkId,
         first: &Fragment,
     ) -> (&'s mut Page, u32) {
-        let sequence = state.next_sequence();
+        let (sequence, held) = (state.next_sequence(), state.held_below());
         let BlockAt {
             chunk: n, block, ..
         } = first.place;
@@ -271,7 +270,7 @@ impl Inner {
         state.full_slots += u64::from(page.dirty == u16::MAX && !was_full);
         page.redirtied |= page.flushing & mask;
         page.oldest = page.oldest.min(sequence);
-        if page.touch(first.bytes(), SLOT as u32) {
+        if page.touch(first.bytes(), held) {
             state.replace.push_back((id, n, slot as u32));
         }
         (page, carry)

@@ -6,7 +6,6 @@ use std::ops::Range;
 use bytes::Bytes;
 use weft_layout::{CellOffset, OFFSET_MAX};
 
-use crate::ahead::SLOT;
 use crate::checkpoint::find_in;
 use crate::chunk::{Chunk, Page, bit, slot_of};
 use crate::counters::Counters;
@@ -152,6 +151,7 @@ impl Inner {
         let mut missing = Missing::default();
         let mut found = Vec::new();
         let (mut hits, mut foreseen) = (0, 0);
+        let held = state.held_below();
         for range in by_chunk(size, offset, length) {
             let owner = match state.shown(id, range.chunk) {
                 Ok(owner) => owner,
@@ -168,7 +168,7 @@ impl Inner {
                 .chunks
                 .get_mut(&range.chunk)
                 .expect("its entry is not missing");
-            let (queue, ahead) = (&mut state.replace, &mut foreseen);
+            let (queue, ahead) = ((held, &mut state.replace), &mut foreseen);
             hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing, queue, ahead);
         }
         Counters::add(&self.counters.prefetched_used, foreseen);
@@ -227,7 +227,7 @@ fn gather_chunk(
     chunk: &mut Chunk,
     found: &mut Vec<Found>,
     missing: &mut Missing,
-    replace: &mut VecDeque<(ForkId, u64, u32)>,
+    (held, replace): (u32, &mut VecDeque<(ForkId, u64, u32)>),
     foreseen: &mut u64,
 ) -> u64 {
     let mut at = range.bytes.start;
@@ -250,7 +250,7 @@ fn gather_chunk(
             page.used = true;
             if missing.is_empty() {
                 *foreseen += take_foreseen(page, block, last);
-                if page.touch(stop - at, SLOT as u32) {
+                if page.touch(stop - at, held) {
                     replace.push_back((id, range.chunk, slot_of(block) as u32));
                 }
                 let part = Part::of(id, range.chunk, chunk, at..stop);

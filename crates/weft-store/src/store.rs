@@ -9,7 +9,7 @@ use weft_kv::OrderedKv;
 use weft_layout::FileId;
 
 use crate::addressed::LANES;
-use crate::config::StoreConfig;
+use crate::config::{CacheRules, StoreConfig};
 use crate::counters::{CounterSnapshot, Counters};
 use crate::disk::{DiskSet, DiskStatus};
 use crate::error::StoreError;
@@ -34,6 +34,7 @@ pub(crate) struct Bounds {
     pub(crate) changed: u64,
     /// Chunks that a cut empties at one moment.
     pub(crate) cut: u32,
+    pub(crate) rules: CacheRules,
 }
 
 /// Dirty pages that any cache can hold.
@@ -59,6 +60,7 @@ impl Bounds {
                 .max(BLOCK as u64),
             replay: REPLAY_MAX,
             cut: config.cut_chunks.max(1),
+            rules: config.rules,
             changed: (config.cache_bytes / 4 / ENTRY_BYTES).clamp(1024, REPLAY_MAX / 32),
         }
     }

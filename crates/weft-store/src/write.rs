@@ -183,7 +183,7 @@ struct Direct {
 
 impl Plan {
     /// Divides a write; nothing is prepared yet.
-    fn of(w: &Scattered) -> Self {
+    fn of(w: &Scattered, direct: bool) -> Self {
         let mut plan = Plan {
             small: Vec::with_capacity(w.runs.len()),
             direct: Vec::new(),
@@ -193,7 +193,7 @@ impl Plan {
         for run in &w.runs {
             plan.end = plan.end.max(run.end());
             plan.bytes += run.bytes();
-            if run.length < DIRECT_MIN {
+            if run.length < DIRECT_MIN || !direct {
                 plan.add_small(*run);
                 continue;
             }
@@ -287,7 +287,10 @@ impl Inner {
         sums: Option<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut plans: Vec<Plan> = writes.iter().map(Plan::of).collect();
+        let mut plans: Vec<Plan> = writes
+            .iter()
+            .map(|w| Plan::of(w, self.bounds.rules.direct))
+            .collect();
         let load = Load::of(plans.iter().flat_map(|plan| &plan.small));
         let _admitted = self.admit_load(&load).await?;
         let (taken, proof) = loop {
@@ -439,8 +442,9 @@ impl Inner {
         Counters::add(&self.counters.write_bytes, bytes);
         Counters::add(&self.counters.copied_bytes, copied);
         state.evict(self.bounds.cache);
-        let full = state.full_slots >= FULL_SLOTS;
-        let kick = full || state.dirty_blocks * BLOCK as u64 > self.bounds.dirty / 2;
+        let rules = self.bounds.rules;
+        let full = rules.write_behind && state.full_slots >= FULL_SLOTS;
+        let kick = full || self.has_much_dirty(state);
         let sequence = state.close_frame(frame);
         if kick || self.log_is_long(state) {
             self.signals.work.notify_one();

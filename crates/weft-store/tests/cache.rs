@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weft_layout::CellOffset;
-use weft_store::{Store, StoreConfig};
+use weft_store::{CacheRules, Store, StoreConfig};
 
 const SLOT: u64 = 65_536;
 const CHUNK: u32 = 262_144;
@@ -22,7 +22,13 @@ fn config(machine: &Machine, cache: u64) -> StoreConfig {
 
 /// A store with one file of so many slots, of which nothing is cached.
 async fn cold(machine: &Machine, slots: u64, cache: u64) -> Store {
-    let store = Store::open(config(machine, cache)).await.unwrap();
+    cold_by(CacheRules::default(), machine, slots, cache).await
+}
+
+async fn cold_by(rules: CacheRules, machine: &Machine, slots: u64, cache: u64) -> Store {
+    let mut config = config(machine, cache);
+    config.rules = rules;
+    let store = Store::open(config).await.unwrap();
     for slot in 0..slots {
         let data = pattern(slot, SLOT as usize);
         let piece = write(&key(1, 0), CHUNK, slot * SLOT, data);
@@ -46,16 +52,26 @@ async fn check(store: &Store, at: u64, length: u64) {
 
 #[test]
 fn a_sweep_that_four_clients_form_together_is_read_in_long_operations() {
-    run(async {
+    let sweep = async |rules| {
         let machine = Machine::new(1);
-        let store = cold(&machine, 256, 64 << 20).await;
+        let store = cold_by(rules, &machine, 256, 64 << 20).await;
         let before = store.counters();
         for stripe in 0..64 {
             for client in [2, 0, 3, 1] {
                 check(&store, (stripe * 4 + client) * SLOT, SLOT).await;
             }
         }
-        let c = store.counters();
+        (before, store.counters())
+    };
+    run(async {
+        let prefetch = false;
+        let rules = CacheRules {
+            prefetch,
+            ..CacheRules::default()
+        };
+        let (before, c) = sweep(rules).await;
+        assert_eq!(c.disk_reads - before.disk_reads, 256);
+        let (before, c) = sweep(CacheRules::default()).await;
         let reads = c.disk_reads - before.disk_reads;
         // 256 without reading ahead.
         assert!(reads < 60, "{reads} reads of the disk");
@@ -114,36 +130,48 @@ fn a_second_sweep_is_fetched_ahead_as_the_first() {
 
 #[test]
 fn what_is_read_in_part_outlives_what_was_swept_through() {
-    run(async {
-        let machine = Machine::new(3);
-        let store = cold(&machine, 200, 3 << 20).await;
-        // A few blocks of sixteen slots: a table that is looked into.
-        for slot in 0..16 {
-            check(&store, slot * SLOT + 8192, 4096).await;
-        }
-        for slot in 20..200 {
-            check(&store, slot * SLOT, SLOT).await;
-        }
-        let before = store.counters();
-        for slot in 0..16 {
-            check(&store, slot * SLOT + 8192, 4096).await;
-        }
-        let after = store.counters();
-        assert_eq!(after.cache_misses - before.cache_misses, 0);
-    });
+    for hold in [true, false] {
+        run(async {
+            let machine = Machine::new(3);
+            let rules = CacheRules {
+                hold,
+                ..CacheRules::default()
+            };
+            let store = cold_by(rules, &machine, 200, 3 << 20).await;
+            // A few blocks of sixteen slots: a table that is looked into.
+            for slot in 0..16 {
+                check(&store, slot * SLOT + 8192, 4096).await;
+            }
+            for slot in 20..200 {
+                check(&store, slot * SLOT, SLOT).await;
+            }
+            let before = store.counters();
+            for slot in 0..16 {
+                check(&store, slot * SLOT + 8192, 4096).await;
+            }
+            let misses = store.counters().cache_misses - before.cache_misses;
+            assert_eq!(misses == 0, hold, "{misses} misses");
+        });
+    }
 }
 
 #[test]
 fn two_who_want_the_same_at_once_cost_one_read() {
-    run(async {
-        let machine = Machine::new(4);
-        let store = cold(&machine, 16, 8 << 20).await;
-        let before = store.counters();
-        let readers = (0..8).map(|_| check(&store, 5 * SLOT, SLOT));
-        futures_util::future::join_all(readers).await;
-        let after = store.counters();
-        assert_eq!(after.disk_read_bytes - before.disk_read_bytes, SLOT);
-    });
+    for share in [true, false] {
+        run(async {
+            let machine = Machine::new(4);
+            let rules = CacheRules {
+                share,
+                ..CacheRules::default()
+            };
+            let store = cold_by(rules, &machine, 16, 8 << 20).await;
+            let before = store.counters();
+            let readers = (0..8).map(|_| check(&store, 5 * SLOT, SLOT));
+            futures_util::future::join_all(readers).await;
+            let bytes = store.counters().disk_read_bytes - before.disk_read_bytes;
+            assert_eq!(bytes == SLOT, share, "{bytes} bytes");
+        });
+    }
 }
 
 #[test]
@@ -177,24 +205,27 @@ fn ranges_are_fetched_and_let_go_when_told_to() {
 
 #[test]
 fn slots_written_as_a_whole_go_to_the_disk_before_anybody_asks() {
-    run(async {
-        let machine = Machine::new(6);
-        let mut config = config(&machine, 64 << 20);
-        config.dirty_bytes = 64 << 20;
-        config.log_bytes = 64 << 20;
-        let store = Store::open(config).await.unwrap();
-        for n in 0..2048 {
-            let piece = write(&key(1, 0), CHUNK, n * 4096, pattern(n, 4096));
-            store.write(vec![piece], now()).await.unwrap();
-            tokio::task::yield_now().await;
-        }
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-        let c = store.counters();
-        assert!(c.disk_write_bytes >= 4 << 20, "{c:?}");
-        assert!(c.disk_writes < 40, "in long operations: {c:?}");
-    });
+    for write_behind in [true, false] {
+        run(async {
+            let machine = Machine::new(6);
+            let mut config = config(&machine, 64 << 20);
+            config.dirty_bytes = 64 << 20;
+            config.log_bytes = 64 << 20;
+            config.rules.write_behind = write_behind;
+            let store = Store::open(config).await.unwrap();
+            for n in 0..2048 {
+                let piece = write(&key(1, 0), CHUNK, n * 4096, pattern(n, 4096));
+                store.write(vec![piece], now()).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            let c = store.counters();
+            assert_eq!(c.disk_write_bytes >= 4 << 20, write_behind, "{c:?}");
+            assert!(c.disk_writes < 40, "in long operations: {c:?}");
+        });
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Repairs: which comes first, and who does it.
 
+use std::collections::BTreeSet;
+
 use weft_layout::{ServerId, ServerSlot};
 use weft_proto::fsck::{
     AdoptFileRequest, Fault, Finding, RepairNamespaceReply, RepairNamespaceRequest,
@@ -8,6 +10,7 @@ use weft_proto::fsck::{
 use weft_proto::Code;
 use weft_proto::io::{CreateForkRequest, ForkPlace};
 
+use super::judge::Known;
 use super::layout::fitting;
 use super::{Fsck, locked};
 use crate::Error;
@@ -61,17 +64,24 @@ impl Fsck<'_> {
         }
     }
 
+    /// What is known now of the file of a finding, if it still holds.
+    async fn still(
+        &self,
+        finding: &Finding,
+        servers: BTreeSet<u32>,
+    ) -> Result<Option<Known>, Error> {
+        let known = self.look(&[(finding.file, servers)]).await?.pop();
+        let servers = self.known_servers();
+        Ok(known.filter(|known| known.judge(&servers).contains(finding)))
+    }
+
     /// Cells and layout of a file do not agree: the layout is given up for one that fits if most cells are against it, else the
     /// cell is put aside.
     async fn place(&self, finding: &Finding) -> Result<Done, Error> {
         let all = self.servers.iter().copied().collect();
-        let known = self.look(&[(finding.file, all)]).await?;
-        let Some(known) = known.into_iter().next() else {
+        let Some(known) = self.still(finding, all).await? else {
             return Ok(Done::Gone);
         };
-        if !known.judge(&self.known_servers()).contains(finding) {
-            return Ok(Done::Gone);
-        }
         // Who cannot be asked may have more of it.
         if !locked(&self.down).is_empty() {
             return Ok(Done::Left);
@@ -110,13 +120,9 @@ impl Fsck<'_> {
     /// Lets what a server lost of a file, or of one of its checkpoints, count as empty, so that the rest can be used again.
     async fn accept(&self, finding: &Finding, checkpoint: Option<u64>) -> Result<Done, Error> {
         let server = finding.server.unwrap_or_default();
-        let known = self.look(&[(finding.file, [server].into())]).await?;
-        let Some(known) = known.into_iter().next() else {
+        let Some(known) = self.still(finding, [server].into()).await? else {
             return Ok(Done::Gone);
         };
-        if !known.judge(&self.known_servers()).contains(finding) {
-            return Ok(Done::Gone);
-        }
         let Some(layout) = known.layout() else {
             return Ok(Done::Left);
         };

@@ -51,7 +51,10 @@ impl Gates {
     }
 
     /// Waits for the writes under way; none begins as long as the guard lives.
-    async fn close(&self, files: &[FileId]) -> Result<Vec<OwnedRwLockWriteGuard<()>>, Failure> {
+    pub(super) async fn close(
+        &self,
+        files: &[FileId],
+    ) -> Result<Vec<OwnedRwLockWriteGuard<()>>, Failure> {
         let until = tokio::time::Instant::now() + WAIT;
         let mut closed = Vec::with_capacity(files.len());
         for file in files {
@@ -87,9 +90,19 @@ impl IoService {
         let grids = grids.map_err(|e| failure::of_convert(&e))?;
         let (op, now) = (request.op, self.now());
         let files = files(request.file, request.others.iter().map(|o| o.file))?;
+        if request.more {
+            self.held.hold(&self.gates, op, &files).await?;
+            return Ok(CheckpointReply::default());
+        }
         {
+            let held = self.held.take(op);
             let _closed = self.gates.close(&files).await?;
-            let made = self.store.checkpoint_files(&files, op, now).await;
+            if held.len() as u64 != request.held && !self.is_made(files[0], op)? {
+                let what = format!("what was held for checkpoint {op} was let go meanwhile");
+                return Err(Failure::new(Code::Busy, what));
+            }
+            let all: Vec<FileId> = held.files().chain(files.iter().copied()).collect();
+            let made = self.store.checkpoint_files(&all, op, now).await;
             made.map_err(|e| failure::of_store(&e))?;
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
@@ -103,6 +116,15 @@ impl IoService {
             }
         }
         Ok(reply)
+    }
+
+    /// Whether a checkpoint of a file was made here before, perhaps dropped since.
+    fn is_made(&self, file: FileId, number: u64) -> Result<bool, Failure> {
+        match self.store.checkpoint_forks(file, number) {
+            Err(StoreError::NoCheckpoint { .. }) => Ok(false),
+            Ok(_) | Err(StoreError::Stale { .. }) => Ok(true),
+            Err(error) => Err(failure::of_store(&error)),
+        }
     }
 
     /// What a file is in a checkpoint, as far as it lies here.

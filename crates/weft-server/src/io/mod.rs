@@ -10,6 +10,7 @@ mod copy;
 mod data_runs;
 mod disks;
 mod growth;
+mod held;
 mod peers;
 mod plan;
 mod read;
@@ -55,6 +56,7 @@ pub struct IoService {
     clients: Mutex<HashMap<u64, Client>>,
     scrubber: Arc<scrub::Scrubber>,
     gates: checkpoint::Gates,
+    held: held::HeldFiles,
     checks: check::Checks,
     collectives: collective::Collectives,
     growth: growth::Growth,
@@ -95,6 +97,7 @@ impl IoService {
             since: AtomicU64::new(NOT_HEARD),
             clients: Mutex::default(),
             gates: checkpoint::Gates::default(),
+            held: held::HeldFiles::default(),
             checks: check::Checks::default(),
             collectives: collective::Collectives::default(),
             growth: growth::Growth::default(),

@@ -9,9 +9,9 @@ use weft_layout::ServerId;
 use weft_meta::{CheckpointTask, Intent, KeptFiles, MetaError, Namespace, TreeFile};
 use weft_net::Served;
 use weft_proto::checkpoint::{
-    CheckpointRequest, DropCheckpointRequest, KeptFile, MakeCheckpointReply, MakeCheckpointRequest,
-    RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest, RollbackRequest,
-    TreeFile as WireFile,
+    CheckpointReply, CheckpointRequest, DropCheckpointRequest, KeptFile, MakeCheckpointReply,
+    MakeCheckpointRequest, RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest,
+    RollbackRequest, TreeFile as WireFile,
 };
 use weft_proto::fsck::ListKeptRequest;
 use weft_proto::io::Grid;
@@ -65,7 +65,7 @@ impl Carrier {
                         file,
                         grid,
                         op,
-                        others: Vec::new(),
+                        ..CheckpointRequest::default()
                     };
                     let reply = self.ask(*server, "checkpoint", &request).await?;
                     Ok(reply.size)
@@ -132,28 +132,14 @@ impl Carrier {
         op: u64,
         files: Vec<&TreeFile>,
     ) -> Result<Vec<(u64, KeptFile)>, Refusal> {
-        let mut kept = Vec::new();
+        if task == CheckpointTask::Make {
+            return self.keep_on(server, op, &files).await;
+        }
         for batch in files.chunks(TREE_BATCH_MAX) {
             let file = batch[0].file.0;
             let others = || batch[1..].iter().map(|of| of.file.0).collect();
             match task {
-                CheckpointTask::Make => {
-                    let grid = |of: &&TreeFile| Grid::from(&of.layout.grid());
-                    let others = batch[1..].iter().map(|of| WireFile {
-                        file: of.file.0,
-                        grid: grid(of),
-                    });
-                    let request = CheckpointRequest {
-                        file,
-                        grid: grid(&batch[0]),
-                        op,
-                        others: others.collect(),
-                    };
-                    let reply = self.ask(server, "checkpoint", &request).await?;
-                    let (size, modified) = (reply.size, reply.modified);
-                    let told = std::iter::once(KeptFile { size, modified }).chain(reply.others);
-                    kept.extend(batch.iter().map(|of| of.file.0).zip(told));
-                }
+                CheckpointTask::Make => {}
                 CheckpointTask::RollBack(checkpoint) => {
                     let request = RollbackRequest {
                         file,
@@ -173,6 +159,39 @@ impl Carrier {
                     self.ask(server, "drop of a checkpoint", &request).await?;
                 }
             }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Has a server keep files at one moment, however many calls it takes to name them: all but the last call hold theirs, and are
+    /// repeated when it has kept all, to hear what they were.
+    async fn keep_on(
+        &self,
+        server: ServerId,
+        op: u64,
+        files: &[&TreeFile],
+    ) -> Result<Vec<(u64, KeptFile)>, Refusal> {
+        let mut batches = files.chunks(TREE_BATCH_MAX);
+        let Some(last) = batches.next_back() else {
+            return Ok(Vec::new());
+        };
+        let mut held = 0;
+        for batch in batches.clone() {
+            let request = CheckpointRequest {
+                more: true,
+                ..keep(batch, op)
+            };
+            self.ask(server, "checkpoint", &request).await?;
+            held += batch.len() as u64;
+        }
+        let request = CheckpointRequest {
+            held,
+            ..keep(last, op)
+        };
+        let mut kept = told(last, self.ask(server, "checkpoint", &request).await?);
+        for batch in batches {
+            let reply = self.ask(server, "checkpoint", &keep(batch, op)).await?;
+            kept.extend(told(batch, reply));
         }
         Ok(kept)
     }
@@ -211,6 +230,32 @@ impl Carrier {
         }
         Ok(())
     }
+}
+
+/// The call that names these files of a tree, of which there is one at least.
+fn keep(batch: &[&TreeFile], op: u64) -> CheckpointRequest {
+    let grid = |of: &TreeFile| Grid::from(&of.layout.grid());
+    let others = batch[1..].iter().map(|of| WireFile {
+        file: of.file.0,
+        grid: grid(of),
+    });
+    CheckpointRequest {
+        file: batch[0].file.0,
+        grid: grid(batch[0]),
+        op,
+        others: others.collect(),
+        ..CheckpointRequest::default()
+    }
+}
+
+/// What each of them was, of the answer to that call.
+fn told(batch: &[&TreeFile], reply: CheckpointReply) -> Vec<(u64, KeptFile)> {
+    let first = KeptFile {
+        size: reply.size,
+        modified: reply.modified,
+    };
+    let all = std::iter::once(first).chain(reply.others);
+    batch.iter().map(|of| of.file.0).zip(all).collect()
 }
 
 impl MetaService {
