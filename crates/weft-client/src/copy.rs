@@ -117,8 +117,8 @@ pub(crate) async fn copy_there(from: &OpenView, to: &OpenView, length: u64) -> R
             to: access(to, done, now, ServerSlot(0))?,
             chunk: target.layout.chunk(),
         };
-        // Nobody else writes the target.
-        let reply = source.volume.io(&what, server, &request, Repeat::Safe);
+        // Not repeated: one that is on its way still may come when the source is gone, and copy that.
+        let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
         all_copied(&what, server, reply.await?.bytes, now)?;
         done += now;
     }

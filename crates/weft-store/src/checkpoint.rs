@@ -185,6 +185,12 @@ impl Store {
             .collect())
     }
 
+    /// Whether a numbered operation was done on all of these files: a checkpoint, a cut, a rollback or the drop of a checkpoint.
+    pub fn have_done(&self, files: &[FileId], op: u64) -> bool {
+        let state = self.0.lock();
+        files.iter().all(|file| state.has_done(*file, op))
+    }
+
     /// As [`Store::read`], of a checkpoint.
     pub async fn read_checkpoint(
         &self,
@@ -210,18 +216,16 @@ impl Store {
         let sequence = {
             let mut state = self.0.lock();
             state.check_writable()?;
-            let done =
-                |state: &State, file: &FileId| state.files.get(file).is_some_and(|f| f.op >= op);
             for file in files {
                 state.check_alive(*file)?;
-                if !done(&state, file) {
+                if !state.has_done(*file, op) {
                     possible(&state, *file)?;
                 }
             }
             let empty = new_body(time.0);
             let mut body = empty.clone();
             for file in files {
-                if done(&state, file) {
+                if state.has_done(*file, op) {
                     continue;
                 }
                 let sequence = state.next_sequence();

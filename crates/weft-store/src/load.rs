@@ -79,10 +79,11 @@ impl Inner {
     }
 
     async fn load_as(&self, wanted: &[Wanted], why: Why) -> Result<(), StoreError> {
-        if !self.bounds.rules.share {
-            return self.load_alone(wanted).await;
-        }
-        let (free, under_way) = self.flights.divide(wanted);
+        let (free, under_way) = if self.bounds.rules.share {
+            self.flights.divide(wanted)
+        } else {
+            (wanted.to_vec(), Vec::new())
+        };
         let mut batches = batches(&free);
         if batches.len() == 1 {
             self.load_once(batches.remove(0), why).await?;
@@ -104,7 +105,11 @@ impl Inner {
 
     /// Reads a batch, unless somebody is about to have some of it: then that is waited for, and the caller looks again.
     fn load_once(&self, batch: Batch, why: Why) -> impl Future<Output = Result<(), StoreError>> {
-        let begun = self.flights.begin(batch.place, batch.blocks);
+        let begun = if self.bounds.rules.share {
+            self.flights.begin(batch.place, batch.blocks).map(Some)
+        } else {
+            Ok(None)
+        };
         async move {
             match begun {
                 Ok(_flight) => {

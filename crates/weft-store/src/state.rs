@@ -172,6 +172,11 @@ impl State {
         Ok(())
     }
 
+    /// Whether a file has had a numbered operation, or a later one.
+    pub(crate) fn has_done(&self, file: FileId, op: u64) -> bool {
+        self.files.get(&file).is_some_and(|f| f.op >= op)
+    }
+
     /// Refuses late calls for deleted files.
     pub(crate) fn check_alive(&self, file: FileId) -> Result<(), StoreError> {
         if self.torn {

@@ -6,7 +6,7 @@ mod mount_support;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -170,10 +170,21 @@ fn memory(pid: i32) -> u64 {
     pages * 4096
 }
 
-/// By its own mount, and by another one.
 #[test]
 fn what_is_open_and_was_removed_still_has_attributes() {
-    let Some(m) = Mounted::new() else { return };
+    removed_while_open("");
+}
+
+#[test]
+fn what_is_open_and_was_removed_still_has_attributes_on_strict_mounts() {
+    removed_while_open("strict");
+}
+
+/// By its own mount, and by another one.
+fn removed_while_open(options: &str) {
+    let Some(m) = Mounted::with_options(options) else {
+        return;
+    };
     let there = m.further("other", "");
     for by in [&m.path, &there] {
         let (directory, fifo) = (m.file("d"), m.file("fifo"));
@@ -182,6 +193,12 @@ fn what_is_open_and_was_removed_still_has_attributes() {
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let open = File::open(&directory).unwrap();
         let reader = File::options().read(true).write(true).open(&fifo).unwrap();
+        // Other than when they were looked up first.
+        for file in [&open, &reader] {
+            file.set_permissions(fs::Permissions::from_mode(0o710))
+                .unwrap();
+            fchown(file, Some(7), Some(8)).unwrap();
+        }
         let before = [&open, &reader].map(|file| file.metadata().unwrap());
         fs::remove_dir(by.join("d")).unwrap();
         fs::remove_file(by.join("fifo")).unwrap();
@@ -194,8 +211,8 @@ fn what_is_open_and_was_removed_still_has_attributes() {
             let after = file.metadata().unwrap();
             assert_eq!(after.nlink(), 0);
             assert_eq!(
-                (after.ino(), after.mode(), after.uid()),
-                (before.ino(), before.mode(), before.uid())
+                (after.ino(), after.mode(), after.uid(), after.gid()),
+                (before.ino(), before.mode(), 7, 8)
             );
         }
         let mut buffer = Vec::with_capacity(4096);

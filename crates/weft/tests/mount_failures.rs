@@ -208,10 +208,10 @@ fn a_service_that_starts_again_is_waited_for() {
     assert_eq!(fs::read(m.file("g")).unwrap(), b"patient");
 }
 
-/// A process that starts what is down of a volume when its standard input ends.
+/// A process that starts what is down of a volume when it is told a line.
 fn starting(volume: &Path) -> Child {
     let script = format!(
-        "read -r _; exec {} up {}",
+        "read -r _ && exec {} up {}",
         env!("CARGO_BIN_EXE_weft"),
         volume.display()
     );
@@ -223,6 +223,7 @@ fn starting(volume: &Path) -> Child {
 /// What programs have open goes on over a service's new life: files with cells, small ones, one without a name, and a directory.
 #[test]
 fn what_is_open_outlives_a_restart_of_the_service_of_the_servers_and_of_all() {
+    use std::io::Write;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     let Some(m) = Mounted::new() else { return };
@@ -243,16 +244,17 @@ fn what_is_open_outlives_a_restart_of_the_service_of_the_servers_and_of_all() {
         file.sync_all().unwrap();
     }
     rustix::fs::flock(&large, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let nodes = m.nodes().len();
-    for (round, (killed, mut start)) in [0..1, 1..nodes, 0..nodes]
-        .into_iter()
-        .zip(starts)
-        .enumerate()
-    {
+    let serves = |pid: &i32, role: &str| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        String::from_utf8_lossy(&line).contains(&format!("--role\0{role}\0"))
+    };
+    let killed: [&[&str]; 3] = [&["meta"], &["io"], &["meta", "io"]];
+    for (round, (roles, mut start)) in killed.into_iter().zip(starts).enumerate() {
         let value = round as u8 + 2;
-        for pid in m.nodes().drain(killed) {
-            kill(pid);
-        }
+        let mut nodes = m.nodes();
+        nodes.retain(|pid| roles.iter().any(|role| serves(pid, role)));
+        assert_eq!(nodes.len(), [1, 2, 3][round]);
+        nodes.into_iter().for_each(kill);
         let other = m.file(&format!("d/{round}"));
         let patient = std::thread::scope(|scope| {
             // Begun while there is nobody.
@@ -268,7 +270,7 @@ fn what_is_open_outlives_a_restart_of_the_service_of_the_servers_and_of_all() {
                 of("a new one", fs::write(&other, b"made"))
             });
             std::thread::sleep(Duration::from_millis(200));
-            drop(start.stdin.take());
+            start.stdin.take().unwrap().write_all(b"now\n").unwrap();
             patient.join().unwrap()
         });
         assert!(start.wait().unwrap().success());

@@ -94,13 +94,11 @@ impl FileSystem {
         Ok(self.told(asked, &answer))
     }
 
-    /// What a node that the volume does not have any more was at last, without a name; `None` for a file that is open, whose bytes
-    /// are gone, too.
+    /// What a node that the volume does not have any more was at last, without a name; `None` for a regular file, which the volume has
+    /// as long as it is open.
     fn nameless(&self, id: u64) -> Option<Entry> {
-        let attr = self
-            .nodes
-            .last(id)
-            .filter(|_| self.files.any(id).is_none())?;
+        let last = self.nodes.last(id);
+        let attr = last.filter(|attr| attr.kind != FileKind::Regular)?;
         Some(Entry {
             attr: Attr { links: 0, ..attr },
             attr_valid: Duration::ZERO,

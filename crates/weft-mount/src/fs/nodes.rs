@@ -140,8 +140,9 @@ impl Nodes {
             if !news.since(asked, Subject::File(attr.id)) {
                 (node.last, node.certain) = (Some(*attr), true);
                 node.bare = bare;
+            } else if !node.certain {
+                node.last = Some(*attr);
             }
-            node.last.get_or_insert(*attr);
         });
     }
 
@@ -159,7 +160,7 @@ impl Nodes {
         self.with(id, |node| node.last.filter(|_| node.certain))
     }
 
-    /// The attributes as they were when they were last certain, if ever.
+    /// The attributes as this mount was told them last, if ever; others may have changed them since.
     pub(super) fn last(&self, id: u64) -> Option<Attr> {
         self.with(id, |node| node.last)
     }
@@ -345,6 +346,7 @@ mod tests {
         assert!(nodes.known(5).is_none() && nodes.is_bare(5));
         nodes.learn(&news, asked, &attr(11, 1), true);
         assert!(nodes.known(5).is_none(), "the answer was overtaken");
+        assert_eq!(nodes.last(5).map(|a| a.size), Some(11));
         nodes.learn(&news, news.now(), &attr(12, 2), false);
         assert_eq!(nodes.known(5).map(|a| a.size), Some(12));
         nodes.doubt_all();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::time::Instant;
 use weft_layout::{FileId, Grid};
 use weft_proto::checkpoint::{
     CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest, KeptFile,
@@ -20,7 +21,7 @@ use crate::failure;
 
 /// How long a checkpoint waits for writes under way. A writer that stands still must not hold up all others: the service
 /// asks again.
-const WAIT: Duration = Duration::from_secs(2);
+pub(super) const WAIT: Duration = Duration::from_secs(2);
 /// Gates that may be there before those that nobody uses are taken away.
 const GATES: usize = 1024;
 
@@ -50,12 +51,12 @@ impl Gates {
         self.gate(file).read_owned().await
     }
 
-    /// Waits for the writes under way; none begins as long as the guard lives.
+    /// Waits for the writes under way; none begins as long as the guards live.
     pub(super) async fn close(
         &self,
         files: &[FileId],
+        until: Instant,
     ) -> Result<Vec<OwnedRwLockWriteGuard<()>>, Failure> {
-        let until = tokio::time::Instant::now() + WAIT;
         let mut closed = Vec::with_capacity(files.len());
         for file in files {
             let gate = tokio::time::timeout_at(until, self.gate(*file).write_owned()).await;
@@ -90,21 +91,24 @@ impl IoService {
         let grids = grids.map_err(|e| failure::of_convert(&e))?;
         let (op, now) = (request.op, self.now());
         let files = files(request.file, request.others.iter().map(|o| o.file))?;
+        let done = |files: &[FileId]| self.store.have_done(files, op);
         if request.more {
-            self.held.hold(&self.gates, op, &files).await?;
+            self.held.hold(&self.gates, op, &files, done).await?;
             return Ok(CheckpointReply::default());
         }
-        {
-            let held = self.held.take(op);
-            let _closed = self.gates.close(&files).await?;
-            if held.len() as u64 != request.held && !self.is_made(files[0], op)? {
-                let what = format!("what was held for checkpoint {op} was let go meanwhile");
-                return Err(Failure::new(Code::Busy, what));
-            }
-            let all: Vec<FileId> = held.files().chain(files.iter().copied()).collect();
+        let held = self.held.take(op).await;
+        if held.len() as u64 != request.held {
+            let what = format!("what was held for checkpoint {op} was let go meanwhile");
+            return Err(Failure::new(Code::Busy, what));
+        }
+        let all: Vec<FileId> = held.files().chain(files.iter().copied()).collect();
+        if !done(&all) {
+            let until = Instant::now() + WAIT;
+            let _closed = self.gates.close(&files, until).await?;
             let made = self.store.checkpoint_files(&all, op, now).await;
             made.map_err(|e| failure::of_store(&e))?;
         }
+        drop(held);
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         let mut reply = CheckpointReply::default();
         for (place, (file, grid)) in files.iter().zip(&grids).enumerate() {
@@ -116,15 +120,6 @@ impl IoService {
             }
         }
         Ok(reply)
-    }
-
-    /// Whether a checkpoint of a file was made here before, perhaps dropped since.
-    fn is_made(&self, file: FileId, number: u64) -> Result<bool, Failure> {
-        match self.store.checkpoint_forks(file, number) {
-            Err(StoreError::NoCheckpoint { .. }) => Ok(false),
-            Ok(_) | Err(StoreError::Stale { .. }) => Ok(true),
-            Err(error) => Err(failure::of_store(&error)),
-        }
     }
 
     /// What a file is in a checkpoint, as far as it lies here.
@@ -154,7 +149,7 @@ impl IoService {
     ) -> Result<RollbackReply, Failure> {
         let files = files(request.file, request.others.iter().copied())?;
         {
-            let _closed = self.gates.close(&files).await?;
+            let _closed = self.gates.close(&files, Instant::now() + WAIT).await?;
             let (number, op, now) = (request.checkpoint, request.op, self.now());
             let rolled = self.store.roll_back_files(&files, number, op, now).await;
             rolled.map_err(|e| failure::of_store(&e))?;
