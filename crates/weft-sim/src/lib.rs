@@ -10,9 +10,9 @@
 //!   error that says what is bad, a scrub finds it, and what is written over it is good;
 //! - clocks of different machines agree.
 //!
-//! What clients do: they write, read and sync one file together; each has a file of its own that it also cuts, renames, removes,
-//! keeps in checkpoints and rolls back; they make and remove names and begin scrubs. At the end everything is looked at, every
-//! server scrubbed and the volume checked.
+//! What clients do: they write, read and sync one file together; each has a file of its own, of two forks, that it also cuts,
+//! renames, removes, keeps in checkpoints and rolls back, and of which it removes the second fork; they make and remove names and
+//! begin scrubs. At the end everything is looked at, every server scrubbed and the volume checked.
 //!
 //! Faults are placed only where the design promises to survive them, so whatever a scenario finds wrong is a defect.
 //!

@@ -199,6 +199,12 @@ impl Oracle {
         image
     }
 
+    /// What a checkpoint made from `begun` to `ended` keeps.
+    #[must_use]
+    pub fn kept(&self, times: (Time, Time), losses: &Losses) -> Oracle {
+        Oracle::of_image(self.image(times, losses), &self.layout)
+    }
+
     fn explains(&self, stretch: &Stretch, place: usize, value: u8) -> bool {
         let written = |w: &usize| self.writes[*w].data[place - self.writes[*w].at] == value;
         stretch.writes.iter().any(written) || stretch.base && self.base[place].contains(&value)

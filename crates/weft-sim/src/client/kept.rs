@@ -6,6 +6,7 @@ use weft_client::{CheckpointInfo, Error};
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
+use super::fork::FORKS;
 use super::own::{LENGTH, Own};
 use super::settle::{owed, settle};
 use super::size::Size;
@@ -18,7 +19,7 @@ const KEPT_MAX: usize = 4;
 /// What a checkpoint holds.
 pub(super) struct Kept {
     info: CheckpointInfo,
-    oracle: Oracle,
+    forks: [Oracle; FORKS.len()],
     size: Size,
 }
 
@@ -32,7 +33,8 @@ impl Own {
             0..=1 if self.kept.len() < KEPT_MAX => self.make_checkpoint().await,
             0..=1 | 5 => self.drop_checkpoint(name).await,
             2..=3 => {
-                let result = self.read_checkpoint(&name).await;
+                let fork = self.rng.random_range(0..FORKS.len());
+                let result = self.read_checkpoint(&name, fork).await;
                 self.state.lock().count("read of a checkpoint", &result);
                 Ok(())
             }
@@ -52,8 +54,10 @@ impl Own {
             self.state.lock().note_wrong(wrong);
         }
         for name in expected {
-            let read = self.read_checkpoint(&name).await;
-            self.state.lock().tolerate(read)?;
+            for fork in 0..FORKS.len() {
+                let read = self.read_checkpoint(&name, fork).await;
+                self.state.lock().tolerate(read)?;
+            }
         }
         Ok(())
     }
@@ -75,26 +79,27 @@ impl Own {
         });
         let made = made.await?;
         let state = self.state.lock();
-        let image = self.oracle.image((made.begun, made.ended), &state.losses);
+        let (times, losses) = ((made.begun, made.ended), &state.losses);
         let kept = Kept {
             info: made.value,
-            oracle: Oracle::of_image(image, self.file.layout()),
-            size: self.size.kept(&state.losses),
+            forks: self.forks.each_ref().map(|fork| fork.kept(times, losses)),
+            size: self.size.kept(losses),
         };
         drop(state);
         self.kept.insert(name, kept);
         Ok(())
     }
 
-    async fn read_checkpoint(&mut self, name: &str) -> Result<(), Error> {
+    async fn read_checkpoint(&mut self, name: &str, fork: usize) -> Result<(), Error> {
         let kept = &self.kept[name];
         let (mut buffer, begun) = (vec![0; LENGTH], now());
-        let view = self.file.canonical()?.of_checkpoint(&kept.info);
+        let view = self.view(fork)?.of_checkpoint(&kept.info);
         view.read_at(ViewOffset(0), &mut buffer).await?;
         let mut state = self.state.lock();
-        let found = kept.oracle.check(0, &buffer, (begun, now()), &state.losses);
+        let found = kept.forks[fork].check(0, &buffer, (begun, now()), &state.losses);
         if let Some(found) = found {
-            let what = format!("{} in checkpoint {name}", self.path);
+            let (path, fork) = (&self.path, FORKS[fork]);
+            let what = format!("{path}, fork {fork} in checkpoint {name}");
             state.note_unexplained(&what, &found);
         }
         state.digest(&buffer);
@@ -108,7 +113,7 @@ impl Own {
         })
         .await?;
         let kept = &self.kept[name];
-        self.oracle = kept.oracle.clone();
+        self.forks.clone_from(&kept.forks);
         self.size = kept.size;
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! fails any more, a look at everything.
 
 mod common;
+mod fork;
 mod kept;
 mod names;
 mod own;

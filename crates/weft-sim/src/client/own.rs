@@ -1,5 +1,5 @@
 //! A file that one client has for itself: besides being written and read it is cut, renamed, removed and made anew; its
-//! checkpoints are in `kept`.
+//! second fork is in `fork`, its checkpoints are in `kept`.
 //!
 //! What changes the file as a whole is repeated until it is known to be done, with nothing else going on: what is owed to a
 //! server that is away happens when it is back, and until then nobody can say what the file holds.
@@ -14,6 +14,7 @@ use weft_client::{Access, Error, File, NewLayout, Volume};
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
+use super::fork::{self, FORKS};
 use super::kept::Kept;
 use super::settle::settle;
 use super::size::Size;
@@ -35,7 +36,8 @@ pub(super) struct Own {
     pub(super) turn: u32,
     pub(super) path: String,
     pub(super) file: File,
-    pub(super) oracle: Oracle,
+    /// What each of its forks may hold.
+    pub(super) forks: [Oracle; FORKS.len()],
     pub(super) size: Size,
     pub(super) kept: BTreeMap<String, Kept>,
 }
@@ -52,7 +54,7 @@ impl Own {
     ) -> Result<Own, Error> {
         let path = format!("/own-{client}-0");
         let file = make(volume, state, &layout, &path).await?;
-        let oracle = Oracle::new(LENGTH, file.layout());
+        let forks = fork::none(&file);
         let size = Size::exactly(0, &state.lock().losses);
         Ok(Own {
             volume: volume.clone(),
@@ -64,7 +66,7 @@ impl Own {
             turn: 0,
             path,
             file,
-            oracle,
+            forks,
             size,
             kept: BTreeMap::new(),
         })
@@ -72,10 +74,11 @@ impl Own {
 
     /// Does one operation; an error is one that makes the run wrong.
     pub(super) async fn operation(&mut self) -> Result<(), Error> {
-        match self.rng.random_range(0..20) {
+        match self.rng.random_range(0..21) {
             0..=6 => self.write().await,
             7..=9 => {
-                let result = self.read().await;
+                let fork = self.rng.random_range(0..FORKS.len());
+                let result = self.read(fork).await;
                 self.state.lock().count("own read", &result);
             }
             10 => {
@@ -89,6 +92,7 @@ impl Own {
             12..=13 => self.truncate().await?,
             14 => self.rename().await?,
             15 => self.make_anew().await?,
+            16 => self.remove_fork().await,
             _ => self.checkpoint_operation().await?,
         }
         Ok(())
@@ -96,8 +100,10 @@ impl Own {
 
     /// When nothing fails any more: everything is as it must be.
     pub(super) async fn after_healing(&mut self) -> Result<(), Error> {
-        let read = self.read().await;
-        self.state.lock().tolerate(read)?;
+        for fork in 0..FORKS.len() {
+            let read = self.read(fork).await;
+            self.state.lock().tolerate(read)?;
+        }
         self.check_size().await?;
         self.check_kept().await?;
         self.file.close().await
@@ -109,42 +115,41 @@ impl Own {
     }
 
     async fn write(&mut self) {
+        let fork = usize::from(self.rng.random_ratio(1, 4));
         let at = self.rng.random_range(0..LENGTH);
         let most = if self.rng.random() { 300 } else { 9_000 };
         let mut data = vec![0; self.rng.random_range(1..=(LENGTH - at).min(most))];
         self.rng.fill_bytes(&mut data);
-        let end = at + data.len();
+        // The file's size follows from `data` alone.
+        let end = if fork == 0 { at + data.len() } else { 0 };
         self.size.begin_write(end, &self.state.lock().losses);
-        let write = self.oracle.begin(at, &data, now());
-        let result = self.send(at, data).await;
-        self.oracle.end(write, result.is_ok(), now());
+        let write = self.forks[fork].begin(at, &data, now());
+        let result = self.send(fork, at, data).await;
+        self.forks[fork].end(write, result.is_ok(), now());
         if result.is_ok() {
             self.size.written(end, &self.state.lock().losses);
         }
         self.state.lock().count("own write", &result);
         if result.is_err() {
-            // What was sent to other servers is not on its way any more when the next operation begins.
-            tokio::time::sleep(Duration::from_nanos(LINGER) + Duration::from_millis(1)).await;
+            linger().await;
         }
     }
 
-    async fn send(&self, at: usize, data: Vec<u8>) -> Result<(), Error> {
-        let view = self.file.canonical()?;
+    async fn send(&self, fork: usize, at: usize, data: Vec<u8>) -> Result<(), Error> {
+        let view = self.view(fork)?;
         view.write_at(ViewOffset(at as u64), Bytes::from(data))
             .await?;
         Ok(())
     }
 
-    async fn read(&mut self) -> Result<(), Error> {
+    async fn read(&mut self, fork: usize) -> Result<(), Error> {
         let (mut buffer, begun) = (vec![0; LENGTH], now());
-        self.file
-            .canonical()?
-            .read_at(ViewOffset(0), &mut buffer)
-            .await?;
+        self.view(fork)?.read_at(ViewOffset(0), &mut buffer).await?;
         let mut state = self.state.lock();
-        let found = self.oracle.check(0, &buffer, (begun, now()), &state.losses);
+        let found = self.forks[fork].check(0, &buffer, (begun, now()), &state.losses);
         if let Some(found) = found {
-            state.note_unexplained(&self.path, &found);
+            let what = format!("{}, fork {}", self.path, FORKS[fork]);
+            state.note_unexplained(&what, &found);
         }
         state.digest(&buffer);
         Ok(())
@@ -154,7 +159,9 @@ impl Own {
         let begun = now();
         self.size.begin_sync(&self.state.lock().losses);
         self.file.sync().await?;
-        self.oracle.synced(begun, now());
+        for fork in &mut self.forks {
+            fork.synced(begun, now());
+        }
         self.size.synced(&self.state.lock().losses);
         Ok(())
     }
@@ -175,13 +182,13 @@ impl Own {
             // A cut through a bad block stays owed until that is written anew.
             size = if size < LENGTH / 2 { 0 } else { LENGTH };
         }
-        let cut = self.oracle.begin_cut(size, now());
+        let cut = self.forks[0].begin_cut(size, now());
         let file = &self.file;
         settle(&self.state, "truncate", async |_| {
             file.truncate(size as u64).await
         })
         .await?;
-        self.oracle.end(cut, true, now());
+        self.forks[0].end(cut, true, now());
         self.size = Size::exactly(size, &self.state.lock().losses);
         Ok(())
     }
@@ -218,11 +225,16 @@ impl Own {
             self.state.lock().count("close", &closed);
         }
         self.file = make(&self.volume, &self.state, &self.layout, &self.path).await?;
-        self.oracle = Oracle::new(LENGTH, self.file.layout());
+        self.forks = fork::none(&self.file);
         self.size = Size::exactly(0, &self.state.lock().losses);
         self.kept.clear();
         Ok(())
     }
+}
+
+/// Returns when what a failed call has sent to other servers is not on its way any more.
+pub(super) async fn linger() {
+    tokio::time::sleep(Duration::from_nanos(LINGER) + Duration::from_millis(1)).await;
 }
 
 async fn make(
