@@ -11,8 +11,10 @@
 //! - clocks of different machines agree.
 //!
 //! What clients do: they write, read and sync one file together; each has a file of its own, of two forks, that it also cuts,
-//! renames, removes, keeps in checkpoints and rolls back, and of which it removes the second fork; they make and remove names and
-//! begin scrubs. At the end everything is looked at, every server scrubbed and the volume checked.
+//! renames, removes, keeps in checkpoints and rolls back, and of which it removes the second fork; each has a directory of its own,
+//! in which and out of which files are made, written, linked, renamed and removed, and which it keeps in checkpoints and rolls back
+//! as a tree; they make and remove names and begin scrubs. At the end everything is looked at, every server scrubbed and the volume
+//! checked.
 //!
 //! Faults are placed only where the design promises to survive them, so whatever a scenario finds wrong is a defect.
 //!

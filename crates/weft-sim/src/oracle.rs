@@ -124,6 +124,11 @@ impl Oracle {
         }
     }
 
+    /// How many bytes the file has at most.
+    pub fn length(&self) -> usize {
+        self.base.len()
+    }
+
     /// A write is sent.
     pub fn begin(&mut self, at: usize, data: &[u8], now: Time) -> WriteId {
         self.add(at, data.to_vec(), now, false)

@@ -1,14 +1,17 @@
-//! A client of a run: operations one after the other on a file of all clients, a file of its own and names; then, when nothing
-//! fails any more, a look at everything.
+//! A client of a run: operations one after the other on a file of all clients, a file and a directory of its own, and names;
+//! then, when nothing fails any more, a look at everything.
 
 mod common;
+mod content;
 mod fork;
+mod image;
 mod kept;
 mod names;
 mod own;
 mod rot;
 mod settle;
 mod size;
+mod tree;
 mod upkeep;
 
 use std::time::Duration;
@@ -19,6 +22,7 @@ use weft_client::{Access, ConnectOptions, Error, File, NewLayout, Volume};
 
 use self::names::Names;
 use self::own::Own;
+use self::tree::Tree;
 use crate::oracle::Oracle;
 use crate::scenario::Plan;
 use crate::state::State;
@@ -65,11 +69,14 @@ impl Client {
             self.plan.rot,
         );
         let mut own = own.await.map_err(|e| e.to_string())?;
+        let rng = SmallRng::from_rng(&mut self.rng);
+        let tree = Tree::new(&volume, &self.state, rng, self.layout(), self.number);
+        let mut tree = tree.await.map_err(|e| e.to_string())?;
         for _ in 0..self.plan.operations {
-            if self.rng.random() {
-                own.operation().await.map_err(|e| e.to_string())?;
-            } else {
-                self.operation(&volume, &file, &mut names).await;
+            match self.rng.random_range(0..5) {
+                0..=1 => own.operation().await.map_err(|e| e.to_string())?,
+                2..=3 => self.operation(&volume, &file, &mut names).await,
+                _ => tree.operation().await.map_err(|e| e.to_string())?,
             }
             let pause = self.rng.random_range(1..30);
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -80,7 +87,9 @@ impl Client {
         }
         // Liveness: the failure detection time after the last fault everything works again.
         tokio::time::sleep(HEALING).await;
-        let healed = self.after_healing(&volume, &file, &names, &mut own).await;
+        let healed = self
+            .after_healing(&volume, &file, &names, &mut own, &mut tree)
+            .await;
         healed.map_err(|e| format!("after healing: {e}"))
     }
 
@@ -128,12 +137,18 @@ impl Client {
         file: &File,
         names: &Names,
         own: &mut Own,
+        tree: &mut Tree,
     ) -> Result<(), Error> {
         let read = self.read(file, 0, LENGTH).await;
         self.state.lock().tolerate(read)?;
         self.sync(file).await?;
         names.check(volume, &self.state).await?;
         own.after_healing().await?;
+        tree.after_healing().await?;
+        if self.plan.rot {
+            // What went bad may be a block of any of its files.
+            tree.clear().await?;
+        }
         file.close().await?;
         self.state.lock().looking -= 1;
         if self.number == 0 {

@@ -218,12 +218,7 @@ impl Own {
         })
         .await?;
         // It was open: its bytes go only now.
-        let closed = self.file.close().await;
-        if let Err(error) = &closed
-            && error.code() != Code::Stale
-        {
-            self.state.lock().count("close", &closed);
-        }
+        close(&self.state, &self.file).await;
         self.file = make(&self.volume, &self.state, &self.layout, &self.path).await?;
         self.forks = fork::none(&self.file);
         self.size = Size::exactly(0, &self.state.lock().losses);
@@ -237,7 +232,18 @@ pub(super) async fn linger() {
     tokio::time::sleep(Duration::from_nanos(LINGER) + Duration::from_millis(1)).await;
 }
 
-async fn make(
+/// Ends an attachment. One that ends with a failure may be taken for open as long as the client is there.
+pub(super) async fn close(state: &State, file: &File) {
+    let closed = file.close().await;
+    if let Err(error) = &closed
+        && error.code() != Code::Stale
+    {
+        state.lock().count("close", &closed);
+    }
+}
+
+/// Makes a file that is not there.
+pub(super) async fn make(
     volume: &Volume,
     state: &State,
     layout: &NewLayout,
