@@ -98,7 +98,7 @@ impl Faults {
                 };
                 (kind, Present::Meta)
             }
-            1..=3 => self.cut(sim, server),
+            1..=3 => self.cut(sim, (server, cluster.servers())),
             _ => {
                 cluster.strike_server(sim, server, fault, self.rng.next_u64());
                 let kind = match fault {
@@ -134,14 +134,21 @@ impl Faults {
     }
 
     /// Cuts a link of any kind that a volume has.
-    fn cut(&mut self, sim: &mut Sim<'_>, server: usize) -> (&'static str, Present) {
+    fn cut(
+        &mut self,
+        sim: &mut Sim<'_>,
+        (server, servers): (usize, usize),
+    ) -> (&'static str, Present) {
         let client = Cluster::client_host(self.rng.random_range(0..self.clients));
+        let next = Cluster::server_host((server + 1) % servers);
         let server = Cluster::server_host(server);
         let meta = Cluster::META_HOST.to_owned();
-        let (kind, one, other) = match self.rng.random_range(0..3) {
-            0 => ("client cut off from server", client, server),
-            1 => ("client cut off from metadata service", client, meta),
-            _ => ("server cut off from metadata service", server, meta),
+        let (kind, one, other) = match self.rng.random_range(0..7) {
+            0..=1 => ("client cut off from server", client, server),
+            2..=3 => ("client cut off from metadata service", client, meta),
+            4..=5 => ("server cut off from metadata service", server, meta),
+            // Only copies go this way.
+            _ => ("server cut off from server", server, next),
         };
         sim.partition(one.clone(), other.clone());
         (kind, Present::Link(one, other))

@@ -63,8 +63,9 @@ pub struct WriteId(usize);
 #[derive(Clone, Debug)]
 pub struct Oracle {
     layout: Layout,
-    /// What it held at first, which no power loss takes.
-    base: Image,
+    length: usize,
+    /// What it held at first, which no power loss takes; none: holes.
+    base: Option<Image>,
     writes: Vec<Write>,
     /// Those that were acknowledged.
     syncs: Vec<(Time, Time)>,
@@ -111,22 +112,27 @@ struct Stretch {
 impl Oracle {
     /// A file of holes.
     pub fn new(length: usize, layout: &Layout) -> Oracle {
-        Oracle::of_image(vec![vec![0]; length], layout)
-    }
-
-    /// A file that holds one of these values at each byte, and keeps it over power loss.
-    pub fn of_image(base: Image, layout: &Layout) -> Oracle {
         Oracle {
             layout: layout.clone(),
-            base,
+            length,
+            base: None,
             writes: Vec::new(),
             syncs: Vec::new(),
         }
     }
 
+    /// A file that holds one of these values at each byte, and keeps it over power loss.
+    pub fn of_image(base: Image, layout: &Layout) -> Oracle {
+        Oracle {
+            length: base.len(),
+            base: Some(base),
+            ..Oracle::new(0, layout)
+        }
+    }
+
     /// How many bytes the file has at most.
     pub fn length(&self) -> usize {
-        self.base.len()
+        self.length
     }
 
     /// A write is sent.
@@ -136,8 +142,8 @@ impl Oracle {
 
     /// The file is cut at `size`: like a write of zeros from there on that survives power loss.
     pub fn begin_cut(&mut self, size: usize, now: Time) -> WriteId {
-        let zeros = vec![0; self.base.len().saturating_sub(size)];
-        self.add(size.min(self.base.len()), zeros, now, true)
+        let zeros = vec![0; self.length.saturating_sub(size)];
+        self.add(size.min(self.length), zeros, now, true)
     }
 
     fn add(&mut self, at: usize, data: Vec<u8>, begun: Time, durable: bool) -> WriteId {
@@ -192,8 +198,8 @@ impl Oracle {
 
     /// What a read of all from `begun` to `ended` may see.
     pub fn image(&self, times: (Time, Time), losses: &Losses) -> Image {
-        let mut image = Image::with_capacity(self.base.len());
-        for stretch in self.stretches(0..self.base.len(), times, losses) {
+        let mut image = Image::with_capacity(self.length);
+        for stretch in self.stretches(0..self.length, times, losses) {
             for place in stretch.range.clone() {
                 let mut values = self.values(&stretch, place);
                 values.sort_unstable();
@@ -210,16 +216,21 @@ impl Oracle {
         Oracle::of_image(self.image(times, losses), &self.layout)
     }
 
+    /// What a byte may have been at first.
+    fn first(&self, place: usize) -> &[u8] {
+        self.base.as_ref().map_or(&[0], |base| &base[place])
+    }
+
     fn explains(&self, stretch: &Stretch, place: usize, value: u8) -> bool {
         let written = |w: &usize| self.writes[*w].data[place - self.writes[*w].at] == value;
-        stretch.writes.iter().any(written) || stretch.base && self.base[place].contains(&value)
+        stretch.writes.iter().any(written) || stretch.base && self.first(place).contains(&value)
     }
 
     fn values(&self, stretch: &Stretch, place: usize) -> Vec<u8> {
         let written = |w: &usize| self.writes[*w].data[place - self.writes[*w].at];
         let mut values: Vec<u8> = stretch.writes.iter().map(written).collect();
         if stretch.base {
-            values.extend(&self.base[place]);
+            values.extend(self.first(place));
         }
         values
     }

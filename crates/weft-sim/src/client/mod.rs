@@ -3,6 +3,7 @@
 
 mod common;
 mod content;
+mod copies;
 mod fork;
 mod image;
 mod kept;
@@ -20,6 +21,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weft_client::{Access, ConnectOptions, Error, File, NewLayout, Volume};
 
+use self::copies::Copies;
 use self::names::Names;
 use self::own::Own;
 use self::tree::Tree;
@@ -72,11 +74,15 @@ impl Client {
         let rng = SmallRng::from_rng(&mut self.rng);
         let tree = Tree::new(&volume, &self.state, rng, self.layout(), self.number);
         let mut tree = tree.await.map_err(|e| e.to_string())?;
+        let rng = SmallRng::from_rng(&mut self.rng);
+        let copies = Copies::new(&volume, &self.state, rng, self.layout(), self.number);
+        let mut copies = copies.await.map_err(|e| e.to_string())?;
         for _ in 0..self.plan.operations {
-            match self.rng.random_range(0..5) {
-                0..=1 => own.operation().await.map_err(|e| e.to_string())?,
-                2..=3 => self.operation(&volume, &file, &mut names).await,
-                _ => tree.operation().await.map_err(|e| e.to_string())?,
+            match self.rng.random_range(0..20) {
+                0..=7 => own.operation().await.map_err(|e| e.to_string())?,
+                8..=14 => self.operation(&volume, &file, &mut names).await,
+                15..=18 => tree.operation().await.map_err(|e| e.to_string())?,
+                _ => copies.operation().await,
             }
             let pause = self.rng.random_range(1..30);
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -88,7 +94,7 @@ impl Client {
         // Liveness: the failure detection time after the last fault everything works again.
         tokio::time::sleep(HEALING).await;
         let healed = self
-            .after_healing(&volume, &file, &names, &mut own, &mut tree)
+            .after_healing(&volume, &file, &names, &mut own, &mut tree, &mut copies)
             .await;
         healed.map_err(|e| format!("after healing: {e}"))
     }
@@ -138,6 +144,7 @@ impl Client {
         names: &Names,
         own: &mut Own,
         tree: &mut Tree,
+        copies: &mut Copies,
     ) -> Result<(), Error> {
         let read = self.read(file, 0, LENGTH).await;
         self.state.lock().tolerate(read)?;
@@ -145,6 +152,7 @@ impl Client {
         names.check(volume, &self.state).await?;
         own.after_healing().await?;
         tree.after_healing().await?;
+        copies.after_healing().await?;
         if self.plan.rot {
             // What went bad may be a block of any of its files.
             tree.clear().await?;
