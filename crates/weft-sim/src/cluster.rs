@@ -1,10 +1,11 @@
 //! A volume inside a simulation: what outlives a process is held here, the processes are turmoil's hosts.
 
+mod clients;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use turmoil::Sim;
-use weft_client::{ConnectOptions, Credentials};
 use weft_kv::{MemKv, OrderedKv};
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
@@ -37,6 +38,10 @@ pub struct Cluster {
     namespace: Arc<MemKv>,
     /// Of the metadata service.
     network: SimNetwork,
+    /// Of the client whose process dies.
+    mortal: SimNetwork,
+    /// Counts the processes that start, so that none has another's randomness.
+    lives: Arc<AtomicU64>,
     servers: Vec<Arc<Machine>>,
 }
 
@@ -95,11 +100,6 @@ impl Cluster {
         format!("server-{server}")
     }
 
-    /// The host of a client.
-    pub fn client_host(client: usize) -> String {
-        format!("client-{client}")
-    }
-
     /// A fresh, formatted volume, with a defect if one is named.
     pub fn new(seed: u64, servers: usize, canary: Option<Canary>) -> Cluster {
         let namespace = Arc::new(MemKv::new());
@@ -137,6 +137,8 @@ impl Cluster {
             canary,
             namespace,
             network: SimNetwork::new(heard.clone()),
+            mortal: SimNetwork::new(heard.clone()),
+            lives: Arc::new(AtomicU64::new(seed)),
             servers: servers.collect(),
             heard,
         }
@@ -154,10 +156,9 @@ impl Cluster {
 
     /// Adds all nodes to a simulation; each starts again from its disk when it is bounced.
     pub fn start(&self, sim: &mut Sim<'_>) {
-        let lives = Arc::new(AtomicU64::new(self.seed));
         let namespace = self.namespace.clone();
         let network = self.network.clone();
-        let life = lives.clone();
+        let life = self.lives.clone();
         let unsynced = self.canary == Some(Canary::NoNameSync);
         sim.host(Cluster::META_HOST, move || {
             let kv: Arc<dyn OrderedKv> = if unsynced {
@@ -176,7 +177,7 @@ impl Cluster {
         });
         for (i, machine) in self.servers.iter().enumerate() {
             let machine = machine.clone();
-            let life = lives.clone();
+            let life = self.lives.clone();
             sim.host(Cluster::server_host(i), move || {
                 let machine = machine.clone();
                 let env = life_env(&life, &machine.network);
@@ -198,18 +199,6 @@ impl Cluster {
                 }
             });
         }
-    }
-
-    /// How a client in the simulation connects.
-    pub fn client(&self, client: usize) -> ConnectOptions {
-        let mut options = ConnectOptions::new(format!("{}:{PORT}", Cluster::META_HOST), KEY);
-        options.volume = VOLUME;
-        options.who = Credentials::default();
-        options.env = env(
-            self.seed ^ 0xc11e ^ (client as u64) << 48,
-            SimNetwork::new(self.heard.clone()),
-        );
-        options
     }
 
     /// Ends a server's process or its machine's power.

@@ -24,6 +24,8 @@ enum Present {
     /// Nothing that can be mended.
     Rot,
     Meta,
+    /// The process of the client that dies is dead.
+    Client,
     /// Between these two hosts.
     Link(String, String),
 }
@@ -59,6 +61,7 @@ impl Faults {
             Some(Present::Server(server)) => cluster.revive_server(sim, server),
             Some(Present::Rot) => {}
             Some(Present::Meta) => cluster.revive_meta(sim),
+            Some(Present::Client) => cluster.revive_mortal(sim, self.clients),
             Some(Present::Link(one, other)) => sim.repair(one, other),
             None if self.left > 0 => {
                 self.left -= 1;
@@ -89,7 +92,11 @@ impl Faults {
         if self.rot && self.rng.random_ratio(1, 3) {
             return self.rot(sim, cluster, server, state);
         }
-        match self.rng.random_range(0..7) {
+        match self.rng.random_range(0..8) {
+            7 => {
+                cluster.strike_mortal(sim, self.clients);
+                ("client killed", Present::Client)
+            }
             0 => {
                 cluster.strike_meta(sim, fault);
                 let kind = match fault {
@@ -139,7 +146,7 @@ impl Faults {
         sim: &mut Sim<'_>,
         (server, servers): (usize, usize),
     ) -> (&'static str, Present) {
-        let client = Cluster::client_host(self.rng.random_range(0..self.clients));
+        let client = Cluster::client_host(self.rng.random_range(0..=self.clients));
         let next = Cluster::server_host((server + 1) % servers);
         let server = Cluster::server_host(server);
         let meta = Cluster::META_HOST.to_owned();

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use turmoil::Builder;
 
 use crate::canary::Canary;
-use crate::client::Client;
+use crate::client::{Client, Mortal};
 use crate::cluster::Cluster;
 use crate::faults::Faults;
 use crate::state::{Outcome, State};
@@ -20,7 +20,7 @@ pub struct Plan {
     pub seed: u64,
     /// I/O servers.
     pub servers: usize,
-    /// Clients that work at once.
+    /// Clients that work at once, beside one whose process dies.
     pub clients: usize,
     /// Operations of each client.
     pub operations: usize,
@@ -59,6 +59,10 @@ pub fn run(plan: Plan) -> Outcome {
             done.map_err(|e| format!("client {number}: {e}").into())
         });
     }
+    let mortal = Mortal::new(plan, &state);
+    cluster.start_mortal(&mut sim, plan.clients, move |options| {
+        mortal.clone().live(options)
+    });
     let mut faults = Faults::new(plan);
     loop {
         match sim.step() {

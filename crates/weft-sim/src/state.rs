@@ -86,7 +86,8 @@ impl State {
             losses: Losses::new(servers),
             oracle: None,
             busy: clients,
-            looking: clients,
+            // And the one whose process dies.
+            looking: clients + 1,
             rotten: false,
             rot_wanted: None,
             rot_placed: None,

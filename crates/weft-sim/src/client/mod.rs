@@ -7,6 +7,7 @@ mod copies;
 mod fork;
 mod image;
 mod kept;
+mod mortal;
 mod names;
 mod own;
 mod rot;
@@ -22,6 +23,7 @@ use rand::{Rng, SeedableRng};
 use weft_client::{Access, ConnectOptions, Error, File, NewLayout, Volume};
 
 use self::copies::Copies;
+pub(crate) use self::mortal::Mortal;
 use self::names::Names;
 use self::own::Own;
 use self::tree::Tree;
@@ -46,12 +48,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn run(mut self, options: ConnectOptions) -> Result<(), String> {
-        let volume = loop {
-            match Volume::connect(options.clone()).await {
-                Ok(volume) => break volume,
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
-        };
+        let volume = connect(options).await;
         let file = loop {
             match self.attach(&volume).await {
                 Ok(file) => break file,
@@ -100,13 +97,7 @@ impl Client {
     }
 
     fn layout(&self) -> NewLayout {
-        NewLayout {
-            cells: Some(CELLS),
-            bsu: Some(BSU),
-            chunk: Some(4096 + 512),
-            servers: (0..self.plan.servers as u32).collect(),
-            base: None,
-        }
+        layout(self.plan)
     }
 
     async fn attach(&self, volume: &Volume) -> Result<File, Error> {
@@ -175,5 +166,26 @@ impl Client {
             scrubbed.and(checked)?;
         }
         Ok(())
+    }
+}
+
+/// Tries until the volume is there.
+async fn connect(options: ConnectOptions) -> Volume {
+    loop {
+        match Volume::connect(options.clone()).await {
+            Ok(volume) => return volume,
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// How files are laid out.
+fn layout(plan: Plan) -> NewLayout {
+    NewLayout {
+        cells: Some(CELLS),
+        bsu: Some(BSU),
+        chunk: Some(4096 + 512),
+        servers: (0..plan.servers as u32).collect(),
+        base: None,
     }
 }

@@ -1,0 +1,203 @@
+//! A client whose process dies at any message. What it knows of its file outlives it; the next process has to get the lock that
+//! the dead one held, and finds what was acknowledged and perhaps a part of what was not.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore, SeedableRng};
+use weft_client::{
+    Access, ConnectOptions, Error, File, LockKind, LockOwner, LockRange, Locked, Volume,
+};
+use weft_layout::ViewOffset;
+
+use super::settle::{PATIENCE, settle};
+use super::{HEALING, connect, layout};
+use crate::oracle::{Oracle, WriteId};
+use crate::scenario::Plan;
+use crate::state::{State, now};
+
+/// Bytes of its file.
+const LENGTH: usize = 10 << 10;
+const PATH: &str = "/own-mortal";
+const OWNER: LockOwner = LockOwner { number: 1, pid: 1 };
+
+/// All lives of the client; clones are the same client.
+#[derive(Clone)]
+pub(crate) struct Mortal {
+    plan: Plan,
+    state: State,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// What outlives a life.
+struct Memory {
+    rng: SmallRng,
+    /// None before it has its file.
+    oracle: Option<Oracle>,
+    /// What is being written.
+    writing: Option<WriteId>,
+}
+
+impl Mortal {
+    pub(crate) fn new(plan: Plan, state: &State) -> Mortal {
+        Mortal {
+            plan,
+            state: state.clone(),
+            memory: Arc::new(Mutex::new(Memory {
+                rng: SmallRng::seed_from_u64(plan.seed ^ 0xdead),
+                oracle: None,
+                writing: None,
+            })),
+        }
+    }
+
+    /// A life, until it is ended or all is done.
+    pub(crate) async fn live(self, options: ConnectOptions) -> Result<(), String> {
+        let volume = connect(options).await;
+        self.bury();
+        while !self.state.lock().is_quiet() {
+            let worked = self.work(&volume).await;
+            worked.map_err(|e| format!("client that dies: {e}"))?;
+        }
+        tokio::time::sleep(HEALING).await;
+        let healed = self.after_healing(&volume).await;
+        healed.map_err(|e| format!("client that dies, after healing: {e}"))?;
+        self.state.lock().looking -= 1;
+        std::future::pending().await
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn dice(&self, sides: usize) -> usize {
+        self.memory().rng.random_range(0..sides)
+    }
+
+    /// What the last life was writing may have happened in part.
+    fn bury(&self) {
+        let mut memory = self.memory();
+        if let Some(write) = memory.writing.take() {
+            memory.oracle().end(write, false, now());
+        }
+    }
+
+    /// Attaches the file, has it for itself for some operations, and lets it go.
+    async fn work(&self, volume: &Volume) -> Result<(), Error> {
+        let file = self.attach(volume).await?;
+        let locked = settle(&self.state, "lock", async |_| {
+            file.lock(LockKind::Exclusive, LockRange::Whole, OWNER, true)
+                .await
+        });
+        let locked = locked.await?.value;
+        if locked != Locked::Granted {
+            let wrong = format!("waiting for a lock of {PATH} ended with {locked:?}");
+            self.state.lock().note_wrong(wrong);
+        }
+        for _ in 0..self.dice(8) {
+            match self.dice(6) {
+                0..=2 => self.write(&file).await,
+                3..=4 => {
+                    let result = self.read(&file).await;
+                    self.state.lock().count("read of one who dies", &result);
+                }
+                _ => {
+                    let begun = now();
+                    let result = file.sync().await;
+                    if result.is_ok() {
+                        self.memory().oracle().synced(begun, now());
+                    }
+                    self.state.lock().count("sync of one who dies", &result);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(1 + self.dice(30) as u64)).await;
+        }
+        let unlocked = file
+            .lock(LockKind::Unlock, LockRange::Whole, OWNER, true)
+            .await;
+        self.state.lock().count("unlock", &unlocked);
+        let closed = file.close().await;
+        self.state.lock().count("close of one who dies", &closed);
+        tokio::time::sleep(Duration::from_millis(self.dice(300) as u64)).await;
+        Ok(())
+    }
+
+    async fn attach(&self, volume: &Volume) -> Result<File, Error> {
+        let layout = layout(self.plan);
+        let attached = settle(&self.state, "attach of one who dies", async |_| {
+            let access = Access::read_write().create(0o644);
+            volume.attach(PATH, access.layout(&layout)).await
+        });
+        let file = attached.await?.value;
+        let oracle = || Oracle::new(LENGTH, file.layout());
+        self.memory().oracle.get_or_insert_with(oracle);
+        Ok(file)
+    }
+
+    async fn write(&self, file: &File) {
+        let (at, data) = {
+            let memory = &mut *self.memory();
+            let at = memory.rng.random_range(0..LENGTH);
+            let mut data = vec![0; memory.rng.random_range(1..=LENGTH - at)];
+            memory.rng.fill_bytes(&mut data);
+            let write = memory.oracle().begin(at, &data, now());
+            memory.writing = Some(write);
+            (at, Bytes::from(data))
+        };
+        let written = match file.canonical() {
+            Ok(view) => view.write_at(ViewOffset(at as u64), data).await,
+            Err(error) => Err(error),
+        };
+        let mut memory = self.memory();
+        if let Some(write) = memory.writing.take() {
+            memory.oracle().end(write, written.is_ok(), now());
+        }
+        self.state.lock().count("write of one who dies", &written);
+    }
+
+    async fn read(&self, file: &File) -> Result<(), Error> {
+        let (mut buffer, begun) = (vec![0; LENGTH], now());
+        let view = file.canonical()?;
+        view.read_at(ViewOffset(0), &mut buffer).await?;
+        let (mut memory, mut state) = (self.memory(), self.state.lock());
+        let found = memory
+            .oracle()
+            .check(0, &buffer, (begun, now()), &state.losses);
+        if let Some(found) = found {
+            state.note_unexplained(PATH, &found);
+        }
+        state.digest(&buffer);
+        Ok(())
+    }
+
+    /// Nobody is taken to have the file open who is dead, and it holds what it may.
+    async fn after_healing(&self, volume: &Volume) -> Result<(), Error> {
+        let begun = now();
+        loop {
+            let file = self.attach(volume).await?;
+            let (sole, late) = (file.sole(), now() > begun + PATIENCE);
+            if sole || late {
+                let read = self.read(&file).await;
+                self.state.lock().tolerate(read)?;
+            }
+            file.close().await?;
+            if sole {
+                return Ok(());
+            }
+            if late {
+                let wrong = format!("{PATH} is still taken to be open for writing by others");
+                self.state.lock().note_wrong(wrong);
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+}
+
+impl Memory {
+    fn oracle(&mut self) -> &mut Oracle {
+        self.oracle.as_mut().expect("the file was attached before")
+    }
+}

@@ -1,0 +1,55 @@
+//! The hosts of clients. On all but one of them one process runs to its end; on that one processes die.
+
+use turmoil::Sim;
+use weft_client::{ConnectOptions, Credentials};
+use weft_net::Env;
+
+use super::{Cluster, KEY, PORT, VOLUME, life_env};
+use crate::net::{SimNetwork, env};
+
+impl Cluster {
+    /// The host of a client.
+    pub fn client_host(client: usize) -> String {
+        format!("client-{client}")
+    }
+
+    /// How a client in the simulation connects.
+    pub fn client(&self, client: usize) -> ConnectOptions {
+        let seed = self.seed ^ 0xc11e ^ (client as u64) << 48;
+        options(env(seed, SimNetwork::new(self.heard.clone())))
+    }
+
+    /// Adds the client whose process dies: after its end another begins, which the volume takes for somebody else.
+    pub fn start_mortal<L>(
+        &self,
+        sim: &mut Sim<'_>,
+        client: usize,
+        live: impl Fn(ConnectOptions) -> L + 'static,
+    ) where
+        L: Future<Output = Result<(), String>> + 'static,
+    {
+        let (lives, network) = (self.lives.clone(), self.mortal.clone());
+        sim.host(Cluster::client_host(client), move || {
+            let living = live(options(life_env(&lives, &network)));
+            async move { Ok(living.await?) }
+        });
+    }
+
+    /// Ends the process of the client that [`Cluster::start_mortal`] added.
+    pub fn strike_mortal(&self, sim: &mut Sim<'_>, client: usize) {
+        self.mortal.crash(sim, &Cluster::client_host(client));
+    }
+
+    /// Has it begin anew.
+    pub fn revive_mortal(&self, sim: &mut Sim<'_>, client: usize) {
+        sim.bounce(Cluster::client_host(client));
+    }
+}
+
+fn options(env: Env) -> ConnectOptions {
+    let mut options = ConnectOptions::new(format!("{}:{PORT}", Cluster::META_HOST), KEY);
+    options.volume = VOLUME;
+    options.who = Credentials::default();
+    options.env = env;
+    options
+}
