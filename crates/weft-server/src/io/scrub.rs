@@ -273,9 +273,11 @@ async fn run(scrubber: Weak<Scrubber>, store: Store) {
         let pause = here.step(&store).await;
         drop(here);
         match pause {
+            // Which of the two comes first makes no difference but to a simulation, which is to follow from its seed.
             Some(pause) => tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                biased;
                 () = wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
             },
             None => wake.notified().await,
         }
