@@ -34,10 +34,10 @@ impl State {
 
     /// A page of which fewer bytes were touched is held.
     pub(crate) fn held_below(&self) -> u32 {
-        if self.clock_only {
-            u32::MAX
-        } else {
+        if self.rules.hold {
             SLOT as u32
+        } else {
+            u32::MAX
         }
     }
 

@@ -79,7 +79,7 @@ impl Store {
         state.last_change = sequence;
         // What was replayed is in the log until the next application.
         state.logged = parsed.cost() + cost;
-        state.clock_only = !config.rules.hold;
+        state.rules = config.rules;
         state.several = disks.all().len() > 1;
         state.disk = Allocator::default();
         disks.count(&mut state.disk)?;

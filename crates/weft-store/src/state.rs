@@ -13,6 +13,7 @@ use weft_layout::{CellIndex, FileId};
 use crate::admit::Load;
 use crate::alloc::{Allocator, Extent, Wish};
 use crate::chunk::{CHANGED, Chunk};
+use crate::config::CacheRules;
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
@@ -124,8 +125,8 @@ pub(crate) struct State {
     pub(crate) clock: VecDeque<(ForkId, u64, u32)>,
     /// The replace queue: pages of slots that were read or written as a whole. They go first.
     pub(crate) replace: VecDeque<(ForkId, u64, u32)>,
-    /// There is none: the clock has all ([`CacheRules::hold`](crate::CacheRules)).
-    pub(crate) clock_only: bool,
+    /// What decides who goes.
+    pub(crate) rules: CacheRules,
     /// The slots of forks that were read last.
     pub(crate) traces: Traces,
     /// Blocks that were fetched ahead and went without having been read.

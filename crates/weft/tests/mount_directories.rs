@@ -219,10 +219,10 @@ fn removed_while_open(options: &str) {
         let mut listing = RawDir::new(&open, buffer.spare_capacity_mut());
         let listed = listing.next().unwrap().map(drop);
         assert_eq!(listed, Err(rustix::io::Errno::NOENT));
-        let made = rustix::fs::mkdirat(&open, "inside", mode);
+        let inside = rustix::fs::mkdirat(&open, "inside", mode);
         assert!(
-            [Err(rustix::io::Errno::NOENT), Err(rustix::io::Errno::STALE)].contains(&made),
-            "{made:?}"
+            [Err(rustix::io::Errno::NOENT), Err(rustix::io::Errno::STALE)].contains(&inside),
+            "{inside:?}"
         );
     }
 }
