@@ -104,7 +104,21 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
     let device = folder.path().join("device");
     File::create(&device).unwrap().set_len(100_000_000).unwrap();
     let disks = format!("BASE/a,{},BASE/b", device.display());
-    let volume = Volume::up(&["--servers", "1", "--cache", "64M", "--disks", &disks]);
+    let arguments = ["--servers", "1", "--cache", "64M", "--disks", &disks];
+    let volume = Volume(TempDir::new().unwrap());
+    // A slip of the pen does not make a folder on another disk.
+    let refused = weft()
+        .arg("up")
+        .arg(volume.path("volume"))
+        .args(arguments.map(|a| a.replace("BASE", volume.0.path().to_str().unwrap())))
+        .output()
+        .unwrap();
+    assert!(!refused.status.success() && text(&refused).contains("mkdir"));
+    assert!(!volume.path("a").exists() && !volume.path("volume").exists());
+    for name in ["a", "b", "mnt"] {
+        fs::create_dir(volume.path(name)).unwrap();
+    }
+    volume.start(&arguments);
     for n in 0..24 {
         good(&volume.put(&format!("/f{n}"), &bytes(n, MIB / 4)));
     }
@@ -124,6 +138,13 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
     volume.start(&[]);
     let (code, found) = volume.disks();
     assert_eq!((code, found[1].0.as_str()), (Some(1), "missing"));
+    let checked = volume.run("fsck");
+    assert_eq!(checked.status.code(), Some(4));
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(
+        said.contains("disk 1") && said.contains("missing"),
+        "{said}"
+    );
     let mut lost = 0;
     for n in 0..24 {
         let read = volume.run(&format!("cat /f{n}"));

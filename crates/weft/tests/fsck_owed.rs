@@ -162,6 +162,7 @@ fn without_its_disk(volume: &Volume, files: usize) {
             String::from_utf8_lossy(&output.stderr)
         );
     };
+    std::fs::create_dir(&disk).unwrap();
     lost(
         volume,
         &[

@@ -42,6 +42,8 @@ pub struct Space {
     pub files: u64,
     /// How many more there may be.
     pub files_free: u64,
+    /// It is a quota that leaves no more bytes than that.
+    pub by_quota: bool,
 }
 
 /// No table of files runs out; programs want a number.
@@ -53,6 +55,7 @@ impl Space {
         if let Some(most) = quota.bytes_max {
             self.capacity = self.capacity.min(most);
             let left = most.saturating_sub(quota.bytes);
+            self.by_quota |= left < self.available;
             self.available = self.available.min(left);
         }
         if let Some(most) = quota.files_max {

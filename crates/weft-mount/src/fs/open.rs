@@ -386,6 +386,10 @@ impl FileSystem {
                 if wrote {
                     handle.note_wrote();
                 }
+                if result.is_err() {
+                    // The kernel has pages of what was lost.
+                    self.forget_data(handle.id);
+                }
                 result?;
             }
         }
@@ -406,7 +410,11 @@ impl FileSystem {
                 return self.sync_names().await;
             }
         }
-        let data = async { Ok(handle.data.sync().await?) };
+        let data = async {
+            let synced = handle.data.sync().await;
+            synced.inspect_err(|_| self.forget_data(handle.id))?;
+            Ok(())
+        };
         tokio::try_join!(data, self.sync_names())?;
         Ok(())
     }
@@ -446,6 +454,7 @@ impl FileSystem {
         }
         self.files.remove(&handle);
         if let Err(error) = result {
+            self.forget_data(handle.id);
             tracing::warn!(file = handle.id, %error, "closing a file failed");
         }
     }

@@ -58,11 +58,13 @@ impl FileSystem {
         } else {
             // What is there has its room already; of holes in it only the servers know.
             let there = handle.data.size().await?.max(offset);
-            if self.space(handle.id).await?.available < end.saturating_sub(there) {
-                return Err(FsError::wrong(
-                    "the volume has not so much room",
-                    Errno::NOSPC,
-                ));
+            let space = self.space(handle.id).await?;
+            if space.available < end.saturating_sub(there) {
+                return Err(if space.by_quota {
+                    FsError::wrong("the quota does not leave so much room", Errno::DQUOT)
+                } else {
+                    FsError::wrong("the volume has not so much room", Errno::NOSPC)
+                });
             }
         }
         if !keeps && handle.data.size().await? < end {

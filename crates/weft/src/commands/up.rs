@@ -166,6 +166,10 @@ impl Up {
         }
         let disks = self.disks.iter().map(std::path::absolute);
         let disks = disks.collect::<std::io::Result<Vec<_>>>()?;
+        if let Some(disk) = disks.iter().find(|disk| !disk.exists()) {
+            let disk = disk.display();
+            bail!("there is no {disk}: mount the disk there, or make the folder (mkdir -p {disk})");
+        }
         if self.dir.exists() && fs::read_dir(&self.dir)?.next().is_some() {
             bail!(
                 "{} is not empty and holds no volume (no {FILE}); choose another folder",

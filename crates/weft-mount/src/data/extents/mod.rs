@@ -6,6 +6,7 @@
 //! Invariants:
 //! 1. Dirty parts are disjoint; flying runs are disjoint. Nothing dirty takes off while a flying run overlaps it, so a
 //!    later write never ends up under an earlier one.
+//!    What replaces dirty bytes is as old as they are: bytes that are written again and again take off when the first are due.
 //! 2. A byte was copied at most once (small writes, joined into growing buffers; a third more while the buffer
 //!    grows), a byte of a write of [`SMALL`] or more never, except the rests of overwritten parts, so that little bytes
 //!    do not hold large buffers.
@@ -72,6 +73,7 @@ impl Extents {
     pub(super) fn write(&mut self, offset: u64, data: Bytes, epoch: u64) {
         let range = offset..offset + data.len() as u64;
         if data.len() >= SMALL {
+            let epoch = self.oldest_in(&range).map_or(epoch, |old| old.min(epoch));
             self.cut(range.clone());
             self.insert(offset, Data::Fixed(data), epoch);
         } else {
@@ -89,7 +91,9 @@ impl Extents {
             let room = (BLOCK - offset % BLOCK) as usize;
             let (now, later) = data.split_at(data.len().min(room));
             if !self.write_in_place(offset, now) {
-                self.cut(offset..offset + now.len() as u64);
+                let range = offset..offset + now.len() as u64;
+                let epoch = self.oldest_in(&range).map_or(epoch, |old| old.min(epoch));
+                self.cut(range);
                 if !self.grow(offset, now, epoch) {
                     self.insert(offset, Data::Growing(BytesMut::from(now)), epoch);
                 }
@@ -97,6 +101,14 @@ impl Extents {
             offset += now.len() as u64;
             data = later;
         }
+    }
+
+    /// The oldest epoch of dirty bytes in a range.
+    fn oldest_in(&self, range: &Range<u64>) -> Option<u64> {
+        let before = self.dirty.range(..range.start).next_back();
+        let before = before.filter(|(at, part)| *at + part.len() as u64 > range.start);
+        let parts = before.into_iter().chain(self.dirty.range(range.clone()));
+        parts.map(|(_, part)| part.epoch).min()
     }
 
     /// Overwrites bytes of one growing buffer.

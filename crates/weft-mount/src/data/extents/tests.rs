@@ -224,3 +224,22 @@ fn a_little_rest_does_not_hold_a_large_buffer() {
     extents.write(10, vec![2; 2 * BLOCK as usize - 20].into(), 1);
     assert!(data.is_unique());
 }
+
+#[test]
+fn what_is_written_again_and_again_takes_off_when_the_first_bytes_are_due() {
+    for length in [4096, 70_000, 600_000] {
+        let mut extents = Extents::default();
+        let mut taken = None;
+        for epoch in 0..5 {
+            // Over all of it, and over its border.
+            for offset in [100, 2000] {
+                extents.write(offset, Bytes::from(vec![epoch as u8; length]), epoch);
+            }
+            taken = extents.take(epoch.saturating_sub(2), 100).map(|_| epoch);
+            if taken.is_some() {
+                break;
+            }
+        }
+        assert_eq!(taken, Some(3), "{length} bytes");
+    }
+}

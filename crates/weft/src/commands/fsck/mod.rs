@@ -9,6 +9,8 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use weft_client::{FsckOptions, FsckProgress, FsckReport, Volume};
+use weft_layout::ServerId;
+use weft_proto::upkeep::DiskCondition;
 
 use crate::output::{self, bytes};
 use crate::{Global, connect, name, progress};
@@ -169,6 +171,7 @@ impl Fsck {
         bar.finish_and_clear();
         let mut report = report_of(found?);
         report.findings.splice(0..0, before);
+        report.findings.extend(missing_disks(volume).await?);
         name_files(volume, &mut report.findings).await?;
         let repaired = report
             .findings
@@ -200,6 +203,23 @@ fn report_of(found: FsckReport) -> Report {
             .collect(),
         findings: found.found.into_iter().map(words::row).collect(),
     }
+}
+
+/// Disks that are not there: what lies on them cannot be read, and is whole again when they are back.
+async fn missing_disks(volume: &Volume) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for server in volume.server_map().await?.servers {
+        // One that does not answer is among those that were not checked.
+        let Ok(reply) = volume.disks(ServerId(server.id)).await else {
+            continue;
+        };
+        let missing = reply
+            .disks
+            .into_iter()
+            .filter(|disk| disk.condition == DiskCondition::Missing as i32);
+        rows.extend(missing.map(|disk| words::missing(server.id, &disk)));
+    }
+    Ok(rows)
 }
 
 /// Looks for the names of the files that findings are about: they do not know theirs.

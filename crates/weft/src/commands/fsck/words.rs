@@ -1,6 +1,7 @@
 //! Findings in words.
 
 use weft_client::{Fault, Finding, Found};
+use weft_proto::upkeep::DiskReport;
 
 use super::{Blocks, Row};
 use crate::name;
@@ -154,6 +155,27 @@ pub(super) fn row(found: Found) -> Row {
         chunk: finding.chunk,
         blocks,
         repaired: found.done,
+    }
+}
+
+/// A disk of a server that is not there.
+pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
+    let finding = Finding {
+        fault: Fault::Unreadable as i32,
+        server: Some(server),
+        ..Finding::default()
+    };
+    let found = Found {
+        finding,
+        done: None,
+    };
+    Row {
+        fault: "missing disk",
+        what: format!(
+            "disk {} ({}) is missing, and what lies there cannot be read until it is back: {}",
+            disk.number, disk.path, disk.reason
+        ),
+        ..row(found)
     }
 }
 
