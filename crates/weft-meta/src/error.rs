@@ -36,6 +36,15 @@ pub enum MetaError {
         /// Its id.
         id: u64,
     },
+    /// A tree was to be rolled back, and with it a file to bytes that lay with its metadata, but its cells have checkpoints.
+    #[error(
+        "{name} was small then, and its own checkpoints would go with the cells that it has now; `weft checkpoint delete` them, or \
+         copy it from the checkpoint and remove it, first"
+    )]
+    HasOwnCheckpoints {
+        /// Its name in the tree.
+        name: String,
+    },
     /// It is in a checkpoint.
     #[error("file {id} belongs to a checkpoint and stays as it is")]
     ReadOnly {
@@ -319,6 +328,7 @@ impl MetaError {
             MetaError::IsDirectory { .. } => Code::IsDirectory,
             MetaError::NotEmpty { .. }
             | MetaError::HasCheckpoints { .. }
+            | MetaError::HasOwnCheckpoints { .. }
             | MetaError::LayoutHasData { .. } => Code::NotEmpty,
             MetaError::Denied { .. } => Code::Permission,
             MetaError::NotOwner { .. } | MetaError::LinkToDirectory { .. } => Code::NotOwner,

@@ -385,6 +385,14 @@ fn what_cannot_be_done_is_refused() {
     refused!(w.v.rmdir(0, "t/new"), NotEmpty);
     refused!(w.roll_back("t", "c"), NotEmpty);
     w.remove("t/new", "inner").unwrap();
+    // So does what a file keeps that would be made anew.
+    w.write("t/small", 50_000).unwrap();
+    w.checkpoint("t/small", "own").unwrap();
+    let said = w.roll_back("t", "c").unwrap_err();
+    assert!(said.to_string().contains("small was small then"), "{said}");
+    assert_eq!(said.code(), weft_proto::Code::NotEmpty);
+    assert!(w.info("t/small").unwrap().contains_key("own"));
+    w.remove("t/small", "own").unwrap();
     w.roll_back("t", "c").unwrap();
     refused!(w.v.stat(0, "t/new"), NotFound);
     // Others' files are root's to roll back.

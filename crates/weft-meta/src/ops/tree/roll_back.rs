@@ -15,7 +15,7 @@ use crate::edit::Edit;
 use crate::inline::content;
 use crate::keys::{self, ENTRIES, HELD, ORPHANS, XATTRS};
 use crate::path::Node;
-use crate::permission::{is_root, not_owner};
+use crate::permission::{is_root, not_owner, text};
 use crate::quota::{self, Payer};
 use crate::record::{CheckpointRecord, EntryRecord, InodeRecord, TASK_ROLL_BACK, XattrRecord};
 
@@ -87,6 +87,14 @@ impl Edit<'_, '_> {
                     !node.inode.inline || found.inline
                 }
             };
+            let misfit = found
+                .as_ref()
+                .is_some_and(|f| !f.is_directory() && !fits(f));
+            if misfit && self.has_checkpoints(id)? {
+                let name = image.names.iter().find(|(_, _, named)| *named == place);
+                let name = name.map_or_else(String::new, |(_, name, _)| text(name));
+                return Err(MetaError::HasOwnCheckpoints { name });
+            }
             let target = match found.filter(fits) {
                 Some(living) => Target {
                     id,
