@@ -97,8 +97,8 @@ impl FileSystem {
         Ok(self.told(asked, &answer))
     }
 
-    /// What a node that the volume does not have any more was at last, without a name; `None` for a regular file, which the volume has
-    /// as long as it is open.
+    /// What a node that the volume does not have any more, because this mount removed it, was at last; `None` for a regular file, which
+    /// the volume has as long as it is open, and where another removed it: `ESTALE` makes the kernel look its path up again.
     fn nameless(&self, id: u64) -> Option<Entry> {
         let last = self.nodes.last(id);
         let attr = last.filter(|attr| attr.kind != FileKind::Regular)?;

@@ -70,6 +70,7 @@ impl FileSystem {
     /// A name that this mount took away is absent, unless somebody has made it again; the service says what its
     /// directory is since: the kernel asks for it before it removes the next.
     fn removed(&self, asked: Asked, (parent, name): (u64, &[u8]), removed: &Removed) {
+        self.nodes.unnamed(removed.file);
         self.touched(removed.file);
         if let Some(directory) = &removed.directory {
             self.touched_to(asked, &Answer::exact(directory), false);
@@ -254,6 +255,7 @@ impl FileSystem {
         let renamed = renamed?;
         self.touched(to);
         self.touched(renamed.file);
+        self.nodes.unnamed(renamed.other);
         self.touched(renamed.other);
         self.touched(from);
         if flags & libc::RENAME_EXCHANGE == 0 && renamed.file != 0 {

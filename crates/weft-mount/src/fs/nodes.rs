@@ -61,6 +61,8 @@ struct Node {
     last: Option<Attr>,
     /// They are true.
     certain: bool,
+    /// This mount took a name of it away, or replaced it.
+    unnamed: bool,
     /// It has no extended attributes and no access control list.
     bare: bool,
 }
@@ -160,9 +162,14 @@ impl Nodes {
         self.with(id, |node| node.last.filter(|_| node.certain))
     }
 
-    /// The attributes as this mount was told them last, if ever; others may have changed them since.
+    /// This mount took a name of a node away.
+    pub(super) fn unnamed(&self, id: u64) {
+        self.with(id, |node| node.unnamed = true);
+    }
+
+    /// The attributes that this mount was told last of a node of which it took a name away; others may have changed them since.
     pub(super) fn last(&self, id: u64) -> Option<Attr> {
-        self.with(id, |node| node.last)
+        self.with(id, |node| node.last.filter(|_| node.unnamed))
     }
 
     /// Whether it certainly has no extended attributes.
@@ -346,12 +353,15 @@ mod tests {
         assert!(nodes.known(5).is_none() && nodes.is_bare(5));
         nodes.learn(&news, asked, &attr(11, 1), true);
         assert!(nodes.known(5).is_none(), "the answer was overtaken");
-        assert_eq!(nodes.last(5).map(|a| a.size), Some(11));
         nodes.learn(&news, news.now(), &attr(12, 2), false);
         assert_eq!(nodes.known(5).map(|a| a.size), Some(12));
         nodes.doubt_all();
         assert!(nodes.known(5).is_none());
+        assert!(nodes.last(5).is_none(), "it may have its name");
+        nodes.unnamed(5);
         assert_eq!(nodes.last(5).map(|a| a.size), Some(12));
+        nodes.learn(&news, asked, &attr(13, 1), true);
+        assert_eq!(nodes.last(5).map(|a| a.size), Some(13));
     }
 
     #[test]
