@@ -45,6 +45,8 @@ pub(crate) struct Attachment {
     /// One past the last canonical byte written through this attachment, or [`END_UNKNOWN`]: something was written through a
     /// view whose end in canonical order was not worked out, or by another process.
     end: AtomicU64,
+    /// Other forks than `data` were written or removed through this attachment.
+    forks: AtomicBool,
 }
 
 /// What the service knows of a file whose last writer has closed it.
@@ -84,6 +86,7 @@ impl File {
             detached: AtomicBool::new(false),
             written: AtomicI64::new(i64::MIN),
             end: AtomicU64::new(0),
+            forks: AtomicBool::new(false),
         }))
     }
 
@@ -237,6 +240,7 @@ impl File {
             },
             seen: None,
         };
+        self.note_fork(fork);
         let what = format!("remove fork {fork} of cell {cell} of {}", a.path);
         a.volume
             .io(&what, self.server_of(cell)?, &request, Repeat::Safe)
@@ -306,7 +310,9 @@ impl File {
     /// with other ends, some milliseconds later. Tells what the service knows of a file that was written.
     pub async fn let_go(&self) -> Result<Option<Closed>, Error> {
         let a = &self.0;
-        if !a.own || a.written.load(Ordering::Acquire) != i64::MIN {
+        let changed =
+            a.written.load(Ordering::Acquire) != i64::MIN || a.forks.load(Ordering::Acquire);
+        if !a.own || changed {
             return self.end().await;
         }
         if !a.detached.swap(true, Ordering::AcqRel) && !a.volume.shared.ahead.close(a.id) {
@@ -333,6 +339,7 @@ impl File {
             kill_priv: false,
             turn: None,
             can_ask: wrote,
+            forks: a.forks.load(Ordering::Acquire),
         };
         let mut ending = Ending::new(&a.volume, vec![(a.id, a.write)]);
         let (mut tries, mut unknown) = (0, None);
@@ -349,8 +356,13 @@ impl File {
                 continue;
             }
             tries += 1;
-            match self.size().await {
-                Ok(size) => (request.size, request.turn) = (Some(size), Some(reply.turn)),
+            match self.forks().await {
+                Ok(forks) => {
+                    // Processes that this attachment was handed over to may have written them.
+                    request.forks |= forks.iter().any(|fork| fork.fork != "data");
+                    let size = size_of(&a.layout, &forks);
+                    (request.size, request.turn) = (Some(size), Some(reply.turn));
+                }
                 Err(error) => {
                     // It ends all the same: the service asks when the server is back.
                     (request.end, request.can_ask) = (None, false);
@@ -385,6 +397,13 @@ impl File {
     /// reach the servers know.
     pub fn note_written_to(&self, end: Option<u64>, time: i64) {
         self.note_write_at(end, time);
+    }
+
+    /// Notes that forks of this name were written or removed, so that the service asks how long they are.
+    pub(crate) fn note_fork(&self, fork: &str) {
+        if fork != "data" {
+            self.0.forks.store(true, Ordering::Release);
+        }
     }
 
     /// Notes a write through this attachment; `end` is one past its last canonical byte, where that is known.
@@ -424,6 +443,7 @@ impl Drop for Attachment {
                 kill_priv: false,
                 turn: None,
                 can_ask: false,
+                forks: *self.forks.get_mut(),
             };
             let volume = self.volume.clone();
             // Outside a runtime there is nobody to send it: the service notices when the connection ends.

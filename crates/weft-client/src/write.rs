@@ -185,6 +185,8 @@ impl OpenView {
             ordered,
         };
         let slots = self.map.slots(request)?;
+        // First: whoever is cancelled has changed it, too.
+        self.file.note_fork(&self.fork);
         let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
         let moved = try_join_all(writes).await;
         // Even a failed write may have moved the end of the file; where to, the servers know.

@@ -24,7 +24,7 @@ pub struct Growing {
     pub file: u64,
     /// Where its cells are.
     pub layout: Layout,
-    /// Its size as it is charged.
+    /// Its size and the length of its other forks, as they are charged.
     pub charged: u64,
     /// Who pays and has a bound.
     pub payers: Vec<Payer>,
@@ -40,7 +40,7 @@ pub struct GrowingFiles {
 }
 
 impl GrowingFiles {
-    /// The size that each file may have, where it has the size beside it now: what its payers have left when all growth is
+    /// How large each file and its other forks may be together, where they are as large as beside it now: what its payers have left when all growth is
     /// counted may go to any one of them.
     ///
     /// So one that grows alone stops at the bound, and of several each may take what is left: together they pass it by less
@@ -175,7 +175,7 @@ impl Namespace {
                     found.files.push(Growing {
                         file,
                         layout,
-                        charged: inode.size,
+                        charged: quota::charged_bytes(&inode),
                         payers: bounded,
                     });
                 }
@@ -184,7 +184,7 @@ impl Namespace {
         })
     }
 
-    /// Takes note of how large growing files are now; what was known of others is forgotten.
+    /// Takes note of how large growing files and their forks are now; what was known of others is forgotten.
     pub fn note_growth(&self, growing: &GrowingFiles, sizes: &[u64]) {
         let mut untold = Untold::default();
         for (file, size) in growing.files.iter().zip(sizes) {

@@ -1,7 +1,7 @@
 //! Whose bytes and files are counted together, and what each transaction adds to them.
 //!
 //! Every inode is charged to its user, its group and the directories with a quota above it: one file, and, if it is a
-//! regular file, its size. What a transaction makes of the inodes it changes is charged in the same transaction, in one
+//! regular file, its size and the length of its other forks. What a transaction makes of the inodes it changes is charged in the same transaction, in one
 //! place ([`Edit::charge`]), so no operation can forget it. Copies that checkpoints keep are nobody's.
 //!
 //! Invariants:
@@ -86,7 +86,7 @@ impl std::fmt::Display for Payer {
 /// What somebody uses. Sizes of sparse files may add up to more than 2⁶⁴.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Bytes of regular files, holes included.
+    /// Bytes of regular files and their forks, holes included.
     pub bytes: u128,
     /// Inodes.
     pub files: u64,
@@ -136,7 +136,7 @@ pub(crate) fn trees(
 /// The bytes that an inode is charged for.
 pub(crate) fn charged_bytes(inode: &InodeRecord) -> u64 {
     if inode.is(FileKind::Regular) {
-        inode.size
+        inode.size.saturating_add(inode.fork_bytes)
     } else {
         0
     }

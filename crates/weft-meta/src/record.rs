@@ -127,6 +127,12 @@ pub struct InodeRecord {
     /// The nearest directory with a quota that it is charged to, itself included; 0: none.
     #[prost(uint64, tag = "26")]
     pub tree: u64,
+    /// Regular files: how long all forks but `data` are together, as the servers last said.
+    #[prost(uint64, tag = "27")]
+    pub fork_bytes: u64,
+    /// Somebody may have written or removed other forks than `data` since; the size is not exact as long as this is so.
+    #[prost(bool, tag = "28")]
+    pub forks_changed: bool,
 }
 
 /// What a user, a group or a tree uses and may use.
@@ -285,6 +291,9 @@ pub struct CheckpointRecord {
     /// Of a directory: the names in its tree.
     #[prost(uint64, tag = "6")]
     pub names: u64,
+    /// Of a file: it may have had other forks than `data`.
+    #[prost(bool, tag = "7")]
+    pub forks: bool,
 }
 
 /// Not all servers may have it yet.

@@ -102,10 +102,14 @@ impl Namespace {
         for id in edit.open_files().of_client(client) {
             if edit.open_files().is_writer(client, id)
                 && let Some(inode) = keys::inode(edit.reader(), id)?
-                && inode.truncate != 0
+                && (inode.truncate != 0 || !inode.inline)
             {
-                // It may have written behind the truncate, and cannot tell any more.
-                edit.change(id, &inode).truncate_raced = true;
+                // It may have written behind a truncate, and to other forks, and cannot tell any more.
+                let now = edit.change(id, &inode);
+                now.truncate_raced |= now.truncate != 0;
+                if !now.inline && !held.contains(&id) {
+                    (now.forks_changed, now.size_exact) = (true, false);
+                }
             }
             if !held.contains(&id) && !self.recovering() && edit.open_files().only_by(client, id) {
                 reap(edit, id)?;

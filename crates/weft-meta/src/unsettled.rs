@@ -102,12 +102,12 @@ impl Namespace {
         self.unsettled.note(file);
     }
 
-    /// Notes what a file's servers said of its size after [`Namespace::take_unsettled`]. What was written is written: nobody's
+    /// Notes what a file's servers said of its size and its other forks after [`Namespace::take_unsettled`]. What was written is written: nobody's
     /// bound keeps it from being charged.
     ///
     /// # Durability
     /// Needs no sync: after power loss the size is asked for again.
-    pub fn settle(&self, file: u64, size: u64) -> Result<(), MetaError> {
+    pub fn settle(&self, file: u64, size: u64, fork_bytes: u64) -> Result<(), MetaError> {
         self.edit_then(
             |edit| {
                 edit.force();
@@ -120,6 +120,7 @@ impl Namespace {
                 {
                     let now = edit.change(file, &inode);
                     (now.size, now.size_exact) = (size, true);
+                    (now.fork_bytes, now.forks_changed) = (fork_bytes, false);
                     return Ok(true);
                 }
                 Ok(false)

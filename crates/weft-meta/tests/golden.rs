@@ -82,10 +82,12 @@ fn inode_record() {
         default_acl: Some(AclRecord::default()),
         frozen: None,
         tree: 0,
+        fork_bytes: 300,
+        forks_changed: true,
     };
     fixed(
         &record,
-        "080110ed1b18e80720642802308080808080203801400148feffffffffffffffff01500358046005680670077a120804108080041880801022040301ac02280182010088010892010474657874980109a0010aa80101b00101ba011208061004180120072a03e807063203ac0200c20100",
+        "080110ed1b18e80720642802308080808080203801400148feffffffffffffffff01500358046005680670077a120804108080041880801022040301ac02280182010088010892010474657874980109a0010aa80101b00101ba011208061004180120072a03e807063203ac0200c20100d801ac02e00101",
     );
 }
 
@@ -163,8 +165,9 @@ fn intent_records() {
         state: 1,
         image: 0,
         names: 0,
+        forks: true,
     };
-    fixed(&checkpoint, "0805100118ac022001");
+    fixed(&checkpoint, "0805100118ac0220013801");
 }
 
 #[test]
@@ -176,6 +179,7 @@ fn tree_records() {
         state: 1,
         image: 6,
         names: 7,
+        forks: false,
     };
     fixed(&checkpoint, "0805100118ac02200128063007");
     let task = CheckpointTaskRecord {

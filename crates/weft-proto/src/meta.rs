@@ -257,6 +257,9 @@ pub struct ReportRequest {
     /// The client can ask the servers for the size, if it is wanted.
     #[prost(bool, tag = "9")]
     pub can_ask: bool,
+    /// Other forks than `data` were written or removed: how long they are the service asks the servers.
+    #[prost(bool, tag = "10")]
+    pub forks: bool,
 }
 
 /// Done, unless the size is wanted.

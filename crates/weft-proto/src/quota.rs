@@ -35,7 +35,7 @@ pub struct QuotaInfo {
     /// User, group, or the directory's id.
     #[prost(uint64, tag = "2")]
     pub id: u64,
-    /// Bytes of files, holes included; what writers have not told yet is in it as far as the service knows.
+    /// Bytes of files and of their forks, holes included; what writers have not told yet is in it as far as the service knows.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     /// Files, directories and other inodes.
@@ -134,7 +134,7 @@ pub struct QuotasOfReply {
     pub quotas: Vec<QuotaInfo>,
 }
 
-/// How long a file may become.
+/// How long a file and its forks may become.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct GrowthLimit {
     /// The file.
@@ -146,6 +146,10 @@ pub struct GrowthLimit {
     /// The largest size in canonical order that a write may give it; absent: no limit, only its size is asked.
     #[prost(uint64, optional, tag = "3")]
     pub limit: Option<u64>,
+    /// Bytes that its other forks may become longer by on this server, all together, until the next request; nothing without
+    /// `limit`.
+    #[prost(uint64, tag = "4")]
+    pub room: u64,
 }
 
 /// Ask for the sizes of files that grow, and limit them (from the metadata service). A limit ends when the next request of
@@ -167,4 +171,7 @@ pub struct LimitGrowthReply {
     /// The size in canonical order that the server's cells give each file, in the request's order.
     #[prost(uint64, repeated, tag = "1")]
     pub sizes: Vec<u64>,
+    /// How long the server's other forks of each file are, all together. Absent from older servers.
+    #[prost(uint64, repeated, tag = "2")]
+    pub others: Vec<u64>,
 }

@@ -957,8 +957,9 @@ fn names(kind: Kind) -> Kind {
                 kill_priv: true,
                 turn: Some(5),
                 can_ask: true,
+                forks: true,
             },
-            "084d100018ffffffffffffffffff01200128013000380140054801",
+            "084d100018ffffffffffffffffff012001280130003801400548015001",
             &ReportReply {
                 size_wanted: true,
                 attributes: Some(Attributes {

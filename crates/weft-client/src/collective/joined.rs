@@ -102,6 +102,7 @@ pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> 
     let mut writings = Vec::with_capacity(members.len());
     for member in members {
         member.view.file.needs_write("write")?;
+        member.view.file.note_fork(&member.view.fork);
         let writing = member.transfer.writing(member.view, member.data)?;
         parts.push((member.view, writing.request.clone()));
         writings.push(writing);

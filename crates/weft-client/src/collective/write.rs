@@ -37,6 +37,7 @@ impl Collective<'_> {
     ) -> Result<Collected, Error> {
         self.view.file.needs_write("write")?;
         let pattern = self.view.pattern(&writing.request)?;
+        self.view.file.note_fork(&self.view.fork);
         let writes = slots(self.view)
             .map(|slot| self.write_slot(&writing, &pattern, membership.clone(), slot));
         let written = all_heard(writes.collect()).await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weft_client::{Access, Credentials, Error, File, NewBounds, NewLayout, Payer, Volume};
-use weft_layout::ViewOffset;
+use weft_layout::{CellIndex, View, ViewOffset};
 use weft_proto::Code;
 
 use crate::common::TestVolume;
@@ -111,6 +111,59 @@ async fn one_writer_stops_at_the_bound_overwrites_and_goes_on_when_there_is_room
     soon(&again, MIB).await;
     again.close().await.unwrap();
     test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_forks_stop_at_the_bound_count_when_closed_and_give_back_what_is_removed() {
+    let test = TestVolume::start(2).await;
+    let volume = as_root(&test).await;
+    volume.make_directory("/t", 0o777).await.unwrap();
+    volume.set_quota(&tree("/t"), bytes(3 * MIB)).await.unwrap();
+    let file = create(&volume, "/t/f").await;
+    put(&file, 0).await.unwrap();
+    let view = file.view_of_fork(View::Cell(CellIndex(1)), "wave").unwrap();
+    let mut at = 0;
+    let refused = loop {
+        match view.write_at(ViewOffset(at), vec![9; BLOCK].into()).await {
+            Ok(_) => at += BLOCK as u64,
+            Err(error) => break error,
+        }
+        assert!(at < 64 * MIB, "nothing stops it");
+    };
+    assert_eq!(refused.code(), Code::QuotaExceeded, "{refused}");
+    let most = 3 * MIB + BLOCK as u64;
+    assert!((2 * MIB..=most).contains(&at), "it stops after {at} bytes");
+    // What is there is written over.
+    view.write_at(ViewOffset(0), vec![8; BLOCK].into())
+        .await
+        .unwrap();
+    file.close().await.unwrap();
+    wait_for(&volume, at + BLOCK as u64).await;
+    assert_eq!(volume.stat("/t/f").await.unwrap().size, BLOCK as u64);
+    let again = volume.attach("/t/f", Access::read_write()).await.unwrap();
+    again.remove_fork(CellIndex(1), "wave").await.unwrap();
+    again.close().await.unwrap();
+    wait_for(&volume, BLOCK as u64).await;
+    let other = create(&volume, "/t/g").await;
+    soon(&other, 0).await;
+    other.close().await.unwrap();
+    test.stop().await;
+}
+
+/// Waits until the tree is charged so many bytes: the service asks for the lengths of other forks when the last writer has gone.
+async fn wait_for(volume: &Volume, bytes: u64) {
+    let started = Instant::now();
+    loop {
+        let used = volume.quota(&tree("/t")).await.unwrap().unwrap().bytes;
+        if used == bytes {
+            return;
+        }
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{used} bytes instead of {bytes}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A file is made longer without a byte on its way, so nothing is left to rounds: the bound is so far away here that the

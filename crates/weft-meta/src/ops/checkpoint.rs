@@ -154,6 +154,7 @@ impl Namespace {
                 state: CHECKPOINT_MAKING,
                 image: 0,
                 names: 0,
+                forks: node.inode.fork_bytes > 0 || !node.inode.size_exact,
             };
             let key = keys::with_name(node.id, name.as_bytes());
             edit.put(CHECKPOINTS, &key, &record);
@@ -179,6 +180,7 @@ impl Namespace {
             // As for a truncate: until the servers have done it nobody may believe the size.
             let inode = edit.change(node.id, &node.inode);
             inode.size_exact = false;
+            inode.forks_changed |= record.forks || inode.fork_bytes > 0;
             inode.truncate = number;
             inode.size = inode.size.max(size);
             Ok(intent)
@@ -381,7 +383,7 @@ impl Edit<'_, '_> {
         if inode.truncate == number {
             inode.truncate = 0;
             inode.truncate_raced = false;
-            inode.size_exact = known && !written_to;
+            inode.size_exact = known && !written_to && !inode.forks_changed;
         }
         let inode = inode.clone();
         if !inode.size_exact {

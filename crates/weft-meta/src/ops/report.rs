@@ -40,10 +40,13 @@ impl Namespace {
                 let modified = told_time.filter(|_| in_cells);
                 let ended = edit.open_files().if_detached(client, id, request.write);
                 let ended = ended.filter(|_| request.detach);
+                // Then the service asks for all of it, when the last writer has gone.
+                let forks_changed = inode.forks_changed || (request.forks && in_cells);
                 let mut size = None;
                 if let Some(last) = ended.filter(|ended| ended.no_writer)
                     && in_cells
                     && inode.truncate == 0
+                    && !forks_changed
                     && !self.recovering()
                 {
                     match (request.size, request.end) {
@@ -66,6 +69,7 @@ impl Namespace {
                     && ended.is_some_and(|ended| ended.no_writer)
                     && (size.is_some() || unchanged)
                     && inode.truncate == 0
+                    && !forks_changed
                     // Other writers may not have told yet that they are there.
                     && !self.recovering();
                 let mut after = inode.clone();
@@ -78,6 +82,7 @@ impl Namespace {
                 }
                 if in_cells {
                     after.size_exact = exact;
+                    after.forks_changed = forks_changed;
                 }
                 if request.write && request.kill_priv {
                     after.mode = without_privilege(&after);

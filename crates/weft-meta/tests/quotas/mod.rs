@@ -184,6 +184,73 @@ fn what_has_been_written_is_counted_beyond_the_bound() {
     v.check();
 }
 
+/// Attaches a file for writing, for another client.
+fn join(v: &mut Volume, client: u64, path: &str) {
+    v.attach(client, &attaching(0, path, false, true)).unwrap();
+}
+
+fn leave(v: &mut Volume, client: u64, file: u64, forks: bool) {
+    let report = ReportRequest {
+        file,
+        modified: Some(7),
+        detach: true,
+        write: true,
+        end: Some(1000).filter(|_| !forks),
+        forks,
+        ..ReportRequest::default()
+    };
+    v.meta.report(client, &report).unwrap();
+}
+
+/// Whether the service is to ask for a file's lengths; if so, the answer.
+fn settles(v: &Volume, file: u64, answer: (u64, u64)) -> bool {
+    let taken = v.meta.take_unsettled(0, 9).unwrap().0;
+    let asked = taken.iter().any(|of| of.file == file);
+    if asked {
+        v.meta.settle(file, answer.0, answer.1).unwrap();
+    }
+    asked
+}
+
+#[test]
+fn other_forks_are_charged_when_the_servers_have_said_how_long_they_are() {
+    let mut v = Volume::mem();
+    let file = write(&mut v, 1, "f", 1000).unwrap();
+    assert_eq!(used(&v, Payer::User(1)), (1000, 1));
+    assert!(!settles(&v, file, (0, 0)), "nobody wrote other forks");
+    // Who comes last does not know what others wrote.
+    join(&mut v, 1, "f");
+    join(&mut v, 2, "f");
+    leave(&mut v, 1, file, true);
+    leave(&mut v, 2, file, false);
+    assert!(!v.stat(0, "f").unwrap().size_exact);
+    assert!(settles(&v, file, (1000, 500)));
+    assert!(v.stat(0, "f").unwrap().size_exact);
+    assert_eq!(v.stat(0, "f").unwrap().size, 1000);
+    assert_eq!(used(&v, Payer::User(1)), (1500, 1));
+    // Writers of `data` alone change nothing of it.
+    join(&mut v, 1, "f");
+    leave(&mut v, 1, file, false);
+    assert!(!settles(&v, file, (0, 0)));
+    assert_eq!(used(&v, Payer::User(1)), (1500, 1));
+    // Who vanishes may have written them, also where somebody else goes on.
+    join(&mut v, 1, "f");
+    join(&mut v, 2, "f");
+    v.meta.session_ended(1).unwrap();
+    leave(&mut v, 2, file, false);
+    assert!(settles(&v, file, (1000, 700)));
+    assert_eq!(used(&v, Payer::User(1)), (1700, 1));
+    // They count for a bound, and go with the file.
+    set(&v, Payer::User(1), "", (Some(1800), None)).unwrap();
+    refused!(store(&mut v, 1, "g", 101), QuotaExceeded);
+    v.chown(0, "f", Some(2), None).unwrap();
+    // What was refused is there, and empty.
+    assert_eq!(used(&v, Payer::User(1)), (0, 1));
+    assert_eq!(used(&v, Payer::User(2)), (1700, 1));
+    v.unlink(0, "f").unwrap();
+    assert_eq!(used(&v, Payer::User(2)), (0, 0));
+}
+
 #[test]
 fn trees_inherit_and_lie_one_within_the_other() {
     let mut v = Volume::mem();

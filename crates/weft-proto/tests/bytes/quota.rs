@@ -71,12 +71,16 @@ pub(super) fn quotas(kind: Kind) -> Kind {
                         servers: 2,
                     },
                     limit: Some(0),
+                    room: 300,
                 }],
                 keep: true,
             },
-            "0a0d08071207080410ac02180218001001",
-            &LimitGrowthReply { sizes: vec![300] },
-            "0a02ac02",
+            "0a1008071207080410ac021802180020ac021001",
+            &LimitGrowthReply {
+                sizes: vec![300],
+                others: vec![300],
+            },
+            "0a02ac021202ac02",
         ),
     }
 }

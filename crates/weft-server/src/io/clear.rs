@@ -53,7 +53,7 @@ impl IoService {
             failure::invalid("cells are extended in canonical order or one alone, contiguously")
         })?;
         let _under_way = self.gates.enter(job.file).await;
-        self.may_grow(&job)?;
+        self.may_grow(std::slice::from_ref(&job)).await?;
         for (key, range) in ranges {
             let extended = self.store.extend(&key, request.chunk, range.end, now);
             extended.await.map_err(|e| failure::of_store(&e))?;

@@ -115,7 +115,7 @@ impl IoService {
             to: (copy.to.pieces()?, None),
         };
         let _under_way = self.gates.enter(copy.to.file).await;
-        self.may_grow(&copy.to)?;
+        self.may_grow(std::slice::from_ref(&copy.to)).await?;
         let mut open: BTreeMap<CellIndex, Pair> = BTreeMap::new();
         let mut bytes = 0;
         for pair in pairs {

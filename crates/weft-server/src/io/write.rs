@@ -135,7 +135,7 @@ impl IoService {
         }
         let _under_way = self.gates.enter(job.file).await;
         if !by_service {
-            self.may_grow(&job)?;
+            self.may_grow(std::slice::from_ref(&job)).await?;
         }
         let mut dealer = Dealer {
             cutter: Cutter::whole(job.pieces()?),

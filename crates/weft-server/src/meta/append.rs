@@ -63,7 +63,11 @@ impl MetaService {
                 }
                 Append::Ask { layout, turn } => {
                     self.learn_servers();
-                    let size = self.carrier.size(request.file, &layout).await;
+                    let size = self
+                        .carrier
+                        .lengths(request.file, &layout)
+                        .await
+                        .map(|l| l.size);
                     let size = size.map_err(unavailable)?;
                     let offset = self.namespace.append_after(client, request, size, turn);
                     if let Some(offset) = offset.map_err(|e| failure::of_meta(&e))? {

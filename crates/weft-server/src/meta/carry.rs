@@ -49,6 +49,22 @@ impl From<MetaError> for Refusal {
     }
 }
 
+/// How long a file is, as its servers say.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lengths {
+    /// In canonical order.
+    pub(super) size: u64,
+    /// All forks but `data` together.
+    pub(super) others: u64,
+}
+
+impl Lengths {
+    /// What is charged.
+    pub(super) fn all(&self) -> u64 {
+        self.size.saturating_add(self.others)
+    }
+}
+
 pub(super) struct Carrier {
     links: Links,
 }
@@ -132,38 +148,53 @@ impl Carrier {
         })
     }
 
-    /// The size of a file, asked of its servers: one request to each, or a few.
-    pub(super) async fn size(&self, file: u64, layout: &Layout) -> Result<u64, String> {
+    /// How large a file is, and how long its other forks are: one request to each of its servers.
+    pub(super) async fn lengths(&self, file: u64, layout: &Layout) -> Result<Lengths, String> {
         let used = layout.servers().len().min(layout.cells() as usize);
         let asks = layout.servers()[..used]
             .iter()
-            .map(|server| self.size_on(file, layout, *server));
-        let sizes = join_all(asks).await;
-        sizes
-            .into_iter()
-            .try_fold(0, |max, size| Ok(size?.max(max)))
+            .map(|server| self.lengths_on(file, layout, *server));
+        let all = join_all(asks).await;
+        all.into_iter().try_fold(Lengths::default(), |sum, one| {
+            let one = one?;
+            Ok(Lengths {
+                size: sum.size.max(one.size),
+                others: sum.others.saturating_add(one.others),
+            })
+        })
     }
 
-    async fn size_on(&self, file: u64, layout: &Layout, server: ServerId) -> Result<u64, String> {
-        let (grid, mut size, mut after) = (layout.grid(), 0, None);
+    async fn lengths_on(
+        &self,
+        file: u64,
+        layout: &Layout,
+        server: ServerId,
+    ) -> Result<Lengths, String> {
+        let (grid, mut sum, mut after) = (layout.grid(), Lengths::default(), None);
         loop {
             let request = CellStatusRequest {
                 file,
                 after,
-                fork: "data".to_owned(),
+                fork: String::new(),
                 checkpoint: 0,
             };
             let page = self.ask(server, "size", &request).await;
             let page = page.map_err(|refusal| refusal.reason)?;
             for fork in page.forks.iter().filter(|f| f.cell < grid.cells()) {
-                size = grid.file_size(CellIndex(fork.cell), fork.length).max(size);
+                if fork.fork == "data" {
+                    sum.size = grid
+                        .file_size(CellIndex(fork.cell), fork.length)
+                        .max(sum.size);
+                } else {
+                    sum.others = sum.others.saturating_add(fork.length);
+                }
             }
             after = page.forks.last().map(|f| ForkPlace {
                 cell: f.cell,
                 fork: f.fork.clone(),
             });
             if !page.more || after.is_none() {
-                return Ok(size);
+                return Ok(sum);
             }
         }
     }

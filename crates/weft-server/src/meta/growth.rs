@@ -11,9 +11,10 @@ use weft_layout::ServerId;
 use weft_meta::{Growing, GrowingFiles};
 use weft_proto::io::Grid;
 use weft_proto::limits::GROWTH_BATCH_MAX;
-use weft_proto::quota::{GrowthLimit, LimitGrowthRequest};
+use weft_proto::quota::{GrowthLimit, LimitGrowthReply, LimitGrowthRequest};
 
 use super::MetaService;
+use super::carry::Lengths;
 use crate::node::stopped;
 
 /// From one round to the next.
@@ -62,9 +63,9 @@ impl MetaService {
             return false;
         }
         self.learn_servers();
-        let sizes = self.grown_sizes(&growing, PATIENCE).await;
-        self.namespace.note_growth(&growing, &sizes);
-        let told = requests(&growing.files, Some(&growing.limits(&sizes)));
+        let grown = self.grown(&growing, PATIENCE).await;
+        self.namespace.note_growth(&growing, &grown.all());
+        let told = requests(&growing.files, Some(&grown.limits(&growing)));
         self.ask_growth(told, false, PATIENCE).await;
         !growing.files.is_empty()
     }
@@ -84,31 +85,38 @@ impl MetaService {
             }
         };
         self.learn_servers();
-        let sizes = self.grown_sizes(&growing, ATTACH_PATIENCE).await;
-        let told = requests(&growing.files, Some(&growing.limits(&sizes)));
+        let grown = self.grown(&growing, ATTACH_PATIENCE).await;
+        let told = requests(&growing.files, Some(&grown.limits(&growing)));
         self.ask_growth(told, true, ATTACH_PATIENCE).await;
     }
 
     /// How large the files are now, as far as their servers answer; else as they are charged.
-    async fn grown_sizes(&self, growing: &GrowingFiles, patience: Duration) -> Vec<u64> {
-        let mut sizes: Vec<u64> = growing.files.iter().map(|file| file.charged).collect();
-        let asked = requests(&growing.files, None);
-        let told = self.ask_growth(asked, true, patience).await;
-        for (places, told) in told {
-            for (place, size) in places.into_iter().zip(told) {
-                sizes[place] = sizes[place].max(size);
+    async fn grown(&self, growing: &GrowingFiles, patience: Duration) -> Grown {
+        let files = &growing.files;
+        let mut grown = Grown(vec![Lengths::default(); files.len()]);
+        let told = self.ask_growth(requests(files, None), true, patience).await;
+        for (places, reply) in told {
+            for (number, place) in places.into_iter().enumerate() {
+                let lengths = &mut grown.0[place];
+                let told = |of: &[u64]| of.get(number).copied().unwrap_or(0);
+                lengths.size = lengths.size.max(told(&reply.sizes));
+                lengths.others = lengths.others.saturating_add(told(&reply.others));
             }
         }
-        sizes
+        for (lengths, file) in grown.0.iter_mut().zip(files) {
+            let less = file.charged.saturating_sub(lengths.all());
+            lengths.size = lengths.size.saturating_add(less);
+        }
+        grown
     }
 
-    /// Calls every server, also those without files where limits are replaced; answers places and sizes.
+    /// Calls every server, also those without files where limits are replaced; answers places and what was said of them.
     async fn ask_growth(
         &self,
         mut requests: BTreeMap<ServerId, Vec<(usize, GrowthLimit)>>,
         keep: bool,
         patience: Duration,
-    ) -> Vec<(Vec<usize>, Vec<u64>)> {
+    ) -> Vec<(Vec<usize>, LimitGrowthReply)> {
         if !keep {
             for server in self.carrier.servers() {
                 requests.entry(server).or_default();
@@ -131,7 +139,7 @@ impl MetaService {
                     connection.call(&request).await.map_err(|e| e.to_string())
                 };
                 match timeout(patience, asked).await {
-                    Ok(Ok(reply)) => told.push((places, reply.sizes)),
+                    Ok(Ok(reply)) => told.push((places, reply)),
                     Ok(Err(reason)) => {
                         tracing::debug!(%server, %reason, "a server is not told how large files may become");
                         break;
@@ -145,10 +153,38 @@ impl MetaService {
     }
 }
 
+/// How large growing files are, in their order.
+struct Grown(Vec<Lengths>);
+
+/// What is left to one of them.
+struct Limits {
+    /// The largest size in canonical order.
+    size: u64,
+    /// Bytes that its other forks may become longer by.
+    room: u64,
+}
+
+impl Grown {
+    /// Files and their other forks together.
+    fn all(&self) -> Vec<u64> {
+        self.0.iter().map(Lengths::all).collect()
+    }
+
+    fn limits(&self, growing: &GrowingFiles) -> Vec<Limits> {
+        let all = self.all();
+        let limits = growing.limits(&all).into_iter().zip(&all).zip(&self.0);
+        let limits = limits.map(|((limit, all), lengths)| Limits {
+            size: limit.saturating_sub(lengths.others),
+            room: limit - all,
+        });
+        limits.collect()
+    }
+}
+
 /// What each server is asked: its files by their places in `files`.
 fn requests(
     files: &[Growing],
-    limits: Option<&[u64]>,
+    limits: Option<&[Limits]>,
 ) -> BTreeMap<ServerId, Vec<(usize, GrowthLimit)>> {
     let mut requests: BTreeMap<ServerId, Vec<_>> = BTreeMap::new();
     for (place, growing) in files.iter().enumerate() {
@@ -158,7 +194,8 @@ fn requests(
             let limit = GrowthLimit {
                 file: growing.file,
                 grid: Grid::from(&layout.grid()),
-                limit: limits.map(|limits| limits[place]),
+                limit: limits.map(|limits| limits[place].size),
+                room: limits.map_or(0, |limits| limits[place].room),
             };
             requests.entry(*server).or_default().push((place, limit));
         }

@@ -83,16 +83,16 @@ impl MetaService {
 
     async fn settle_one(&self, of: &UnsettledFile) -> bool {
         let again = Again(&self.namespace, of.file);
-        let asked = timeout(PATIENCE, self.carrier.size(of.file, &of.layout)).await;
-        let size = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-            Ok(size) => size,
+        let asked = timeout(PATIENCE, self.carrier.lengths(of.file, &of.layout)).await;
+        let lengths = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+            Ok(lengths) => lengths,
             Err(reason) => {
                 tracing::debug!(file = of.file, %reason, "its size is not known yet");
                 return false;
             }
         };
         std::mem::forget(again);
-        if let Err(error) = self.namespace.settle(of.file, size) {
+        if let Err(error) = self.namespace.settle(of.file, lengths.size, lengths.others) {
             tracing::error!(file = of.file, %error, "cannot note its size");
         }
         true

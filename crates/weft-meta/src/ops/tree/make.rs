@@ -47,6 +47,7 @@ impl Edit<'_, '_> {
             self.put_unseen(ENTRIES, &key, &record);
         }
         let record = CheckpointRecord {
+            forks: false,
             number,
             made: now,
             size,

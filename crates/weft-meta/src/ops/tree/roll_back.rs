@@ -186,6 +186,11 @@ impl Edit<'_, '_> {
                 }
             }
             if has_cells(&inode) {
+                let forks_now = target
+                    .living
+                    .as_ref()
+                    .is_some_and(|now| now.fork_bytes > 0 || now.forks_changed);
+                inode.forks_changed |= forks_now || inode.fork_bytes > 0 || !inode.size_exact;
                 inode.size_exact = false;
                 inode.truncate = number;
                 self.open_files().truncated(id);

@@ -137,7 +137,7 @@ impl IoService {
         owner: &Owner,
     ) -> Result<Vec<usize>, Failure> {
         // One member that may not write keeps all from it: nothing of a collective is done by halves.
-        jobs.iter().try_for_each(|job| self.may_grow(job))?;
+        self.may_grow(jobs).await?;
         let Some(first) = jobs.first() else {
             return Ok(Vec::new());
         };
