@@ -45,10 +45,15 @@ fn size(bytes: u64) -> String {
 pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
     let text = std::str::from_utf8(text).map_err(|_| "a layout is text".to_owned())?;
     let mut layout = NewLayout::default();
+    let mut said = Vec::new();
     for word in text.split_ascii_whitespace() {
         let (name, value) = word
             .split_once('=')
             .ok_or_else(|| format!("`{word}` is not NAME=VALUE"))?;
+        if said.contains(&name) {
+            return Err(format!("`{name}` is said twice"));
+        }
+        said.push(name);
         let number = |text: &str| {
             text.parse::<u32>()
                 .map_err(|_| format!("`{word}`: not a number"))
@@ -117,6 +122,7 @@ mod tests {
             ("cells=x", "not a number"),
             ("rows=3", "rows"),
             ("chunk=8G", "large"),
+            ("cells=2 bsu=4096 cells=3", "twice"),
         ] {
             assert!(parse(text.as_bytes()).unwrap_err().contains(word), "{text}");
         }

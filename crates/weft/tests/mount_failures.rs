@@ -352,6 +352,9 @@ fn a_volume_does_not_stop_under_a_mount_but_takes_its_own_along() {
     weft_ok(&["down", volume]);
     weft_ok(&["up", volume, "--mount", path]);
     fs::write(m.file("f"), b"there").unwrap();
+    // Said again it is no error, and nothing happens.
+    assert!(weft_ok(&["up", volume, "--mount", path]).contains("was mounted on"));
+    assert_eq!(fs::read(m.file("f")).unwrap(), b"there");
     weft_ok(&["down", volume]);
     assert!(!m.file("f").exists());
     weft_ok(&["up", volume]);

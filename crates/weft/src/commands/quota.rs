@@ -199,14 +199,24 @@ fn print(quotas: &[Found], json: bool) -> Result<()> {
     let mut table = output::table(&["", "NAME", "BYTES", "LIMIT", "FILES", "LIMIT"]);
     for row in rows {
         let most = |most: Option<u64>, show: fn(u64) -> String| most.map_or("-".into(), show);
-        let mark = if row.exceeded { "!" } else { "" };
+        let mark = |used: u64, most: Option<u64>| {
+            if most.is_some_and(|most| used > most) {
+                "!"
+            } else {
+                ""
+            }
+        };
+        let (of_bytes, of_files) = (
+            mark(row.bytes, row.bytes_max),
+            mark(row.files, row.files_max),
+        );
         table.add_row(vec![
             row.kind.to_owned(),
             row.name,
             bytes(row.bytes),
-            most(row.bytes_max, bytes),
+            most(row.bytes_max, bytes) + of_bytes,
             row.files.to_string(),
-            format!("{}{mark}", most(row.files_max, |n| n.to_string())),
+            most(row.files_max, |n| n.to_string()) + of_files,
         ]);
     }
     output::line(table)

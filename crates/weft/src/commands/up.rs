@@ -57,11 +57,12 @@ const SERVERS_DEFAULT: u32 = 4;
 
 impl Up {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        if let Some(path) = &self.mount {
+        let fresh = !self.dir.join(FILE).exists();
+        let mounted = !fresh && self.is_mounted()?;
+        if let Some(path) = self.mount.as_ref().filter(|_| !mounted) {
             // A path that will not do is no reason to leave a volume running.
             mount::prepare(path)?;
         }
-        let fresh = !self.dir.join(FILE).exists();
         // Held until the servers listen.
         let (config, _addresses) = if fresh {
             let addresses = self.addresses()?;
@@ -109,10 +110,22 @@ impl Up {
             ))?;
         }
         if let Some(path) = &self.mount {
-            let path = mount::with_volume(&config, path)?;
-            output::line(format!("mounted on {}", path.display()))?;
+            let (path, was) = if mounted {
+                (fs::canonicalize(path)?, "was ")
+            } else {
+                (mount::with_volume(&config, path)?, "")
+            };
+            output::line(format!("{was}mounted on {}", path.display()))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Whether this volume is what is mounted there already.
+    fn is_mounted(&self) -> Result<bool> {
+        let Some(path) = &self.mount else {
+            return Ok(false);
+        };
+        mount::is_of_volume(&Config::read(&self.dir)?, path)
     }
 
     fn existing(&self) -> Result<Config> {
@@ -170,9 +183,22 @@ impl Up {
             let disk = disk.display();
             bail!("there is no {disk}: mount the disk there, or make the folder (mkdir -p {disk})");
         }
+        let mut known = Vec::with_capacity(disks.len());
+        for disk in &disks {
+            let real = fs::canonicalize(disk)
+                .with_context(|| format!("cannot look at {}", disk.display()))?;
+            if known.contains(&real) {
+                bail!(
+                    "--disks names {} twice: each disk is one server's, once",
+                    disk.display()
+                );
+            }
+            known.push(real);
+        }
         if self.dir.exists() && fs::read_dir(&self.dir)?.next().is_some() {
             bail!(
-                "{} is not empty and holds no volume (no {FILE}); choose another folder",
+                "{} is not empty and holds no volume (no {FILE}); choose another folder, or empty it if what it holds is of a \
+                 `weft up` that failed",
                 self.dir.display()
             );
         }

@@ -62,6 +62,18 @@ pub(crate) fn unmount_of(config: &Config, wait: Duration) -> Result<()> {
     Ok(())
 }
 
+/// Whether this volume is mounted on `path`, and served.
+pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
+    if fuse::is_dead(path) {
+        return Ok(false);
+    }
+    let Ok(path) = std::fs::canonicalize(path) else {
+        return Ok(false);
+    };
+    let mounted = fuse::mounted_on(&path)?;
+    mounted.map_or(Ok(false), |mounted| is_of(config, &mounted))
+}
+
 /// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by its folder, by any address that its
 /// service has, and under any name (`-o fsname`). So the mount is asked; only of one that does not answer its source decides.
 fn is_of(config: &Config, mounted: &Mounted) -> Result<bool> {
