@@ -39,6 +39,7 @@ async fn service() -> (Arc<MemKv>, Node) {
         public_address: None,
         io: None,
         meta: Some(MetaRole {
+            alone: false,
             kv: kv.clone(),
             blocking: Blocking::Threads,
         }),

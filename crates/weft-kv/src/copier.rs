@@ -22,6 +22,8 @@ use crate::room::Room;
 const PERIOD: Duration = Duration::from_secs(2);
 /// Copying takes at least this long for each piece: 256 MiB/s.
 const PIECE: (usize, Duration) = (1 << 20, Duration::from_millis(4));
+/// How long the last pass may take, when the engine is closed.
+const LAST_MAX: Duration = Duration::from_secs(10);
 /// How often a list is read again because its tables went while they were copied.
 const TRIES: u32 = 8;
 /// After so many passes that came to no end this is said.
@@ -114,6 +116,12 @@ impl Drop for Copier {
         if let Some(thread) = self.thread.take() {
             // A panic of it was said when it came.
             let _ = thread.join();
+        }
+        // An engine that was open for seconds only has no copy yet, nor one that was busy of what came last.
+        let until = Instant::now() + LAST_MAX;
+        if let Err(error) = self.shared.pass(&mut |_| Instant::now() < until) {
+            let folder = self.shared.folder.display();
+            tracing::warn!(%error, %folder, "the key-value engine's tables are not copied");
         }
     }
 }

@@ -183,6 +183,16 @@ impl Namespace {
     /// # Errors
     /// [`MetaError::NotFormatted`], [`MetaError::FormatVersion`], or the engine's.
     pub fn open(kv: Arc<dyn OrderedKv>) -> Result<Namespace, MetaError> {
+        Namespace::open_for(kv, false)
+    }
+
+    /// As [`Namespace::open`], for a caller who alone reaches it: no client of an earlier life can come back and tell what he
+    /// holds, so nothing is held but by who says so.
+    pub fn open_alone(kv: Arc<dyn OrderedKv>) -> Result<Namespace, MetaError> {
+        Namespace::open_for(kv, true)
+    }
+
+    fn open_for(kv: Arc<dyn OrderedKv>, alone: bool) -> Result<Namespace, MetaError> {
         count_first(&*kv)?;
         let (volume, mut counters, servers) = {
             let reader = kv.snapshot()?;
@@ -226,7 +236,7 @@ impl Namespace {
             unsettled: Unsettled::default(),
             oldest_intent: AtomicU64::new(0),
             recovering: AtomicBool::new(!clean),
-            first_id: counters.next_id,
+            first_id: if alone { 0 } else { counters.next_id },
             first_intent: if clean { 0 } else { counters.next_intent },
             volume,
         };

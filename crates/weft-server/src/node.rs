@@ -63,6 +63,8 @@ pub struct MetaRole {
     pub kv: Arc<dyn OrderedKv>,
     /// Where the engine's syncs run.
     pub blocking: Blocking,
+    /// Nobody but who started it reaches it: clients of an earlier life are not waited for.
+    pub alone: bool,
 }
 
 /// Why a process cannot start.

@@ -169,6 +169,7 @@ impl Cluster {
             let env = life_env(&life, &network);
             async move {
                 let meta = MetaRole {
+                    alone: false,
                     kv,
                     blocking: Blocking::Inline,
                 };

@@ -4,6 +4,7 @@
 //! keeps its number and its record: reading what lies on it is a typed error, and everything else
 //! goes on.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -255,6 +256,7 @@ impl DiskSet {
         disks[0].parts = Some((Arc::clone(&config.storage), own));
         let known = known_disks(&*config.index)?;
         let mut next = known.iter().map(|(n, _)| n + 1).max().unwrap_or(1);
+        let mut reasons = BTreeMap::new();
         let mut found = Vec::new();
         for disk in &config.disks {
             found.push((disk, find(disk, &config.owner)?));
@@ -266,6 +268,15 @@ impl DiskSet {
         }
         for (disk, label) in found {
             let (number, parts) = match label {
+                // An empty file in its place would have others' blocks where this store's were.
+                Found::Labelled(number, storage)
+                    if known.iter().any(|(n, _)| *n == number) && !has_data(&*storage) =>
+                {
+                    let reason = format!("its file `{DATA}` is gone");
+                    tracing::error!(path = %disk.path, %reason, "a disk is missing");
+                    reasons.insert(number, reason);
+                    continue;
+                }
                 Found::Labelled(number, storage) => (number, storage),
                 Found::New(storage) => {
                     let number = next;
@@ -289,7 +300,10 @@ impl DiskSet {
         for (number, path) in known {
             if !disks.iter().any(|d| d.number == number) {
                 let lost = Disk::new(number, &path, 0, 0);
-                *lost.failed.lock() = Some("its path holds no disk of this server".to_owned());
+                let reason = reasons.remove(&number);
+                let reason =
+                    reason.unwrap_or_else(|| "its path holds no disk of this server".to_owned());
+                *lost.failed.lock() = Some(reason);
                 tracing::error!(disk = number, %path, "a disk is missing: what lies on it cannot be read");
                 disks.push(lost);
             }
@@ -322,14 +336,21 @@ impl Disk {
     }
 }
 
-enum Found {
+pub(crate) enum Found {
     Labelled(u16, Arc<dyn Storage>),
     New(Arc<dyn Storage>),
     Missing(String),
 }
 
+/// Whether a disk has its file of blocks.
+pub(crate) fn has_data(storage: &dyn Storage) -> bool {
+    storage
+        .list()
+        .is_ok_and(|names| names.iter().any(|name| name == DATA))
+}
+
 /// Looks at what a path of the configuration holds.
-fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
+pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
     let storage = match &disk.storage {
         Ok(storage) => Arc::clone(storage),
         Err(reason) => return Ok(Found::Missing(reason.clone())),

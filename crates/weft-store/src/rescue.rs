@@ -20,7 +20,7 @@ use std::sync::Arc;
 use weft_kv::{Batch, OrderedKv, Space};
 
 use crate::config::StoreConfig;
-use crate::disk::DATA;
+use crate::disk::{DATA, Found, find, has_data};
 use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::{BLOCK, Pool};
@@ -29,7 +29,7 @@ use crate::record::{
     META, Place, RunRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
 use crate::scrub::{Fault, Finding};
-use crate::storage::{FileKind, StorageFile};
+use crate::storage::{FileKind, Storage, StorageFile};
 
 /// Changes written together.
 const BATCH: usize = 256;
@@ -57,18 +57,9 @@ const LOST: &str = "marked as lost: reading it fails until it is written anew";
 /// # Durability
 /// On stable storage on return; killed in between, each record is as it was or repaired.
 pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>, StoreError> {
-    let storage = &config.storage;
-    let data = storage
-        .open(DATA, FileKind::Data)
-        .map_err(|e| StoreError::io("open", DATA, &e))?;
-    let size = data
-        .length()
-        .map_err(|e| StoreError::io("measure", DATA, &e))?
-        / BLOCK as u64;
     let mut rescue = Rescue {
         index: Arc::clone(&config.index),
-        data,
-        size,
+        disks: BTreeMap::new(),
         pool: Pool::new(),
         forks: BTreeMap::new(),
         owners: BTreeMap::new(),
@@ -78,6 +69,7 @@ pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>,
     };
     rescue.store()?;
     rescue.labels(config).await?;
+    rescue.disks = blocks_of(config)?;
     rescue.files()?;
     rescue.forks()?;
     rescue.log(config).await?;
@@ -86,16 +78,45 @@ pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>,
     Ok(rescue.obstacles)
 }
 
+/// A disk's file of blocks.
+pub(crate) struct Blocks {
+    pub(crate) file: Arc<dyn StorageFile>,
+    pub(crate) size: u64,
+    /// How errors name it.
+    pub(crate) shown: String,
+}
+
+/// Those of the disks that are there, by number.
+fn blocks_of(config: &StoreConfig) -> Result<BTreeMap<u16, Blocks>, StoreError> {
+    let mut disks = BTreeMap::new();
+    let mut add = |number: u16, storage: &dyn Storage, shown: String| {
+        let file = storage.open(DATA, FileKind::Data);
+        let file = file.map_err(|e| StoreError::io("open the data of", &shown, &e))?;
+        let size = file.length();
+        let size = size.map_err(|e| StoreError::io("measure", &shown, &e))? / BLOCK as u64;
+        disks.insert(number, Blocks { file, size, shown });
+        Ok::<(), StoreError>(())
+    };
+    add(0, &*config.storage, DATA.to_owned())?;
+    for disk in &config.disks {
+        if let Ok(Found::Labelled(number, storage)) = find(disk, &config.owner)
+            && has_data(&*storage)
+        {
+            add(number, &*storage, format!("disk {number} ({})", disk.path))?;
+        }
+    }
+    Ok(disks)
+}
+
 /// Consecutive blocks and whose they are: chunk's key, first block in the chunk.
 type Owner = (u64, Vec<u8>, u32);
 
 pub(crate) struct Rescue {
     pub(crate) index: Arc<dyn OrderedKv>,
-    pub(crate) data: Arc<dyn StorageFile>,
-    pub(crate) size: u64,
+    pub(crate) disks: BTreeMap<u16, Blocks>,
     pub(crate) pool: Pool,
     pub(crate) forks: BTreeMap<ForkId, (ForkKey, u32)>,
-    /// By the first block: how many, and whose.
+    /// By the first block's place: how many, and whose.
     owners: BTreeMap<u64, Owner>,
     changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
     pub(crate) obstacles: Vec<Obstacle>,
@@ -268,14 +289,16 @@ impl Rescue {
             for i in 0..run.blocks {
                 let (block, place, crc) = (run.first + i, run.place.plus(i), runs.crcs[at]);
                 at += 1;
-                if run.inherited || place.disk() != 0 {
+                // What lies on a disk that is away is there again with it.
+                let disk = self.disks.get(&place.disk());
+                let Some(disk) = disk.filter(|_| !run.inherited) else {
                     continue;
-                }
-                if place.block() >= self.size {
+                };
+                if place.block() >= disk.size {
                     lost.push((block, place, Fault::Beyond));
                     continue;
                 }
-                let other = self.owner(place.block());
+                let other = self.owner(place.0);
                 if let Some((other, other_block)) = other {
                     if self.matches(place, crc).await?
                         && !self.other_matches(&other, other_block, place).await?
@@ -286,15 +309,19 @@ impl Rescue {
                         continue;
                     }
                 }
-                self.own(place.block(), key, block);
+                self.own(place.0, key, block);
             }
         }
         for (block, place, fault) in &lost {
             let mut finding = finding(fault.clone());
             finding.blocks = *block..*block + 1;
-            finding.place = place.block();
+            (finding.disk, finding.place) = (place.disk(), place.block());
             self.obstacles.push(Obstacle {
-                reason: format!("block {} of disk 0 is not the chunk's own", place.block()),
+                reason: format!(
+                    "block {} of disk {} is not the chunk's own",
+                    place.block(),
+                    place.disk()
+                ),
                 finding: Some(finding),
                 repaired: self.repair,
                 done: LOST,
@@ -327,11 +354,12 @@ impl Rescue {
     }
 
     async fn matches(&self, place: Place, crc: u32) -> Result<bool, StoreError> {
-        let read = self
-            .data
-            .read_at(place.offset(), vec![self.pool.take(1)])
-            .await;
-        let read = read.map_err(|e| StoreError::io("read", DATA, &e))?;
+        let Some(disk) = self.disks.get(&place.disk()) else {
+            return Ok(false);
+        };
+        let read = disk.file.read_at(place.offset(), vec![self.pool.take(1)]);
+        let read = read.await;
+        let read = read.map_err(|e| StoreError::io("read", &disk.shown, &e))?;
         Ok(read.first().is_some_and(|bytes| checksum(bytes) == crc))
     }
 

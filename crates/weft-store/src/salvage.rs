@@ -13,7 +13,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::config::StoreConfig;
-use crate::disk::DATA;
 use crate::error::StoreError;
 use crate::frames::{Parsed, held, scattered};
 use crate::key::ForkKey;
@@ -90,7 +89,7 @@ impl Rescue {
         }
     }
 
-    /// Lets the disk's file have the blocks again that the log says it has: zeros, which fail their checksums.
+    /// Lets the disks' files have the blocks again that the log says it has: zeros, which fail their checksums.
     async fn grow(&mut self, parsed: &Parsed, applied: u64, counts: u64) -> Result<(), StoreError> {
         let frames = parsed.frames.iter();
         let frames = frames.filter(|f| f.sequence > applied && f.sequence <= counts);
@@ -98,25 +97,33 @@ impl Rescue {
             ItemRecord::Map { runs, .. } => runs.runs.as_slice(),
             _ => &[],
         });
-        let own = runs.filter(|run| !run.inherited && run.place.disk() == 0);
-        let wanted = own.map(|r| r.place.block() + u64::from(r.blocks)).max();
-        let Some(wanted) = wanted.filter(|wanted| *wanted > self.size) else {
-            return Ok(());
-        };
-        self.obstacles.push(Obstacle {
-            finding: None,
-            reason: format!(
-                "{DATA} ends at block {}, and the log has blocks up to {wanted}",
-                self.size
-            ),
-            repaired: self.repair,
-            done: GREW,
-        });
-        if self.repair {
-            let grown = self.data.allocate(wanted * BLOCK as u64);
-            grown.map_err(|e| StoreError::io("grow", DATA, &e))?;
-            let synced = self.data.sync().await;
-            synced.map_err(|e| StoreError::io("sync", DATA, &e))?;
+        let mut wanted: BTreeMap<u16, u64> = BTreeMap::new();
+        for run in runs.filter(|run| !run.inherited) {
+            let end = run.place.block() + u64::from(run.blocks);
+            let most = wanted.entry(run.place.disk()).or_default();
+            *most = end.max(*most);
+        }
+        for (number, wanted) in wanted {
+            let disk = self.disks.get_mut(&number);
+            let Some(disk) = disk.filter(|disk| wanted > disk.size) else {
+                continue;
+            };
+            self.obstacles.push(Obstacle {
+                finding: None,
+                reason: format!(
+                    "{} ends at block {}, and the log has blocks up to {wanted}",
+                    disk.shown, disk.size
+                ),
+                repaired: self.repair,
+                done: GREW,
+            });
+            if self.repair {
+                let grown = disk.file.allocate(wanted * BLOCK as u64);
+                grown.map_err(|e| StoreError::io("grow", &disk.shown, &e))?;
+                let synced = disk.file.sync().await;
+                synced.map_err(|e| StoreError::io("sync", &disk.shown, &e))?;
+                disk.size = wanted;
+            }
         }
         Ok(())
     }

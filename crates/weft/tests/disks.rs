@@ -2,7 +2,7 @@
 
 mod files_support;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -189,6 +189,131 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
         let read = volume.run(&format!("cat /f{n}"));
         assert!(read.stdout == bytes(n, MIB / 4), "{}", text(&read));
     }
+}
+
+#[test]
+fn a_disk_of_which_a_part_is_there_costs_what_is_not() {
+    let volume = Volume(TempDir::new().unwrap());
+    for name in ["a", "b", "mnt"] {
+        fs::create_dir(volume.path(name)).unwrap();
+    }
+    let device = volume.path("device");
+    File::create(&device).unwrap().set_len(100_000_000).unwrap();
+    let twice = weft()
+        .arg("up")
+        .arg(volume.path("volume"))
+        .arg("--disks")
+        .arg(format!("{0},{0}/../device", device.display()))
+        .args(["--servers", "1"])
+        .output();
+    assert!(
+        text(&twice.unwrap()).contains("device"),
+        "what is no folder has no .."
+    );
+    let disks = [
+        "--servers",
+        "1",
+        "--cache",
+        "64M",
+        "--disks",
+        "BASE/a,BASE/b/../a",
+    ];
+    let base = volume.0.path().to_str().unwrap();
+    let twice = weft()
+        .arg("up")
+        .arg(volume.path("volume"))
+        .args(disks.map(|a| a.replace("BASE", base)))
+        .output()
+        .unwrap();
+    assert!(
+        !twice.status.success() && text(&twice).contains("twice"),
+        "{}",
+        text(&twice)
+    );
+    volume.start(&[
+        "--servers",
+        "1",
+        "--cache",
+        "64M",
+        "--disks",
+        "BASE/a,BASE/device,BASE/b",
+    ]);
+    for n in 0..24 {
+        good(&volume.put(&format!("/f{n}"), &bytes(n, MIB / 4)));
+    }
+    volume.down();
+    let lost = || {
+        let read = (0..24).map(|n| (n, volume.run(&format!("cat /f{n}"))));
+        let lost = read.filter(|(n, read)| {
+            assert!(
+                !read.status.success() || read.stdout == bytes(*n, MIB / 4),
+                "a wrong byte of /f{n}"
+            );
+            !read.status.success()
+        });
+        lost.count()
+    };
+
+    // The label is there, its blocks are not; then a device that has nothing attached to it.
+    for (number, what, word) in [(1, "a/data", "gone"), (2, "device", "2 MiB")] {
+        fs::rename(volume.path(what), volume.path("away")).unwrap();
+        if number == 2 {
+            File::create(&device).unwrap();
+        }
+        volume.start(&[]);
+        let (code, found) = volume.disks();
+        assert_eq!(
+            (code, found[number].0.as_str()),
+            (Some(1), "missing"),
+            "{what}"
+        );
+        assert!(
+            text(&volume.run("status")).contains(word)
+                || String::from_utf8_lossy(&volume.run("status").stdout).contains(word)
+        );
+        assert!((1..24).contains(&lost()), "{what}");
+        volume.down();
+        fs::rename(volume.path("away"), volume.path(what)).unwrap();
+        volume.start(&[]);
+        assert_eq!(lost(), 0, "{what}");
+        volume.down();
+    }
+
+    let data = OpenOptions::new()
+        .write(true)
+        .open(volume.path("b/data"))
+        .unwrap();
+    data.set_len(MIB as u64 / 2).unwrap();
+    let mut up = weft();
+    assert!(
+        !up.arg("up")
+            .arg(volume.path("volume"))
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
+    let fsck = |arguments: &[&str]| {
+        let mut fsck = weft();
+        let done = fsck
+            .arg("fsck")
+            .arg("--offline")
+            .arg(volume.path("volume"))
+            .args(arguments);
+        let done = done.output().unwrap();
+        (
+            done.status.code(),
+            String::from_utf8_lossy(&done.stdout).into_owned() + &text(&done),
+        )
+    };
+    let (code, said) = fsck(&["--repair"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("disk 3"), "{said}");
+    let (code, said) = fsck(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    volume.start(&[]);
+    assert!((1..24).contains(&lost()));
+    good(&volume.put("/f0", &bytes(0, MIB / 4)));
 }
 
 /// A real block device, backed by a file.

@@ -52,6 +52,7 @@ fn config(address: &str, io: Option<IoRole>, meta: Option<MetaRole>) -> NodeConf
 async fn start_meta(env: Env, folder: &Path, address: &str) -> Node {
     let kv = Arc::new(FjallKv::open(folder.join("meta"), FjallOptions::default()).unwrap());
     let role = MetaRole {
+        alone: false,
         kv,
         blocking: Blocking::Threads,
     };

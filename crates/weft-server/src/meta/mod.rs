@@ -99,7 +99,11 @@ impl MetaService {
         role: MetaRole,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<MetaService>, MetaError> {
-        let namespace = Namespace::open(role.kv.clone())?;
+        let namespace = if role.alone {
+            Namespace::open_alone(role.kv.clone())
+        } else {
+            Namespace::open(role.kv.clone())
+        }?;
         let blocking = role.blocking;
         let group = GroupSync::new(role.kv, blocking);
         let carrier = Carrier::new(env.clone(), identity);

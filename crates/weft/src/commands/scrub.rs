@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -22,6 +22,8 @@ use crate::{Global, connect, name, progress};
 
 /// How often servers are asked how far they are.
 const ASK: Duration = Duration::from_millis(250);
+/// How long one is waited for that says what keeps it from going on.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Read everything the servers hold and find what is damaged
 ///
@@ -186,8 +188,17 @@ impl Scrub {
         };
         let mut status = problems.note(volume.scrub(id, request(true, self.anew)).await);
         let mut said = String::new();
+        let mut far = (0, Instant::now());
         while let Some(now) = status {
             show(server, &now);
+            if now.trouble.is_empty() || now.bytes != far.0 {
+                far = (now.bytes, Instant::now());
+            } else if far.1.elapsed() > PATIENCE {
+                problems.say(format_args!(
+                    "server {server}: its scrub is not waited for; it goes on when it can"
+                ));
+                return Ended::Unreachable;
+            }
             if !now.trouble.is_empty() && now.trouble != said {
                 said.clone_from(&now.trouble);
                 problems.say(format_args!("server {server} does not get on: {said}"));

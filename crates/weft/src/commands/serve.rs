@@ -99,7 +99,7 @@ impl Serve {
                 let kv = Arc::new(FjallKv::open(&folder, options)?);
                 closing_note::check(&folder, kv.as_ref())?;
                 namespace = Some((folder, kv.clone()));
-                Some(MetaRole { kv, blocking: Blocking::Threads })
+                Some(MetaRole { kv, blocking: Blocking::Threads, alone: false })
             } else {
                 None
             };

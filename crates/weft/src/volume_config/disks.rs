@@ -82,6 +82,8 @@ fn open(path: &Path, new: bool) -> Result<Result<Arc<dyn Storage>, String>> {
     };
     match done {
         Ok(storage) => Ok(Ok(storage)),
+        // Such as a loop device that nothing is attached to.
+        Err(error @ StoreError::Disk { .. }) if !new => Ok(Err(error.to_string())),
         Err(error @ (StoreError::Locked { .. } | StoreError::Disk { .. })) => Err(error.into()),
         Err(error) => Ok(Err(error.to_string())),
     }

@@ -82,6 +82,7 @@ impl Offline {
         let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
         closing_note::check(&meta_folder, kv.as_ref())?;
         let meta = MetaRole {
+            alone: true,
             kv: kv.clone(),
             blocking: Blocking::Threads,
         };
