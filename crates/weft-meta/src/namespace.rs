@@ -504,6 +504,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ScrubStatus
         | Kind::ListCells
         | Kind::ListKept
+        | Kind::WhichDeleted
         | Kind::CheckStore
         | Kind::CheckNamespace
         | Kind::ListFiles

@@ -14,7 +14,9 @@ use weft_meta::record::{
     CountersRecord, DeleteRecord, EntryRecord, InlineRecord, InodeRecord, IntentRecord,
     OrphanRecord, XattrRecord,
 };
-use weft_proto::fsck::{AdoptFileRequest, Fault, Finding, NamesOfRequest};
+use weft_proto::fsck::{
+    AdoptFileRequest, Fault, FileState, Finding, ListFilesRequest, NamesOfRequest,
+};
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::{Layout, SetXattrRequest};
 
@@ -126,7 +128,7 @@ fn repair(volume: &Volume) -> Vec<Finding> {
         }
         assert!(round < 8, "never ends: {now:#?}");
         for finding in &now {
-            volume.meta.repair(5_000, finding).unwrap();
+            volume.meta.repair(5_000, finding, None).unwrap();
         }
         now = findings(volume);
     }
@@ -393,6 +395,109 @@ fn records_that_cannot_be_read_are_kept_beside_what_replaces_them() {
     let record = XattrRecord::decode(record.unwrap().as_slice()).unwrap();
     assert_eq!(record.value, [0xff; 9]);
     assert_eq!(sample.volume.stat(0, "/d/inner/other").unwrap().links, 1);
+}
+
+/// What is known of a file, and a finding of it.
+fn seen(volume: &Volume, fault: Fault, file: u64) -> (Finding, FileState) {
+    let request = ListFilesRequest {
+        files: vec![file],
+        ..ListFilesRequest::default()
+    };
+    let state = volume.meta.list_files(&request).unwrap().files.remove(0);
+    let fault = fault as i32;
+    let finding = Finding {
+        fault,
+        file,
+        ..Finding::default()
+    };
+    (finding, state)
+}
+
+#[test]
+fn a_removed_file_goes_with_all_its_names_unless_it_has_changed_since_its_servers_were_asked() {
+    let mut sample = sample();
+    let (finding, old) = seen(&sample.volume, Fault::Removed, sample.linked);
+    let meta = |sample: &Sample| sample.volume.meta.clone();
+    // Nobody has asked its servers.
+    let left = meta(&sample).repair(5_000, &finding, None).unwrap();
+    assert!(left.done.is_empty() && !left.gone, "{left:?}");
+    sample.volume.link(0, "/d/linked", "/third").unwrap();
+    let left = meta(&sample).repair(5_000, &finding, Some(&old)).unwrap();
+    assert!(left.done.is_empty() && !left.gone, "{left:?}");
+    // Bytes that lie with the metadata are never taken away.
+    let (inline, state) = seen(&sample.volume, Fault::Removed, sample.inline);
+    let left = meta(&sample).repair(5_000, &inline, Some(&state)).unwrap();
+    assert!(left.done.is_empty() && !left.gone, "{left:?}");
+
+    let (_, state) = seen(&sample.volume, Fault::Removed, sample.linked);
+    let done = meta(&sample).repair(5_000, &finding, Some(&state)).unwrap();
+    for name in ["/d/linked", "/d/inner/other", "/third"] {
+        assert!(done.done.contains(name), "{done:?}");
+        assert!(sample.volume.stat(0, name).is_err(), "{name}");
+    }
+    assert!(
+        meta(&sample)
+            .repair(5_000, &finding, Some(&state))
+            .unwrap()
+            .gone
+    );
+    check::invariants(&*sample.volume.kv);
+    assert_eq!(findings(&sample.volume), []);
+}
+
+#[test]
+fn a_removed_file_that_is_open_loses_its_names_and_goes_when_it_is_closed() {
+    let mut sample = sample();
+    let now = sample.volume.tick();
+    let request = creating(0, "/d/file", 0o644, false);
+    sample.volume.meta.attach(now, 1, &request).unwrap();
+    let (finding, state) = seen(&sample.volume, Fault::Removed, sample.file);
+    let meta = sample.volume.meta.clone();
+    let done = meta.repair(5_000, &finding, Some(&state)).unwrap();
+    assert!(done.done.contains("/d/file"), "{done:?}");
+    // It is on its way, and no finding any more.
+    let (_, state) = seen(&sample.volume, Fault::Removed, sample.file);
+    assert!(state.there && state.open && state.owed, "{state:?}");
+    assert_eq!(findings(&sample.volume), []);
+    check::invariants(&*sample.volume.kv);
+}
+
+#[test]
+fn an_inline_file_gets_an_id_that_no_server_has_deleted() {
+    let mut sample = sample();
+    sample.volume.link(0, "/d/small", "/d/inner/small").unwrap();
+    let set = SetXattrRequest {
+        who: common::who(0),
+        target: common::at("/d/small"),
+        name: "user.a".into(),
+        value: "value".into(),
+        ..SetXattrRequest::default()
+    };
+    sample.volume.meta.set_xattr(2_000, &set).unwrap();
+    let before = sample.volume.stat(0, "/d/small").unwrap();
+    let (finding, state) = seen(&sample.volume, Fault::IdRemoved, sample.inline);
+    let meta = sample.volume.meta.clone();
+    let done = meta.repair(5_000, &finding, Some(&state)).unwrap();
+    let after = sample.volume.stat(0, "/d/small").unwrap();
+    assert!(after.id > before.id, "{done:?}");
+    assert_eq!(sample.volume.stat(0, "/d/inner/small").unwrap(), after);
+    let kv = sample.volume.kv.snapshot().unwrap();
+    for (space, name) in [("inodes", ""), ("inline", ""), ("xattrs", "user.a")] {
+        let there = |id| kv.get(Space(space), &named(id, name)).unwrap();
+        assert!(there(before.id).is_none(), "{space}");
+        assert!(there(after.id).is_some(), "{space}");
+    }
+    let inline = kv.get(Space("inline"), &key(after.id)).unwrap().unwrap();
+    assert_eq!(InlineRecord::decode(&*inline).unwrap().data, b"small");
+    let same = weft_proto::meta::Attributes {
+        id: before.id,
+        changed: before.changed,
+        ..after
+    };
+    assert_eq!(same, before);
+    assert_eq!(sample.volume.meta.pending_intents(9).unwrap(), []);
+    check::invariants(&*sample.volume.kv);
+    assert_eq!(findings(&sample.volume), []);
 }
 
 #[test]

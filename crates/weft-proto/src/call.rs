@@ -123,6 +123,8 @@ calls! {
     ExtendCells = 59: io::ExtendCellsRequest => io::ExtendCellsReply;
     /// Copy what one server has of a range to other servers.
     SendRange = 60: io::SendRangeRequest => io::SendRangeReply;
+    /// Which of some files a server has deleted.
+    WhichDeleted = 61: fsck::WhichDeletedRequest => fsck::WhichDeletedReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;

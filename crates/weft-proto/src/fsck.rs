@@ -72,6 +72,12 @@ pub enum Fault {
     /// The server was formatted anew after the file was made, and what it held of the file is gone; `expected` is how many
     /// bytes that is by the file's size.
     Emptied = 40,
+    /// The file was removed: its servers have deleted it and hold nothing of it, but it is there.
+    Removed = 41,
+    /// As above, but servers still hold something of it; `text` says which.
+    PartRemoved = 42,
+    /// Servers have deleted what had the id of a file whose bytes lie with its metadata: it cannot get cells.
+    IdRemoved = 43,
 
     /// A chunk's entry cannot be read: where the chunk lies is not known.
     Entry = 64,
@@ -233,6 +239,22 @@ pub struct ListKeptReply {
     pub more: bool,
 }
 
+/// Which of some files a server has deleted.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WhichDeletedRequest {
+    /// Of these.
+    #[prost(uint64, repeated, tag = "1")]
+    pub files: Vec<u64>,
+}
+
+/// The files that were deleted.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WhichDeletedReply {
+    /// In the order in which they were asked for.
+    #[prost(uint64, repeated, tag = "1")]
+    pub files: Vec<u64>,
+}
+
 /// Check a part of a server's own store.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CheckStoreRequest {
@@ -351,7 +373,7 @@ pub struct FileState {
     /// The last change of its attributes.
     #[prost(int64, tag = "8")]
     pub changed: i64,
-    /// Something is owed to its servers, or its bytes are on their way to its cells.
+    /// Something is owed to its servers, or will be as it has no name any more.
     #[prost(bool, tag = "9")]
     pub owed: bool,
     /// Somebody may write to it.
@@ -366,6 +388,9 @@ pub struct FileState {
     /// Checkpoints of trees need its cells; they are among `checkpoints`. Where the file was deleted, `layout` is theirs.
     #[prost(bool, tag = "13")]
     pub held: bool,
+    /// Its bytes are on their way to its cells.
+    #[prost(bool, tag = "14")]
+    pub spilling: bool,
 }
 
 /// One page of the regular files, in the order of their ids; with `files`, what is known of just these.
@@ -402,6 +427,10 @@ pub struct RepairNamespaceRequest {
     /// What is wrong.
     #[prost(message, required, tag = "1")]
     pub finding: Finding,
+    /// The file as it was when its servers were asked, of a finding that takes it away or gives it another id: if it is another
+    /// now, nothing is done.
+    #[prost(message, optional, tag = "2")]
+    pub seen: Option<FileState>,
 }
 
 /// What became of it.

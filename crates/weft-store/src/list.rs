@@ -10,6 +10,9 @@ use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord};
 use crate::store::Store;
 
+/// Files that are looked up under one lock.
+const LOOKS: usize = 256;
+
 /// One page: what was found, and whether there is more behind it.
 pub type Page<T> = (Vec<T>, bool);
 
@@ -89,6 +92,19 @@ impl Store {
             ControlFlow::Continue(())
         })?;
         Ok((found, more))
+    }
+
+    /// Which of these files were deleted here. A store never forgets that, but where a repair went on without what its log or
+    /// index said of it.
+    ///
+    /// Cost: a look-up for each; the state's lock for a few hundred at a time.
+    pub fn deleted_of(&self, files: &[FileId]) -> Vec<FileId> {
+        let some = files.chunks(LOOKS).flat_map(|files| {
+            let state = self.0.lock();
+            let deleted = |file: &&FileId| state.files.get(file).is_some_and(|f| f.deleted);
+            files.iter().filter(deleted).copied().collect::<Vec<_>>()
+        });
+        some.collect()
     }
 
     /// The numbers of a file's checkpoints now.

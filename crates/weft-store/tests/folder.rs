@@ -62,6 +62,8 @@ async fn exercise(folder: &Path, reach: Reach) {
     store.close().await.unwrap();
     drop(store);
     let store = reopen(folder, reach, &index).await;
+    let asked: Vec<FileId> = (0..1000).map(FileId).collect();
+    assert_eq!(store.deleted_of(&asked), [FileId(7)]);
     store
         .write(vec![write(&key(7, 0), 4096, 0, &b"x"[..])], now())
         .await

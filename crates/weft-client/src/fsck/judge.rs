@@ -16,6 +16,8 @@ pub(super) struct Known {
     /// By server.
     pub(super) cells: Vec<(u32, CellState)>,
     pub(super) kept: Vec<(u32, KeptState)>,
+    /// Servers that have deleted it.
+    pub(super) deleted: BTreeSet<u32>,
 }
 
 /// What is known of the servers.
@@ -34,7 +36,7 @@ fn place(cell: &CellState) -> ForkPlace {
     }
 }
 
-fn of(fault: Fault, file: u64) -> Finding {
+pub(super) fn of(fault: Fault, file: u64) -> Finding {
     Finding {
         fault: fault as i32,
         file,
@@ -81,7 +83,9 @@ impl Known {
         let Some(layout) = self.layout() else {
             return findings;
         };
-        if self.state.inline {
+        if self.state.spilling {
+            // What its cells hold will be all of it, or be emptied.
+        } else if self.state.inline {
             let filled = self.cells.iter().filter(|(_, cell)| cell.length > 0);
             findings.extend(filled.map(|(server, cell)| {
                 let text = format!(
@@ -92,6 +96,17 @@ impl Known {
             }));
         } else {
             self.placed(&layout, &mut findings);
+        }
+        let gone = self.deleted_on(&layout);
+        if !gone.is_empty() {
+            // What lies in the wrong place is somewhere else first, or the layout another one.
+            if findings.is_empty() {
+                findings.extend(self.removed(&layout, &gone, down));
+            }
+            return findings;
+        }
+        if self.state.spilling {
+            return findings;
         }
         let emptied = self.emptied(&layout, servers);
         if emptied.is_empty() && !self.state.inline {
@@ -316,17 +331,17 @@ impl Known {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use weft_proto::fsck::ListedCheckpoint;
     use weft_proto::meta::Layout as WireLayout;
 
     use super::*;
 
-    const FILE: u64 = 40;
+    pub(in crate::fsck) const FILE: u64 = 40;
     const CHUNK: u32 = 4096;
 
     /// A file of three cells on servers 0, 1, 2 with 30 bytes in each.
-    fn whole() -> Known {
+    pub(in crate::fsck) fn whole() -> Known {
         let layout = WireLayout {
             cells: 3,
             bsu: 10,
@@ -345,11 +360,11 @@ mod tests {
         Known {
             state,
             cells: (0..3).map(|n| (n, cell(n))).collect(),
-            kept: Vec::new(),
+            ..Known::default()
         }
     }
 
-    fn cell(cell: u32) -> CellState {
+    pub(in crate::fsck) fn cell(cell: u32) -> CellState {
         CellState {
             file: FILE,
             cell,
@@ -361,7 +376,7 @@ mod tests {
     }
 
     /// Each fault with the server it is told of.
-    fn judged(known: &Known) -> Vec<(Fault, Option<u32>)> {
+    pub(in crate::fsck) fn judged(known: &Known) -> Vec<(Fault, Option<u32>)> {
         let findings = known.judge(&Servers::default());
         let named = |f: &Finding| (Fault::try_from(f.fault).unwrap(), f.server);
         assert!(findings.iter().all(|f| f.file == FILE));

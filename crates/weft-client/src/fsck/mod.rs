@@ -10,6 +10,7 @@ mod judge;
 mod layout;
 mod names;
 mod pass;
+mod removed;
 mod repair;
 
 use std::collections::BTreeMap;

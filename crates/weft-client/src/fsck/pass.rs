@@ -1,6 +1,6 @@
 //! Looking through the volume once: the namespace and the stores by themselves, and the join of both.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
@@ -8,7 +8,7 @@ use weft_layout::ServerId;
 use weft_proto::Code;
 use weft_proto::fsck::{
     CellState, CheckNamespaceRequest, CheckStoreRequest, FileState, Finding, KeptState,
-    ListCellsRequest, ListFilesReply, ListFilesRequest, ListKeptRequest,
+    ListCellsRequest, ListFilesReply, ListFilesRequest, ListKeptRequest, WhichDeletedRequest,
 };
 use weft_proto::io::ForkPlace;
 
@@ -173,12 +173,14 @@ impl Fsck<'_> {
             self.servers.iter().map(|s| Stream::new(*s)).collect();
         let (mut files, mut through, mut more) = (VecDeque::new(), 0, true);
         let (mut cell_at, mut kept_at) = (vec![None; cells.len()], vec![None; kept.len()]);
+        let mut deleted = BTreeMap::new();
         let mut suspects: Vec<(u64, BTreeSet<u32>)> = Vec::new();
         loop {
             // The namespace is asked before the servers are, page by page.
             if files.is_empty() && more {
                 let page = self.files(through, Vec::new()).await?;
                 (through, more) = (page.through, page.more);
+                deleted = self.deleted(&page.files).await;
                 files.extend(page.files);
             }
             try_join_all(
@@ -211,6 +213,7 @@ impl Fsck<'_> {
             known.state.file = id;
             if head.is_some_and(|f| f.file == id) {
                 known.state = files.pop_front().unwrap_or_default();
+                known.deleted = deleted.remove(&id).unwrap_or_default();
                 looked.files += u64::from(known.state.there);
             }
             for (stream, at) in cells.iter_mut().zip(&mut cell_at) {
@@ -261,6 +264,41 @@ impl Fsck<'_> {
     pub(super) async fn files(&self, after: u64, files: Vec<u64>) -> Result<ListFilesReply, Error> {
         let request = ListFilesRequest { after, files };
         self.volume.meta("list files", &request, Repeat::Safe).await
+    }
+
+    /// Which servers have deleted which of these files: each is asked once, about those that it should have something of.
+    async fn deleted(&self, files: &[FileState]) -> BTreeMap<u64, BTreeSet<u32>> {
+        let down: BTreeSet<u32> = locked(&self.down).keys().copied().collect();
+        let mut asked: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for state in files.iter().filter(|state| state.there && !state.owed) {
+            let layout = state.layout.iter();
+            for server in layout.flat_map(|layout| &layout.servers) {
+                if self.servers.contains(server) && !down.contains(server) {
+                    asked.entry(*server).or_default().push(state.file);
+                }
+            }
+        }
+        let answers = asked
+            .into_iter()
+            .map(async |(server, files)| (server, self.deleted_on(server, files).await));
+        let mut deleted: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        for (server, answer) in join_all(answers).await {
+            match answer {
+                Ok(files) => files.into_iter().for_each(|file| {
+                    deleted.entry(file).or_default().insert(server);
+                }),
+                Err(error) => self.lose(server, &error),
+            }
+        }
+        deleted
+    }
+
+    async fn deleted_on(&self, server: u32, files: Vec<u64>) -> Result<Vec<u64>, Error> {
+        let (id, request) = (ServerId(server), WhichDeletedRequest { files });
+        let reply = self
+            .volume
+            .io("ask for deleted files", id, &request, Repeat::Safe);
+        Ok(reply.await?.files)
     }
 
     /// Fetches the next page of a server's cells, if the last is used up.
@@ -397,6 +435,9 @@ impl Fsck<'_> {
     }
 
     async fn look_on(&self, server: u32, file: u64, known: &mut Known) -> Result<(), Error> {
+        if !self.deleted_on(server, vec![file]).await?.is_empty() {
+            known.deleted.insert(server);
+        }
         let (id, mut after) = (ServerId(server), None);
         loop {
             let request = ListCellsRequest {

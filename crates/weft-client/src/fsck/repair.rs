@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weft_layout::{ServerId, ServerSlot};
 use weft_proto::fsck::{
-    AdoptFileRequest, Fault, Finding, RepairNamespaceReply, RepairNamespaceRequest,
+    AdoptFileRequest, Fault, FileState, Finding, RepairNamespaceReply, RepairNamespaceRequest,
 };
 
 use weft_proto::Code;
@@ -54,13 +54,14 @@ impl Fsck<'_> {
             Ok(Fault::NoInode | Fault::NoLayout) => match self.adopt(finding.file).await? {
                 Done::Repaired(what) => Ok(Done::Repaired(what)),
                 // There are no cells that tell anything.
-                Done::Left | Done::Gone => self.ask(finding).await,
+                Done::Left | Done::Gone => self.ask(finding, None).await,
             },
             Ok(Fault::Misplaced | Fault::InlineCells | Fault::ChunkSize) => {
                 self.place(finding).await
             }
-            Ok(Fault::Unknown) | Err(_) => Ok(Done::Left),
-            Ok(_) => self.ask(finding).await,
+            Ok(Fault::Removed | Fault::IdRemoved) => self.let_go(finding).await,
+            Ok(Fault::PartRemoved | Fault::Unknown) | Err(_) => Ok(Done::Left),
+            Ok(_) => self.ask(finding, None).await,
         }
     }
 
@@ -92,7 +93,7 @@ impl Fsck<'_> {
         if now.first() != Some(&known.state) {
             return Ok(Done::Left);
         }
-        let Some(layout) = known.fitting_layout(&self.servers) else {
+        let Some(layout) = known.fitting_layout(&self.willing(&known)) else {
             return match Fault::try_from(finding.fault) {
                 Ok(Fault::ChunkSize) => Ok(Done::Left),
                 _ => match self.set_aside(&known, finding).await {
@@ -142,9 +143,14 @@ impl Fsck<'_> {
             checkpoint,
         };
         let id = ServerId(server);
-        (self.volume)
-            .io("accept a loss", id, &request, Repeat::Safe)
-            .await?;
+        let accepted = self.volume.io("accept a loss", id, &request, Repeat::Safe);
+        match accepted.await {
+            // The server has deleted the file, and takes nothing of it any more.
+            Err(Error::Refused {
+                code: Code::Stale, ..
+            }) => return Ok(Done::Left),
+            accepted => drop(accepted?),
+        }
         let at = if checkpoint.is_some() {
             " in the checkpoint"
         } else {
@@ -155,15 +161,36 @@ impl Fsck<'_> {
         )))
     }
 
-    async fn ask(&self, finding: &Finding) -> Result<Done, Error> {
+    /// A file that its servers have deleted goes, or gets another id, if no server holds anything of it.
+    async fn let_go(&self, finding: &Finding) -> Result<Done, Error> {
+        let all = self.servers.iter().copied().collect();
+        let Some(known) = self.still(finding, all).await? else {
+            return Ok(Done::Gone);
+        };
+        // Who cannot be asked may have something of it.
+        if !locked(&self.down).is_empty() {
+            return Ok(Done::Left);
+        }
+        self.ask(finding, Some(known.state)).await
+    }
+
+    async fn ask(&self, finding: &Finding, seen: Option<FileState>) -> Result<Done, Error> {
         let request = RepairNamespaceRequest {
             finding: finding.clone(),
+            seen,
         };
         let reply = self
             .volume
             .meta("repair the namespace", &request, Repeat::Safe)
             .await?;
         Ok(outcome(reply))
+    }
+
+    /// The servers, last those that have deleted a file and take nothing of it any more.
+    fn willing(&self, known: &Known) -> Vec<u32> {
+        let mut servers = self.servers.clone();
+        servers.sort_by_key(|server| known.deleted.contains(server));
+        servers
     }
 
     /// Gives cells that have none an inode, unless a server that cannot be asked may have more of them.
@@ -174,13 +201,15 @@ impl Fsck<'_> {
         let Some(known) = known.into_iter().next() else {
             return Ok(Done::Gone);
         };
-        if !locked(&self.down).is_empty() || known.state.owed || known.state.other {
+        let state = &known.state;
+        let in_the_way = state.owed || state.spilling || state.other;
+        if !locked(&self.down).is_empty() || in_the_way {
             return Ok(Done::Left);
         }
         if known.cells.is_empty() && known.kept.is_empty() {
             return Ok(Done::Gone);
         }
-        let Some(layout) = fitting(&known.cells, &self.servers) else {
+        let Some(layout) = fitting(&known.cells, &self.willing(&known)) else {
             return Ok(Done::Left);
         };
         let mut placed = known.clone();

@@ -43,11 +43,11 @@ impl Namespace {
             };
             if !request.files.is_empty() {
                 for file in request.files.iter().take(PAGE) {
-                    let inode = readable(reader, *file)?;
-                    let mut state = self.state(reader, *file, inode, owed.contains(file))?;
-                    let holds = holds_of(reader, *file, &trees)?;
-                    hold(reader, &mut state, &holds)?;
-                    reply.files.push(state);
+                    let open = self.is_open(*file);
+                    let owed = owed.contains(file);
+                    reply
+                        .files
+                        .push(state_of(reader, *file, (owed, open), &trees)?);
                 }
                 return Ok(reply);
             }
@@ -63,7 +63,8 @@ impl Namespace {
             ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
             let mut bytes = 0;
             for (id, inode) in ids {
-                let mut state = self.state(reader, id, inode, owed.contains(&id))?;
+                let known = (owed.contains(&id), self.is_open(id));
+                let mut state = state(reader, id, inode, known)?;
                 if let Some(holds) = holds.get(&id) {
                     hold(reader, &mut state, holds)?;
                 }
@@ -79,49 +80,8 @@ impl Namespace {
         })
     }
 
-    fn state(
-        &self,
-        reader: &dyn Reader,
-        file: u64,
-        inode: Option<InodeRecord>,
-        owed: bool,
-    ) -> Result<FileState, MetaError> {
-        let mut state = FileState {
-            file,
-            owed,
-            ..FileState::default()
-        };
-        let Some(inode) = inode else {
-            return Ok(state);
-        };
-        // The bytes of what a checkpoint of a tree keeps are cells of the file that it was copied from.
-        state.owed |= inode.frozen.is_some();
-        state.there = inode.is(FileKind::Regular);
-        state.other = !state.there;
-        if state.other {
-            return Ok(state);
-        }
-        if inode.inline && content(reader, file).is_ok_and(|content| content.spilling) {
-            state.owed = true;
-        }
-        let layout = inode.layout.as_ref().map(meta::Layout::from);
-        state.layout = layout.filter(|layout| Layout::try_from(layout).is_ok());
-        state.inline = inode.inline;
-        state.size = inode.size;
-        state.size_exact = inode.size_exact;
-        state.written = inode.written;
-        state.changed = inode.changed;
-        state.open = self.open_files.lock().is_open(file) || self.may_be_held(file);
-        scan_prefix(reader, CHECKPOINTS, &file.to_be_bytes(), &mut |_, value| {
-            if let Ok(record) = keys::decode::<CheckpointRecord>("checkpoint of", file, value) {
-                state.checkpoints.push(ListedCheckpoint {
-                    number: record.number,
-                    there: record.state == CHECKPOINT_THERE,
-                });
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok(state)
+    fn is_open(&self, file: u64) -> bool {
+        self.open_files.lock().is_open(file) || self.may_be_held(file)
     }
 
     /// Paths of inodes: one scan of all entries.
@@ -155,6 +115,72 @@ impl Namespace {
             Ok(reply)
         })
     }
+}
+
+/// What is known of a file now; the caller says whether somebody has it open.
+pub(super) fn state_now(
+    reader: &dyn Reader,
+    file: u64,
+    open: bool,
+) -> Result<FileState, MetaError> {
+    let owed = owed(reader)?.contains(&file);
+    state_of(reader, file, (owed, open), &trees(reader)?)
+}
+
+fn state_of(
+    reader: &dyn Reader,
+    file: u64,
+    known: (bool, bool),
+    trees: &[(u64, bool)],
+) -> Result<FileState, MetaError> {
+    let inode = readable(reader, file)?;
+    let mut state = state(reader, file, inode, known)?;
+    hold(reader, &mut state, &holds_of(reader, file, trees)?)?;
+    Ok(state)
+}
+
+fn state(
+    reader: &dyn Reader,
+    file: u64,
+    inode: Option<InodeRecord>,
+    (owed, open): (bool, bool),
+) -> Result<FileState, MetaError> {
+    let mut state = FileState {
+        file,
+        owed,
+        ..FileState::default()
+    };
+    let Some(inode) = inode else {
+        return Ok(state);
+    };
+    // The bytes of what a checkpoint of a tree keeps are cells of the file that it was copied from.
+    state.owed |= inode.frozen.is_some();
+    state.there = inode.is(FileKind::Regular);
+    state.other = !state.there;
+    if state.other {
+        return Ok(state);
+    }
+    // Its delete is owed as soon as nobody has it open.
+    state.owed |= inode.links == 0;
+    state.spilling = inode.inline && content(reader, file).is_ok_and(|content| content.spilling);
+    let layout = inode.layout.as_ref().map(meta::Layout::from);
+    state.layout = layout.filter(|layout| Layout::try_from(layout).is_ok());
+    state.inline = inode.inline;
+    state.size = inode.size;
+    state.size_exact = inode.size_exact;
+    state.written = inode.written;
+    state.changed = inode.changed;
+    state.open = open;
+    scan_prefix(reader, CHECKPOINTS, &file.to_be_bytes(), &mut |_, value| {
+        if let Ok(record) = keys::decode::<CheckpointRecord>("checkpoint of", file, value) {
+            state.checkpoints.push(ListedCheckpoint {
+                number: record.number,
+                there: record.state == CHECKPOINT_THERE,
+            });
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(state)
 }
 
 /// Inodes behind an id, and through which id they are all.
@@ -288,7 +314,11 @@ pub(crate) fn directory_path(reader: &dyn Reader, id: u64) -> Result<Vec<u8>, Me
 }
 
 /// The path of a name in a directory, which is looked for among its parent's entries, and so on.
-fn path(reader: &dyn Reader, mut parent: u64, name: Vec<u8>) -> Result<Vec<u8>, MetaError> {
+pub(super) fn path(
+    reader: &dyn Reader,
+    mut parent: u64,
+    name: Vec<u8>,
+) -> Result<Vec<u8>, MetaError> {
     let mut path = name;
     while parent != ROOT && path.len() < PATH_MAX {
         let Some(inode) = readable(reader, parent)?.filter(InodeRecord::is_directory) else {

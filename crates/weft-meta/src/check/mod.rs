@@ -9,6 +9,7 @@ mod inodes;
 mod list;
 mod lost;
 mod related;
+mod removed;
 mod repair;
 
 pub(crate) use list::directory_path;

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use prost::Message;
 use weft_kv::{Reader, Space, scan_prefix};
-use weft_proto::fsck::{Fault, Finding, RepairNamespaceReply};
+use weft_proto::fsck::{Fault, FileState, Finding, RepairNamespaceReply};
 use weft_proto::meta::{FileKind, ROOT};
 
 use super::lost::{KNOWN, RECORD, bare, done, gone, nothing};
@@ -27,19 +27,25 @@ use crate::{MetaError, Namespace};
 /// Entries that one repair moves.
 const MOVES_MAX: usize = 1000;
 
-type Outcome = Result<RepairNamespaceReply, MetaError>;
+pub(super) type Outcome = Result<RepairNamespaceReply, MetaError>;
 
 impl Namespace {
     /// Repairs what is wrong, if it still is. `owed` files and those that somebody may be writing to are left alone where
-    /// the repair is about their size. Other findings may show only after it: check again.
+    /// the repair is about their size. What only servers can bear out is repaired where the file is what it was when they were
+    /// asked: `seen`. Other findings may show only after it: check again.
     ///
     /// Cost: a scan of all entries where names are in question.
     /// # Durability
     /// As every operation: the caller syncs.
-    pub fn repair(&self, now: i64, finding: &Finding) -> Outcome {
+    pub fn repair(&self, now: i64, finding: &Finding, seen: Option<&FileState>) -> Outcome {
         self.edit(|edit| {
             edit.force();
-            self.repair_in(edit, now, finding)
+            let file = finding.file;
+            match Fault::try_from(finding.fault) {
+                Ok(Fault::Removed) => self.removed(edit, file, seen, now),
+                Ok(Fault::IdRemoved) => self.id_removed(edit, file, seen, now),
+                _ => self.repair_in(edit, now, finding),
+            }
         })
     }
 

@@ -460,7 +460,7 @@ fn a_damaged_record_stops_no_repair() {
             "{found:?}"
         );
         for finding in &found {
-            v.meta.repair(50, finding).unwrap();
+            v.meta.repair(50, finding, None).unwrap();
         }
         found.clear();
         v.meta.check(&mut Findings(&mut found)).unwrap();

@@ -6,7 +6,8 @@ use weft_proto::fsck::{
     AdoptFileRequest, CellState, CheckNamespaceReply, CheckNamespaceRequest, CheckStoreReply,
     CheckStoreRequest, Fault, FileState, Finding, KeptState, ListCellsReply, ListCellsRequest,
     ListFilesReply, ListFilesRequest, ListKeptReply, ListKeptRequest, ListedCheckpoint, NameOf,
-    NamesOfReply, NamesOfRequest, RepairNamespaceReply, RepairNamespaceRequest,
+    NamesOfReply, NamesOfRequest, RepairNamespaceReply, RepairNamespaceRequest, WhichDeletedReply,
+    WhichDeletedRequest,
 };
 use weft_proto::io::ForkPlace;
 use weft_proto::meta::Layout;
@@ -69,12 +70,13 @@ fn file() -> FileState {
         }],
         other: true,
         held: false,
+        spilling: true,
     }
 }
 
 pub fn check(kind: Kind) -> Kind {
     match kind {
-        Kind::ListCells | Kind::ListKept | Kind::CheckStore => of_server(kind),
+        Kind::ListCells | Kind::ListKept | Kind::WhichDeleted | Kind::CheckStore => of_server(kind),
         _ => of_namespace(kind),
     }
 }
@@ -117,6 +119,14 @@ fn of_server(kind: Kind) -> Kind {
                 more: true,
             },
             "0a10084d10ac0218ffffffffffffffffff011001",
+        ),
+        Kind::WhichDeleted => call(
+            &WhichDeletedRequest {
+                files: vec![77, 300],
+            },
+            "0a034dac02",
+            &WhichDeletedReply { files: vec![300] },
+            "0a02ac02",
         ),
         _ => call(
             &CheckStoreRequest {
@@ -167,11 +177,14 @@ fn of_namespace(kind: Kind) -> Kind {
                 next_id: 301,
                 through: 300,
             },
-            "0a3a084d10011a0f080810808004188080402203030102200128808080808020300138ffffffffffffffffff014005480150015a0508ac0210016001100118ad0220ac02",
+            "0a3c084d10011a0f080810808004188080402203030102200128808080808020300138ffffffffffffffffff014005480150015a0508ac02100160017001100118ad0220ac02",
         ),
         Kind::RepairNamespace => call(
-            &RepairNamespaceRequest { finding: finding() },
-            "0a340820104d180122016e28ac0230093a047465787440034a08080512046461746150045802600668017080207801820104646f6e65",
+            &RepairNamespaceRequest {
+                finding: finding(),
+                seen: Some(file()),
+            },
+            "0a340820104d180122016e28ac0230093a047465787440034a08080512046461746150045802600668017080207801820104646f6e65123c084d10011a0f080810808004188080402203030102200128808080808020300138ffffffffffffffffff014005480150015a0508ac02100160017001",
             &RepairNamespaceReply {
                 gone: true,
                 done: "done".to_owned(),

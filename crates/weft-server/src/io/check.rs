@@ -5,7 +5,7 @@ use weft_kv::EngineFile;
 use weft_layout::{CellIndex, FileId};
 use weft_proto::fsck::{
     CellState, CheckStoreReply, CheckStoreRequest, Fault, Finding, KeptState, ListCellsReply,
-    ListCellsRequest, ListKeptReply, ListKeptRequest,
+    ListCellsRequest, ListKeptReply, ListKeptRequest, WhichDeletedReply, WhichDeletedRequest,
 };
 use weft_proto::io::ForkPlace;
 use weft_proto::{Code, Failure, limits};
@@ -161,6 +161,14 @@ impl IoService {
             .map(|(file, number, made)| kept(file, number, made))
             .collect();
         Ok(ListKeptReply { kept, more })
+    }
+
+    pub(super) fn which_deleted(&self, request: &WhichDeletedRequest) -> WhichDeletedReply {
+        let asked: Vec<FileId> = request.files.iter().copied().map(FileId).collect();
+        let deleted = self.store.deleted_of(&asked).into_iter();
+        WhichDeletedReply {
+            files: deleted.map(|file| file.0).collect(),
+        }
     }
 
     /// Verifies some files of the index, and takes them off the list.

@@ -159,7 +159,7 @@ impl MetaService {
                 };
                 return Ok((gone, Stable::AsItIs));
             }
-            let reply = self.namespace.repair(now, &request.finding)?;
+            let reply = self.namespace.repair(now, finding, request.seen.as_ref())?;
             if refused && !reply.done.is_empty() {
                 self.owed.taken_back(finding.expected);
             }

@@ -39,6 +39,9 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::CheckpointMissing => "checkpoint missing",
         Fault::CheckpointUnknown => "checkpoint unknown",
         Fault::Emptied => "cells lost",
+        Fault::Removed => "removed",
+        Fault::PartRemoved => "removed in part",
+        Fault::IdRemoved => "removed id",
         Fault::Entry => "damaged entry",
         Fault::Beyond => "block beyond the disk",
         Fault::Free => "block in use is free",
@@ -115,6 +118,15 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
         Fault::Emptied => format!(
             "the server was formatted after the file was made; what it held of it is lost, {expected} bytes by its size"
         ),
+        Fault::Removed => {
+            "it was removed: its servers have let go of it, but its name is there".to_owned()
+        }
+        Fault::PartRemoved => {
+            "it was removed, but not everywhere: `weft read --cell` reads what is left, `weft rm` removes it".to_owned()
+        }
+        Fault::IdRemoved => {
+"its servers have let go of its id: its bytes are there, with its metadata, but it can have no cells".to_owned()
+        }
         Fault::Entry => "what says where the chunk lies cannot be read".to_owned(),
         Fault::Beyond => "the chunk lies beyond the disk's end".to_owned(),
         Fault::Free => "the chunk's blocks count as free".to_owned(),

@@ -1,0 +1,149 @@
+//! Files that were removed, by their servers' word, and are back because the namespace is older than that.
+
+use std::ops::ControlFlow;
+
+use weft_kv::scan_prefix;
+use weft_proto::fsck::FileState;
+
+use super::list::{path, state_now};
+use super::lost::{Named, done, gone, nothing};
+use super::readable;
+use super::repair::Outcome;
+use crate::edit::Edit;
+use crate::inline::content;
+use crate::keys::{self, ENTRIES, XATTRS, with_name};
+use crate::path::Node;
+use crate::record::{EntryRecord, InodeRecord, XattrRecord};
+use crate::{MetaError, Namespace};
+
+/// Extended attributes by name.
+type Attributes = Vec<(Vec<u8>, XattrRecord)>;
+
+/// Names that are told.
+const NAMES_TOLD: usize = 8;
+
+impl Namespace {
+    /// The inode of a file that is what it was when its servers were asked; else what is said of it.
+    fn as_seen(
+        &self,
+        edit: &mut Edit<'_, '_>,
+        file: u64,
+        seen: Option<&FileState>,
+    ) -> Result<Result<InodeRecord, Outcome>, MetaError> {
+        // Nobody attaches between this look and the commit.
+        let open = edit.open_files().is_open(file) || self.may_be_held(file);
+        let now = state_now(edit.reader(), file, open)?;
+        let Some(inode) = readable(edit.reader(), file)? else {
+            return Ok(Err(Ok(gone())));
+        };
+        if now.owed || !now.there || seen != Some(&now) {
+            return Ok(Err(Ok(nothing())));
+        }
+        Ok(Ok(inode))
+    }
+
+    /// Takes the names of a removed file away, and with them the file: at once, or when nobody has it open any more.
+    pub(super) fn removed(
+        &self,
+        edit: &mut Edit<'_, '_>,
+        file: u64,
+        seen: Option<&FileState>,
+        now: i64,
+    ) -> Outcome {
+        let inode = match self.as_seen(edit, file, seen)? {
+            Ok(inode) if !inode.inline => inode,
+            Ok(_) => return Ok(nothing()),
+            Err(outcome) => return outcome,
+        };
+        let names = edit.names(file)?;
+        let told = told(edit, &names)?;
+        for name in names {
+            match readable(edit.reader(), name.parent)? {
+                Some(inode) => {
+                    let id = name.parent;
+                    edit.leave(&Node { id, inode }, &name.name, now);
+                }
+                None => edit.delete(ENTRIES, &with_name(name.parent, &name.name)),
+            }
+        }
+        // The last of them, however many it counted.
+        edit.change(file, &inode).links = 1;
+        edit.unname(&Node { id: file, inode }, now)?;
+        Ok(done(format!("taken away: {told}")))
+    }
+
+    /// Gives an inline file another id, which its servers do not know yet.
+    pub(super) fn id_removed(
+        &self,
+        edit: &mut Edit<'_, '_>,
+        file: u64,
+        seen: Option<&FileState>,
+        now: i64,
+    ) -> Outcome {
+        let inode = match self.as_seen(edit, file, seen)? {
+            Ok(inode) if inode.inline => inode,
+            Ok(_) => return Ok(nothing()),
+            Err(outcome) => return outcome,
+        };
+        // Whoever has it open, and whatever keeps it, knows it by its old id.
+        let kept = seen.is_some_and(|seen| seen.open || seen.held || !seen.checkpoints.is_empty());
+        let names = edit.names(file)?;
+        let (Ok(bytes), Some(attributes)) = (content(edit.reader(), file), attributes(edit, file)?)
+        else {
+            return Ok(nothing());
+        };
+        if kept || names.is_empty() {
+            return Ok(nothing());
+        }
+        let id = edit.next_id()?;
+        for Named { parent, name, kind } in names {
+            edit.put(
+                ENTRIES,
+                &with_name(parent, &name),
+                &EntryRecord { id, kind },
+            );
+        }
+        for (name, value) in attributes {
+            edit.put(XATTRS, &with_name(id, &name), &value);
+        }
+        edit.put_content(id, &bytes.data);
+        let moved = InodeRecord {
+            changed: now,
+            ..inode.clone()
+        };
+        edit.create(id, moved)?;
+        edit.bury(&Node { id: file, inode })?;
+        Ok(done(format!("given another id, {id}")))
+    }
+}
+
+/// The names of a file in words.
+fn told(edit: &Edit<'_, '_>, names: &[Named]) -> Result<String, MetaError> {
+    let mut told = Vec::new();
+    for name in names.iter().take(NAMES_TOLD) {
+        let path = path(edit.reader(), name.parent, name.name.clone())?;
+        told.push(String::from_utf8_lossy(&path).escape_debug().to_string());
+    }
+    if names.len() > NAMES_TOLD {
+        told.push(format!("and {} names more", names.len() - NAMES_TOLD));
+    }
+    Ok(told.join(", "))
+}
+
+/// The extended attributes of an inode; nothing where one cannot be read.
+fn attributes(edit: &Edit<'_, '_>, file: u64) -> Result<Option<Attributes>, MetaError> {
+    let (mut found, mut readable) = (Vec::new(), true);
+    scan_prefix(
+        edit.reader(),
+        XATTRS,
+        &file.to_be_bytes(),
+        &mut |key, value| {
+            match keys::decode::<XattrRecord>("attribute of", file, value) {
+                Ok(record) => found.push((key[8..].to_vec(), record)),
+                Err(_) => readable = false,
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
+    Ok(readable.then_some(found))
+}
