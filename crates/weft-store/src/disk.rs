@@ -274,7 +274,7 @@ impl DiskSet {
                 {
                     let reason = format!("its file `{DATA}` is gone");
                     tracing::error!(path = %disk.path, %reason, "a disk is missing");
-                    reasons.insert(number, reason);
+                    reasons.insert(disk.path.clone(), reason);
                     continue;
                 }
                 Found::Labelled(number, storage) => (number, storage),
@@ -286,6 +286,7 @@ impl DiskSet {
                 }
                 Found::Missing(reason) => {
                     tracing::error!(path = %disk.path, %reason, "a disk is missing");
+                    reasons.insert(disk.path.clone(), reason);
                     continue;
                 }
             };
@@ -300,7 +301,7 @@ impl DiskSet {
         for (number, path) in known {
             if !disks.iter().any(|d| d.number == number) {
                 let lost = Disk::new(number, &path, 0, 0);
-                let reason = reasons.remove(&number);
+                let reason = reasons.remove(&path);
                 let reason =
                     reason.unwrap_or_else(|| "its path holds no disk of this server".to_owned());
                 *lost.failed.lock() = Some(reason);

@@ -82,7 +82,7 @@ fn what_a_damaged_index_lost_is_named_also_after_a_start_that_failed() {
         if read.stdout != vec![7; 300_000] {
             lost += 1;
             assert!(
-                said.contains(&format!("{file}: ")),
+                said.contains(&format!("{file} (file ")),
                 "{file} is lost and not named: {said}"
             );
         }

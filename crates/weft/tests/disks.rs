@@ -199,17 +199,6 @@ fn a_disk_of_which_a_part_is_there_costs_what_is_not() {
     }
     let device = volume.path("device");
     File::create(&device).unwrap().set_len(100_000_000).unwrap();
-    let twice = weft()
-        .arg("up")
-        .arg(volume.path("volume"))
-        .arg("--disks")
-        .arg(format!("{0},{0}/../device", device.display()))
-        .args(["--servers", "1"])
-        .output();
-    assert!(
-        text(&twice.unwrap()).contains("device"),
-        "what is no folder has no .."
-    );
     let disks = [
         "--servers",
         "1",
@@ -267,11 +256,12 @@ fn a_disk_of_which_a_part_is_there_costs_what_is_not() {
             (Some(1), "missing"),
             "{what}"
         );
-        assert!(
-            text(&volume.run("status")).contains(word)
-                || String::from_utf8_lossy(&volume.run("status").stdout).contains(word)
-        );
-        assert!((1..24).contains(&lost()), "{what}");
+        let status = volume.run("status");
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        assert!(said.contains(word), "{said}");
+        // The device is so small beside the others that it may have nothing.
+        let (some, least) = (lost(), usize::from(number == 1));
+        assert!((least..24).contains(&some), "{what}: {some}");
         volume.down();
         fs::rename(volume.path("away"), volume.path(what)).unwrap();
         volume.start(&[]);

@@ -111,7 +111,11 @@ async fn list(volume: &Volume, file: &RemotePath, json: bool) -> Result<()> {
     };
     let mut table = output::table(head);
     for c in found {
-        let mut row = vec![c.name, name::time(c.made, false), bytes(c.size)];
+        let mut row = vec![
+            name::escape(c.name.as_bytes()),
+            name::time(c.made, false),
+            bytes(c.size),
+        ];
         if trees {
             row.push(c.names.to_string());
         }
@@ -124,10 +128,11 @@ impl Which {
     async fn read(&self, volume: &Volume) -> Result<()> {
         let checkpoint = self.find(volume).await?;
         if checkpoint.image != 0 {
+            let file = self.file.to_string();
             bail!(
-                "{file} is a directory; copy what you want of {file}/.weft/checkpoints/{}",
-                self.name,
-                file = self.file
+                "{file} is a directory; copy what you want of {}/.weft/checkpoints/{}",
+                file.trim_end_matches('/'),
+                self.name
             );
         }
         let file = volume.attach(&self.file, Access::read()).await?;

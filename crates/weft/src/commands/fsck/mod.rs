@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 10_000;
 
 /// Check a volume for disagreements between names, cells, chunks and blocks, and repair them
 ///
-/// Without --repair nothing is changed. Both ways it runs while the volume is used. What cannot be placed goes to
+/// Without --repair nothing that is stored is changed (--offline starts the nodes in this process, and they note that). Both ways it runs while the volume is used. What cannot be placed goes to
 /// /lost+found; nothing that is valid is thrown away.
 #[derive(Args)]
 #[command(after_help = "\
