@@ -48,6 +48,10 @@ pub struct WishRecord {
 
 /// A file, directory, link or node.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of its own on the disk"
+)]
 pub struct InodeRecord {
     /// `weft_proto::meta::FileKind`.
     #[prost(int32, tag = "1")]

@@ -198,9 +198,9 @@ impl Job {
             *known = end.max(*known);
         };
         if let Some(ranges) = self.worked_out() {
-            ranges
-                .iter()
-                .for_each(|(key, range)| note(key.cell, range.end));
+            for (key, range) in ranges {
+                note(key.cell, range.end);
+            }
         } else {
             for piece in self.pieces()? {
                 note(piece.cell, piece.offset.0 + piece.length);
