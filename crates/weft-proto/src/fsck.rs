@@ -78,6 +78,8 @@ pub enum Fault {
     PartRemoved = 42,
     /// Servers have deleted what had the id of a file whose bytes lie with its metadata: it cannot get cells.
     IdRemoved = 43,
+    /// The lengths of a file's forks other than `data` are not what is charged for them.
+    ForkBytes = 44,
 
     /// A chunk's entry cannot be read: where the chunk lies is not known.
     Entry = 64,
@@ -391,6 +393,9 @@ pub struct FileState {
     /// Its bytes are on their way to its cells.
     #[prost(bool, tag = "14")]
     pub spilling: bool,
+    /// How long its forks other than `data` are together, as they are charged.
+    #[prost(uint64, tag = "15")]
+    pub fork_bytes: u64,
 }
 
 /// One page of the regular files, in the order of their ids; with `files`, what is known of just these.

@@ -266,6 +266,16 @@ impl Known {
             .unwrap_or(0)
     }
 
+    /// How long the forks beside `data` are together.
+    fn other_forks(&self, layout: &Layout) -> u64 {
+        let others = self.cells.iter().filter(|(server, cell)| {
+            cell.fork != "data"
+                && cell.cell < layout.cells()
+                && layout.server_of(CellIndex(cell.cell)).0 == *server
+        });
+        others.fold(0, |sum: u64, (_, cell)| sum.saturating_add(cell.length))
+    }
+
     fn size(&self, layout: &Layout, down: &BTreeSet<u32>, findings: &mut Vec<Finding>) {
         let state = &self.state;
         let unknown = layout
@@ -274,6 +284,14 @@ impl Known {
             .any(|server| down.contains(&server.0));
         if !state.size_exact || state.open || unknown {
             return;
+        }
+        let others = self.other_forks(layout);
+        if others != state.fork_bytes {
+            findings.push(Finding {
+                expected: others,
+                found: state.fork_bytes,
+                ..of(Fault::ForkBytes, state.file)
+            });
         }
         let size = self.cells_size(layout);
         if size == state.size {
@@ -477,6 +495,8 @@ pub(super) mod tests {
         assert_eq!(judged(&known), [(Fault::Short, Some(0))]);
         known.state.size = 80;
         assert_eq!(judged(&known), [(Fault::Long, None)]);
+        known.state.fork_bytes = 10;
+        assert_eq!(judged(&known), [(Fault::ForkBytes, None), (Fault::Long, None)]);
         known.state.open = true;
         assert_eq!(judged(&known), []);
         known.state.open = false;

@@ -167,6 +167,7 @@ fn state(
     state.layout = layout.filter(|layout| Layout::try_from(layout).is_ok());
     state.inline = inode.inline;
     state.size = inode.size;
+    state.fork_bytes = inode.fork_bytes;
     state.size_exact = inode.size_exact;
     state.written = inode.written;
     state.changed = inode.changed;

@@ -97,6 +97,7 @@ impl Namespace {
             Ok(Fault::Usage) => usage(edit),
             Ok(Fault::NoLayout) => self.no_layout(edit, file, now),
             Ok(Fault::Short | Fault::Long) => size(edit, finding),
+            Ok(Fault::ForkBytes) => fork_bytes(edit, finding),
             Ok(Fault::CheckpointUnknown) => checkpoint_unknown(edit, finding, now),
             _ => Ok(nothing()),
         }
@@ -583,6 +584,20 @@ fn size(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
         let inode = edit.change(file, known);
         inode.size_exact = false;
         inode.size = finding.expected;
+        Ok(true)
+    })
+}
+
+/// What is charged for other forks is what the servers have.
+fn fork_bytes(edit: &mut Edit<'_, '_>, finding: &Finding) -> Outcome {
+    let file = finding.file;
+    let written_to = edit.may_be_written(file);
+    change(edit, file, |edit, node| {
+        let known = &node.inode;
+        if written_to || !known.size_exact || known.inline || known.fork_bytes != finding.found {
+            return Ok(false);
+        }
+        edit.change(file, known).fork_bytes = finding.expected;
         Ok(true)
     })
 }

@@ -112,7 +112,12 @@ impl Offline {
                     match again {
                         Ok(node) => servers.push(node),
                         Err(again) => {
-                            let reason = format!("{again} (at first: {why})");
+                            let (again, why) = (again.to_string(), why.to_string());
+                            let reason = if again.contains(&why) {
+                                again
+                            } else {
+                                format!("{again} (at first: {why})")
+                            };
                             return Err(stuck(section.id, &reason, &obstacles, repair));
                         }
                     }

@@ -42,6 +42,7 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::Removed => "removed",
         Fault::PartRemoved => "removed in part",
         Fault::IdRemoved => "removed id",
+        Fault::ForkBytes => "wrong fork bytes",
         Fault::Entry => "damaged entry",
         Fault::Beyond => "block beyond the disk",
         Fault::Free => "block in use is free",
@@ -105,6 +106,9 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
             "its size is {found}, but the servers have only {expected} bytes: the rest is lost"
         ),
         Fault::Long => format!("its size is {found}, but the servers have {expected} bytes"),
+        Fault::ForkBytes => format!(
+            "{found} bytes are charged for its forks beside `data`, but the servers have {expected}"
+        ),
         Fault::CheckpointMissing => {
             format!("checkpoint {expected} is listed, but the server lacks it")
         }
@@ -136,6 +140,10 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
             "the forks of the file do not derive from one another as they say".to_owned()
         }
         Fault::Checksum => "the blocks are not what was written".to_owned(),
+        // Of a log that was cut: no disk is at fault.
+        Fault::Unreadable if finding.blocks == 0 && finding.chunk.is_some() => {
+            "bytes are lost".to_owned()
+        }
         Fault::Unreadable => "the disk does not give the blocks".to_owned(),
         Fault::IndexRecord => "an index is damaged".to_owned(),
         Fault::Unknown => "something that this program does not know".to_owned(),
