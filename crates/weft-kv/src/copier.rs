@@ -117,6 +117,9 @@ impl Drop for Copier {
             // A panic of it was said when it came.
             let _ = thread.join();
         }
+        if !self.shared.folder.exists() {
+            return;
+        }
         // An engine that was open for seconds only has no copy yet, nor one that was busy of what came last.
         let until = Instant::now() + LAST_MAX;
         if let Err(error) = self.shared.pass(&mut |_| Instant::now() < until) {

@@ -26,6 +26,8 @@ pub struct Growing {
     pub layout: Layout,
     /// Its size and the length of its other forks, as they are charged.
     pub charged: u64,
+    /// Of them, the other forks.
+    pub fork_bytes: u64,
     /// Who pays and has a bound.
     pub payers: Vec<Payer>,
 }
@@ -57,7 +59,7 @@ impl GrowingFiles {
             let left = file.payers.iter().filter_map(|payer| left.get(payer));
             let left = left.min().copied().unwrap_or(i128::MAX);
             let left = u64::try_from(left.clamp(0, i128::from(u64::MAX))).unwrap_or(u64::MAX);
-            size.saturating_add(left)
+            size.max(&file.charged).saturating_add(left)
         };
         self.files.iter().zip(sizes).map(limit).collect()
     }
@@ -176,6 +178,7 @@ impl Namespace {
                         file,
                         layout,
                         charged: quota::charged_bytes(&inode),
+                        fork_bytes: inode.fork_bytes,
                         payers: bounded,
                     });
                 }
@@ -184,7 +187,8 @@ impl Namespace {
         })
     }
 
-    /// Takes note of how large growing files and their forks are now; what was known of others is forgotten.
+    /// Takes note of how large growing files and their forks are now; what was known of others is forgotten, but for those whose
+    /// lengths are not charged yet because a server is away.
     pub fn note_growth(&self, growing: &GrowingFiles, sizes: &[u64]) {
         let mut untold = Untold::default();
         for (file, size) in growing.files.iter().zip(sizes) {
@@ -197,7 +201,16 @@ impl Namespace {
             }
             untold.files.insert(file.file, (more, file.payers.clone()));
         }
-        *self.growth.untold.lock() = untold;
+        let mut known = self.growth.untold.lock();
+        for (file, (more, payers)) in std::mem::take(&mut known.files) {
+            if self.unsettled.holds(file) && !untold.files.contains_key(&file) {
+                for payer in &payers {
+                    *untold.bytes.entry(*payer).or_default() += u128::from(more);
+                }
+                untold.files.insert(file, (more, payers));
+            }
+        }
+        *known = untold;
     }
 
     /// Looks whether anybody has a bound.
@@ -243,6 +256,7 @@ mod tests {
             file: id,
             layout: Layout::new(layout).unwrap(),
             charged,
+            fork_bytes: 0,
             payers: payers.to_vec(),
         }
     }
@@ -262,6 +276,8 @@ mod tests {
         assert_eq!(growing.limits(&[100, 50, 0]), [400, 350, 1000]);
         // 200 more of the tree, 150 of them the user's, and 10 more of the user.
         assert_eq!(growing.limits(&[250, 100, 10]), [350, 200, 850]);
+        // What is shorter than it is charged may become that long again.
+        assert_eq!(growing.limits(&[40, 50, 0]), [400, 350, 1000]);
         // Above the bound nothing more is allowed, and nothing is taken away.
         assert_eq!(growing.limits(&[500, 100, 700]), [500, 100, 700]);
     }

@@ -27,6 +27,10 @@ impl Unsettled {
         self.0.lock().insert(file);
     }
 
+    pub(crate) fn holds(&self, file: u64) -> bool {
+        self.0.lock().contains(&file)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }

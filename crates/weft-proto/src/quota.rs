@@ -146,10 +146,9 @@ pub struct GrowthLimit {
     /// The largest size in canonical order that a write may give it; absent: no limit, only its size is asked.
     #[prost(uint64, optional, tag = "3")]
     pub limit: Option<u64>,
-    /// Bytes that its other forks may become longer by on this server, all together, until the next request; nothing without
-    /// `limit`.
-    #[prost(uint64, tag = "4")]
-    pub room: u64,
+    /// How long its other forks may be on this server, all together; absent: there is no limit.
+    #[prost(uint64, optional, tag = "4")]
+    pub others: Option<u64>,
 }
 
 /// Ask for the sizes of files that grow, and limit them (from the metadata service). A limit ends when the next request of

@@ -108,22 +108,27 @@ impl Rescue {
             let Some(disk) = disk.filter(|disk| wanted > disk.size) else {
                 continue;
             };
-            self.obstacles.push(Obstacle {
-                finding: None,
-                reason: format!(
-                    "{} ends at block {}, and the log has blocks up to {wanted}",
-                    disk.shown, disk.size
-                ),
-                repaired: self.repair,
-                done: GREW,
-            });
-            if self.repair {
-                let grown = disk.file.allocate(wanted * BLOCK as u64);
-                grown.map_err(|e| StoreError::io("grow", &disk.shown, &e))?;
+            let mut reason = format!(
+                "{} ends at block {}, and the log has blocks up to {wanted}",
+                disk.shown, disk.size
+            );
+            let mut repaired = self.repair;
+            // A device does not grow.
+            if repaired && let Err(error) = disk.file.allocate(wanted * BLOCK as u64) {
+                reason = format!("{reason}; it cannot grow: {error}");
+                repaired = false;
+            }
+            if repaired {
                 let synced = disk.file.sync().await;
                 synced.map_err(|e| StoreError::io("sync", &disk.shown, &e))?;
                 disk.size = wanted;
             }
+            self.obstacles.push(Obstacle {
+                finding: None,
+                reason,
+                repaired,
+                done: GREW,
+            });
         }
         Ok(())
     }

@@ -496,7 +496,10 @@ pub(super) mod tests {
         known.state.size = 80;
         assert_eq!(judged(&known), [(Fault::Long, None)]);
         known.state.fork_bytes = 10;
-        assert_eq!(judged(&known), [(Fault::ForkBytes, None), (Fault::Long, None)]);
+        assert_eq!(
+            judged(&known),
+            [(Fault::ForkBytes, None), (Fault::Long, None)]
+        );
         known.state.open = true;
         assert_eq!(judged(&known), []);
         known.state.open = false;

@@ -87,6 +87,8 @@ impl Namespace {
         };
         // Whoever has it open, and whatever keeps it, knows it by its old id.
         let kept = seen.is_some_and(|seen| seen.open || seen.held || !seen.checkpoints.is_empty());
+        // Also a client of an earlier life, who comes back later.
+        let kept = kept || self.recovering();
         let names = edit.names(file)?;
         let (Ok(bytes), Some(attributes)) = (content(edit.reader(), file), attributes(edit, file)?)
         else {

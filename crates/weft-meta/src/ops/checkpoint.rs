@@ -296,6 +296,8 @@ impl Namespace {
                 edit.delete(CHECKPOINTS, &key);
                 return Ok(None);
             }
+            let inode = keys::inode(edit.reader(), record.file)?;
+            checkpoint.forks |= inode.is_some_and(|i| i.fork_bytes > 0 || !i.size_exact);
             checkpoint.size = size;
             checkpoint.state = CHECKPOINT_THERE;
             edit.put(CHECKPOINTS, &key, &checkpoint);

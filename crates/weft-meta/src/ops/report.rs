@@ -41,7 +41,9 @@ impl Namespace {
                 let ended = edit.open_files().if_detached(client, id, request.write);
                 let ended = ended.filter(|_| request.detach);
                 // Then the service asks for all of it, when the last writer has gone.
-                let forks_changed = inode.forks_changed || (request.forks && in_cells);
+                // Who asked for the size was not the only one who wrote: of forks that are gone nobody else may tell.
+                let asked = request.turn.is_some() && inode.fork_bytes > 0;
+                let forks_changed = inode.forks_changed || ((request.forks || asked) && in_cells);
                 let mut size = None;
                 if let Some(last) = ended.filter(|ended| ended.no_writer)
                     && in_cells

@@ -107,7 +107,7 @@ fn relayout(
     let empty = if inode.inline {
         content(edit.reader(), id)?.data.is_empty()
     } else {
-        inode.size_exact && inode.size == 0
+        inode.size_exact && inode.size == 0 && inode.fork_bytes == 0
     };
     if !empty {
         return Err(MetaError::LayoutHasData { path: text(path) });

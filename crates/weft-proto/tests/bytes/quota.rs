@@ -71,7 +71,7 @@ pub(super) fn quotas(kind: Kind) -> Kind {
                         servers: 2,
                     },
                     limit: Some(0),
-                    room: 300,
+                    others: Some(300),
                 }],
                 keep: true,
             },

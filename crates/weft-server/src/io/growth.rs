@@ -25,6 +25,9 @@ const LASTS: Duration = Duration::from_secs(5);
 /// How long what was said of a file that has just been attached outlives rounds that do not name it: they may have begun before.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// Lengths of forks.
+type Lengths = HashMap<ForkKey, u64>;
+
 /// The limits of one server.
 #[derive(Default)]
 pub(super) struct Growth {
@@ -33,37 +36,66 @@ pub(super) struct Growth {
     limits: Mutex<HashMap<u64, Limit>>,
 }
 
-#[derive(Clone, Copy)]
 struct Limit {
     size: u64,
-    /// Bytes that other forks may become longer by; each write takes its own off.
-    room: u64,
+    /// Bytes that other forks may still become longer by; each write takes its own off. `None`: nobody limits them.
+    room: Option<u64>,
+    /// How long forks are when writes that were let through are done, and when that was.
+    promised: HashMap<ForkKey, (u64, Instant)>,
     until: Instant,
     /// It was said of this file alone, and a round that does not know of it yet takes nothing back up to then.
     fresh: Option<Instant>,
 }
 
+impl Limit {
+    /// What is left of `most` where other forks are as long as this, or will be.
+    fn measure(&mut self, most: Option<u64>, lengths: &Lengths, now: Instant) {
+        // What has not come by now does not come any more.
+        self.promised.retain(|key, (end, since)| {
+            *since + LASTS > now && lengths.get(key).is_none_or(|length| length < end)
+        });
+        let longer = self.promised.iter().map(|(key, (end, _))| {
+            let length = lengths.get(key).copied().unwrap_or(0);
+            end.saturating_sub(length)
+        });
+        let all = lengths.values().copied().chain(longer);
+        let all = all.fold(0, u64::saturating_add);
+        self.room = most.map(|most| most.saturating_sub(all));
+    }
+}
+
 impl Growth {
-    fn set(&self, files: &[GrowthLimit], keep: bool, now: Instant) {
+    /// `lengths`: of the other forks of each file.
+    fn set(&self, files: &[GrowthLimit], lengths: &[Lengths], keep: bool, now: Instant) {
         let mut limits = self.limits.lock();
+        let promised = |file: &GrowthLimit| {
+            let known = limits.get_mut(&file.file);
+            known.map(|limit| std::mem::take(&mut limit.promised))
+        };
+        let promised: Vec<_> = files
+            .iter()
+            .filter(|f| f.limit.is_some())
+            .map(promised)
+            .collect();
         if keep {
             limits.retain(|_, limit| limit.until > now);
         } else {
             limits.retain(|_, limit| limit.fresh.is_some_and(|fresh| fresh > now));
         }
-        for file in files {
-            if let Some(size) = file.limit {
-                let until = now + LASTS;
-                let fresh = keep.then(|| now + FRESH);
-                let room = file.room;
-                let limit = Limit {
-                    size,
-                    room,
-                    until,
-                    fresh,
-                };
-                limits.insert(file.file, limit);
-            }
+        let limited = files
+            .iter()
+            .zip(lengths)
+            .filter(|(file, _)| file.limit.is_some());
+        for ((file, lengths), promised) in limited.zip(promised) {
+            let mut limit = Limit {
+                size: file.limit.unwrap_or(u64::MAX),
+                room: None,
+                promised: promised.unwrap_or_default(),
+                until: now + LASTS,
+                fresh: keep.then(|| now + FRESH),
+            };
+            limit.measure(file.others, lengths, now);
+            limits.insert(file.file, limit);
         }
         self.any.store(!limits.is_empty(), Ordering::Release);
     }
@@ -73,18 +105,31 @@ impl Growth {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let limit = self.limits.lock().get(&file.0).copied()?;
+        let limits = self.limits.lock();
+        let limit = limits.get(&file.0)?;
         (limit.until > Instant::now()).then_some(limit.size)
     }
 
-    /// Takes `more` bytes off what a file's other forks may become longer by; what is left where that is less.
-    fn take(&self, file: FileId, more: u64) -> Result<(), u64> {
+    /// Lets forks become as long as this, and takes what that is more than they are or were promised off what is left; what is
+    /// left where that is less, with how much it is.
+    fn take(&self, file: FileId, ends: Vec<(ForkKey, u64, u64)>) -> Result<(), (u64, u64)> {
+        let now = Instant::now();
         let mut limits = self.limits.lock();
-        let limit = limits
-            .get_mut(&file.0)
-            .filter(|limit| limit.until > Instant::now());
+        let limit = limits.get_mut(&file.0).filter(|limit| limit.until > now);
         let Some(limit) = limit else { return Ok(()) };
-        limit.room = limit.room.checked_sub(more).ok_or(limit.room)?;
+        let Some(room) = limit.room else {
+            return Ok(());
+        };
+        let mut more = 0_u64;
+        for (key, end, length) in &ends {
+            let promised = limit.promised.get(key).map_or(0, |promised| promised.0);
+            more = more.saturating_add(end.saturating_sub(promised.max(*length)));
+        }
+        limit.room = Some(room.checked_sub(more).ok_or((room, more))?);
+        for (key, end, length) in ends.into_iter().filter(|(_, end, length)| end > length) {
+            let promised = limit.promised.entry(key).or_insert((length, now));
+            *promised = (end.max(promised.0), now);
+        }
         Ok(())
     }
 }
@@ -102,27 +147,43 @@ impl IoService {
             );
             return Err(failure::invalid(what));
         }
+        let mut lengths = Vec::with_capacity(request.files.len());
+        for file in &request.files {
+            lengths.push(self.grown_here(file).await?.1);
+        }
         // A limit comes before the look at the size: nothing grows beyond it in between.
         self.growth
-            .set(&request.files, request.keep, Instant::now());
+            .set(&request.files, &lengths, request.keep, Instant::now());
         let mut reply = LimitGrowthReply::default();
         for file in &request.files {
-            let grid = Grid::try_from(&file.grid).map_err(|e| failure::of_convert(&e))?;
-            // Also of a file that is lost here: the others' bounds must not wait for it.
-            let forks = self.store.forks(super::file_id(file.file)?).await;
-            let forks = forks.map_err(|e| failure::of_store(&e))?;
-            let (mut size, mut others) = (0, 0_u64);
-            for (key, status) in forks.iter().filter(|(key, _)| key.cell.0 < grid.cells()) {
-                if key.fork == ForkName::data() {
-                    size = grid.file_size(key.cell, status.length).max(size);
-                } else {
-                    others = others.saturating_add(status.length);
-                }
-            }
+            let (size, others) = self.grown_here(file).await?;
             reply.sizes.push(size);
-            reply.others.push(others);
+            reply
+                .others
+                .push(others.into_values().fold(0, u64::saturating_add));
         }
         Ok(reply)
+    }
+
+    /// The size that a file's cells here give it, and how long its other forks are. Also of a file that is lost or was deleted here:
+    /// the others' bounds must not wait for it.
+    async fn grown_here(&self, file: &GrowthLimit) -> Result<(u64, Lengths), Failure> {
+        let grid = Grid::try_from(&file.grid).map_err(|e| failure::of_convert(&e))?;
+        let forks = self.store.forks(super::file_id(file.file)?).await;
+        let (mut size, mut others) = (0, Lengths::new());
+        let mut note = |key: ForkKey, length: u64| {
+            if key.fork == ForkName::data() {
+                size = grid.file_size(key.cell, length).max(size);
+            } else {
+                others.insert(key, length);
+            }
+        };
+        for (key, status) in forks.unwrap_or_default() {
+            if key.cell.0 < grid.cells() {
+                note(key, status.length);
+            }
+        }
+        Ok((size, others))
     }
 
     /// Refuses a write that would make its file, or its other forks, longer than a quota lets them become, before it changes
@@ -144,8 +205,8 @@ impl IoService {
             }
         }
         for (file, jobs) in forks {
-            let more = self.longer_by(&jobs).await?;
-            if let Err(left) = self.growth.take(file, more) {
+            let ends = self.ends_of(&jobs).await?;
+            if let Err((left, more)) = self.growth.take(file, ends) {
                 let what = format!(
                     "forks of file {file} would become {more} bytes longer, where {left} are left"
                 );
@@ -155,8 +216,8 @@ impl IoService {
         Ok(())
     }
 
-    /// The bytes that the forks of writes become longer by on this server, when all are done.
-    async fn longer_by(&self, jobs: &[&Job]) -> Result<u64, Failure> {
+    /// The forks of writes: how long they are when all are done, and now.
+    async fn ends_of(&self, jobs: &[&Job]) -> Result<Vec<(ForkKey, u64, u64)>, Failure> {
         let mut ends: BTreeMap<ForkKey, u64> = BTreeMap::new();
         for job in jobs {
             for (cell, end) in job.ends()? {
@@ -164,14 +225,13 @@ impl IoService {
                 *known = end.max(*known);
             }
         }
-        let mut more = 0_u64;
+        let mut all = Vec::with_capacity(ends.len());
         for (key, end) in ends {
             let status = self.store.status(&key).await;
             let status = status.map_err(|e| failure::of_store(&e))?;
-            let length = status.map_or(0, |status| status.length);
-            more = more.saturating_add(end.saturating_sub(length));
+            all.push((key, end, status.map_or(0, |status| status.length)));
         }
-        Ok(more)
+        Ok(all)
     }
 }
 
@@ -222,39 +282,72 @@ mod tests {
         }
     }
 
+    fn set(growth: &Growth, files: &[GrowthLimit], keep: bool) {
+        let lengths: Vec<Lengths> = files.iter().map(|_| Lengths::new()).collect();
+        growth.set(files, &lengths, keep, Instant::now());
+    }
+
+    fn fork(name: &str) -> ForkKey {
+        ForkKey {
+            file: FileId(1),
+            cell: CellIndex(0),
+            fork: ForkName::new(name).unwrap(),
+        }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn what_other_forks_take_is_taken_off_until_it_is_said_again() {
+    async fn what_other_forks_take_is_counted_once_whatever_is_under_way() {
         let growth = Growth::default();
         let said = GrowthLimit {
-            room: 100,
+            others: Some(100),
             ..limit(1, Some(10))
         };
-        growth.set(&[said], false, Instant::now());
-        assert_eq!(growth.take(FileId(1), 60), Ok(()));
-        assert_eq!(growth.take(FileId(1), 41), Err(40));
-        assert_eq!(growth.take(FileId(1), 40), Ok(()));
-        assert_eq!(growth.take(FileId(1), 1), Err(0));
-        assert_eq!(growth.take(FileId(2), 1000), Ok(()), "nobody limits it");
-        growth.set(&[said], false, Instant::now());
-        assert_eq!(growth.take(FileId(1), 100), Ok(()));
+        let set = |lengths: &[(&str, u64)]| {
+            let lengths = lengths.iter().map(|(name, length)| (fork(name), *length));
+            growth.set(&[said], &[lengths.collect()], false, Instant::now());
+        };
+        let take = |name, end, length| growth.take(FileId(1), vec![(fork(name), end, length)]);
+        set(&[]);
+        // Writes one behind the other that are all under way.
+        for end in [20, 40, 60, 40] {
+            assert_eq!(take("a", end, 0), Ok(()));
+        }
+        assert_eq!(take("b", 41, 0), Err((40, 41)));
+        // Part of them has landed.
+        set(&[("a", 20)]);
+        assert_eq!(take("b", 41, 0), Err((40, 41)));
+        assert_eq!(take("b", 40, 0), Ok(()));
+        assert_eq!(take("a", 61, 60), Err((0, 1)));
+        set(&[("a", 60), ("b", 40)]);
+        assert_eq!(take("a", 60, 60), Ok(()));
+        assert_eq!(take("a", 61, 60), Err((0, 1)));
+        // One was removed.
+        set(&[("a", 60)]);
+        assert_eq!(take("a", 100, 60), Ok(()));
+        // What was refused or failed later keeps its room for a while only.
         tokio::time::advance(LASTS).await;
-        assert_eq!(growth.take(FileId(1), 1), Ok(()));
+        set(&[("a", 60)]);
+        assert_eq!(take("b", 40, 0), Ok(()));
+        assert_eq!(growth.take(FileId(2), vec![(fork("a"), 1000, 0)]), Ok(()));
+        let unlimited = limit(1, Some(10));
+        growth.set(&[unlimited], &[Lengths::new()], false, Instant::now());
+        assert_eq!(
+            take("a", 1000, 0),
+            Ok(()),
+            "an older service says nothing of them"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn limits_are_replaced_kept_and_end_by_themselves() {
         let growth = Growth::default();
-        growth.set(
-            &[limit(1, Some(10)), limit(2, Some(20))],
-            false,
-            Instant::now(),
-        );
+        set(&growth, &[limit(1, Some(10)), limit(2, Some(20))], false);
         assert_eq!(growth.of(FileId(1)), Some(10));
         // Asking changes nothing.
-        growth.set(&[limit(1, None)], true, Instant::now());
+        set(&growth, &[limit(1, None)], true);
         assert_eq!(growth.of(FileId(1)), Some(10));
         tokio::time::advance(LASTS / 2).await;
-        growth.set(&[limit(2, Some(25))], true, Instant::now());
+        set(&growth, &[limit(2, Some(25))], true);
         assert_eq!(
             (growth.of(FileId(1)), growth.of(FileId(2))),
             (Some(10), Some(25))
@@ -264,19 +357,19 @@ mod tests {
             (growth.of(FileId(1)), growth.of(FileId(2))),
             (None, Some(25))
         );
-        growth.set(&[limit(3, Some(0))], false, Instant::now());
+        set(&growth, &[limit(3, Some(0))], false);
         assert_eq!(
             (growth.of(FileId(2)), growth.of(FileId(3))),
             (None, Some(0))
         );
         // A round that began before a file was attached does not know of it.
-        growth.set(&[limit(4, Some(40))], true, Instant::now());
-        growth.set(&[limit(3, Some(0))], false, Instant::now());
+        set(&growth, &[limit(4, Some(40))], true);
+        set(&growth, &[limit(3, Some(0))], false);
         assert_eq!(growth.of(FileId(4)), Some(40));
         tokio::time::advance(FRESH).await;
-        growth.set(&[limit(3, Some(0))], false, Instant::now());
+        set(&growth, &[limit(3, Some(0))], false);
         assert_eq!(growth.of(FileId(4)), None);
-        growth.set(&[], false, Instant::now());
+        set(&growth, &[], false);
         assert!(!growth.any.load(Ordering::Acquire));
     }
 }

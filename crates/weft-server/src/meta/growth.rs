@@ -1,13 +1,13 @@
 //! Keeps files that are being written within the quotas of who pays for them: rounds of asking the servers how large they
 //! are and telling how large they may become. `docs/design/0011-quotas.md` says by how much a bound is passed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::timeout;
-use weft_layout::ServerId;
+use weft_layout::{Layout, ServerId};
 use weft_meta::{Growing, GrowingFiles};
 use weft_proto::io::Grid;
 use weft_proto::limits::GROWTH_BATCH_MAX;
@@ -93,19 +93,26 @@ impl MetaService {
     /// How large the files are now, as far as their servers answer; else as they are charged.
     async fn grown(&self, growing: &GrowingFiles, patience: Duration) -> Grown {
         let files = &growing.files;
-        let mut grown = Grown(vec![Lengths::default(); files.len()]);
+        let mut grown = Grown {
+            files: vec![Lengths::default(); files.len()],
+            others: HashMap::new(),
+        };
         let told = self.ask_growth(requests(files, None), true, patience).await;
-        for (places, reply) in told {
+        for (server, places, reply) in told {
             for (number, place) in places.into_iter().enumerate() {
-                let lengths = &mut grown.0[place];
+                let lengths = &mut grown.files[place];
                 let told = |of: &[u64]| of.get(number).copied().unwrap_or(0);
                 lengths.size = lengths.size.max(told(&reply.sizes));
                 lengths.others = lengths.others.saturating_add(told(&reply.others));
+                grown.others.insert((place, server), told(&reply.others));
             }
         }
-        for (lengths, file) in grown.0.iter_mut().zip(files) {
-            let less = file.charged.saturating_sub(lengths.all());
-            lengths.size = lengths.size.saturating_add(less);
+        for (place, (lengths, file)) in grown.files.iter_mut().zip(files).enumerate() {
+            lengths.size = lengths.size.max(file.charged - file.fork_bytes);
+            let mut servers = servers_of(&file.layout).iter();
+            if servers.any(|server| !grown.others.contains_key(&(place, *server))) {
+                lengths.others = lengths.others.max(file.fork_bytes);
+            }
         }
         grown
     }
@@ -116,7 +123,7 @@ impl MetaService {
         mut requests: BTreeMap<ServerId, Vec<(usize, GrowthLimit)>>,
         keep: bool,
         patience: Duration,
-    ) -> Vec<(Vec<usize>, LimitGrowthReply)> {
+    ) -> Vec<(ServerId, Vec<usize>, LimitGrowthReply)> {
         if !keep {
             for server in self.carrier.servers() {
                 requests.entry(server).or_default();
@@ -139,7 +146,7 @@ impl MetaService {
                     connection.call(&request).await.map_err(|e| e.to_string())
                 };
                 match timeout(patience, asked).await {
-                    Ok(Ok(reply)) => told.push((places, reply)),
+                    Ok(Ok(reply)) => told.push((server, places, reply)),
                     Ok(Err(reason)) => {
                         tracing::debug!(%server, %reason, "a server is not told how large files may become");
                         break;
@@ -153,49 +160,64 @@ impl MetaService {
     }
 }
 
-/// How large growing files are, in their order.
-struct Grown(Vec<Lengths>);
-
-/// What is left to one of them.
-struct Limits {
-    /// The largest size in canonical order.
-    size: u64,
-    /// Bytes that its other forks may become longer by.
-    room: u64,
+/// How large growing files are.
+struct Grown {
+    /// In their order.
+    files: Vec<Lengths>,
+    /// How long the other forks of a file are on a server that answered.
+    others: HashMap<(usize, ServerId), u64>,
 }
 
 impl Grown {
     /// Files and their other forks together.
     fn all(&self) -> Vec<u64> {
-        self.0.iter().map(Lengths::all).collect()
+        self.files.iter().map(Lengths::all).collect()
     }
 
-    fn limits(&self, growing: &GrowingFiles) -> Vec<Limits> {
-        let all = self.all();
-        let limits = growing.limits(&all).into_iter().zip(&all).zip(&self.0);
-        let limits = limits.map(|((limit, all), lengths)| Limits {
-            size: limit.saturating_sub(lengths.others),
-            room: limit - all,
-        });
-        limits.collect()
+    fn limits(&self, growing: &GrowingFiles) -> Limits<'_> {
+        let all = growing.limits(&self.all());
+        Limits { grown: self, all }
     }
+}
+
+/// How large growing files may become.
+struct Limits<'g> {
+    grown: &'g Grown,
+    /// With their other forks.
+    all: Vec<u64>,
+}
+
+impl Limits<'_> {
+    /// The largest size of a file in canonical order, and how long its other forks may be on a server: what is left may all go
+    /// to either.
+    fn of(&self, place: usize, server: ServerId) -> (u64, u64) {
+        let (all, lengths) = (self.all[place], self.grown.files[place]);
+        let left = all.saturating_sub(lengths.all());
+        let here = self.grown.others.get(&(place, server)).copied();
+        let others = here.unwrap_or(lengths.others).saturating_add(left);
+        (all.saturating_sub(lengths.others), others)
+    }
+}
+
+fn servers_of(layout: &Layout) -> &[ServerId] {
+    let used = layout.servers().len().min(layout.cells() as usize);
+    &layout.servers()[..used]
 }
 
 /// What each server is asked: its files by their places in `files`.
 fn requests(
     files: &[Growing],
-    limits: Option<&[Limits]>,
+    limits: Option<&Limits<'_>>,
 ) -> BTreeMap<ServerId, Vec<(usize, GrowthLimit)>> {
     let mut requests: BTreeMap<ServerId, Vec<_>> = BTreeMap::new();
     for (place, growing) in files.iter().enumerate() {
-        let layout = &growing.layout;
-        let used = layout.servers().len().min(layout.cells() as usize);
-        for server in &layout.servers()[..used] {
+        for server in servers_of(&growing.layout) {
+            let (limit, others) = limits.map(|limits| limits.of(place, *server)).unzip();
             let limit = GrowthLimit {
                 file: growing.file,
-                grid: Grid::from(&layout.grid()),
-                limit: limits.map(|limits| limits[place].size),
-                room: limits.map_or(0, |limits| limits[place].room),
+                grid: Grid::from(&growing.layout.grid()),
+                limit,
+                others,
             };
             requests.entry(*server).or_default().push((place, limit));
         }

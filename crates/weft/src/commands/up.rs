@@ -111,7 +111,9 @@ impl Up {
         }
         if let Some(path) = &self.mount {
             let (path, was) = if mounted {
-                (fs::canonicalize(path)?, "was ")
+                let path = fs::canonicalize(path)?;
+                mount::take_along(&config, &path)?;
+                (path, "was ")
             } else {
                 (mount::with_volume(&config, path)?, "")
             };

@@ -120,6 +120,9 @@ fn images(tree: &Tree, first: u64, number: u64) -> Vec<Node> {
             parent: if directory { parents[place] } else { 0 },
             // The servers tell the size of what has cells before anybody sees the copy.
             size_exact: true,
+            // Whoever writes now has not told of other forks yet.
+            forks_changed: !node.inode.inline
+                && (node.inode.forks_changed || !node.inode.size_exact),
             truncate: 0,
             truncate_raced: false,
             tree: 0,

@@ -190,7 +190,7 @@ impl Edit<'_, '_> {
                     .living
                     .as_ref()
                     .is_some_and(|now| now.fork_bytes > 0 || now.forks_changed);
-                inode.forks_changed |= forks_now || inode.fork_bytes > 0 || !inode.size_exact;
+                inode.forks_changed |= forks_now || inode.fork_bytes > 0;
                 inode.size_exact = false;
                 inode.truncate = number;
                 self.open_files().truncated(id);

@@ -25,7 +25,7 @@ use crate::{Global, connect, output};
 
 pub(crate) use background::start as in_background;
 pub(crate) use helper::as_mount_helper;
-pub(crate) use of_volume::{is_of_volume, unmount_of, with_volume};
+pub(crate) use of_volume::{is_of_volume, take_along, unmount_of, with_volume};
 pub(crate) use options::MountOptions;
 pub(crate) use path::prepare;
 

@@ -32,10 +32,15 @@ pub(crate) fn with_volume(config: &Config, path: &Path) -> Result<PathBuf> {
         report: false,
     };
     let path = super::in_background(&global, &mount)?;
+    take_along(config, &path)?;
+    Ok(path)
+}
+
+/// Has [`unmount_of`] take this mount away.
+pub(crate) fn take_along(config: &Config, path: &Path) -> Result<()> {
     let note = config.base.join(NOTE);
     std::fs::write(&note, path.as_os_str().as_encoded_bytes())
-        .with_context(|| format!("cannot write {}", note.display()))?;
-    Ok(path)
+        .with_context(|| format!("cannot write {}", note.display()))
 }
 
 /// Before a volume stops: takes away what [`with_volume`] mounted, and refuses while it is mounted elsewhere.
