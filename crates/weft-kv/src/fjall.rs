@@ -43,8 +43,10 @@ use crate::transact::prefix_end;
 
 /// The one fjall keyspace.
 const KEYSPACE: &str = "weft";
-/// How long tables may take to be written after a loss was accepted.
+/// How long tables may take to be written.
 const SETTLED: Duration = Duration::from_mins(2);
+/// How often it is looked whether they are.
+const SETTLING: Duration = Duration::from_millis(2);
 /// How often the folder's lock is tried, a tenth of a second apart.
 const LOCK_TRIES: u32 = 10;
 
@@ -58,8 +60,20 @@ pub struct FjallOptions {
     pub memtable: u64,
     /// Bytes of the disk kept for what makes the engine smaller when others have filled it; 0: none.
     pub reserve: u64,
-    /// Go on without commits that were on stable storage and cannot be read any more.
-    pub accept_loss: bool,
+    /// What becomes of an engine whose journals lack commits that were on stable storage.
+    pub loss: OnLoss,
+}
+
+/// What becomes of an engine whose journals lack commits that were on stable storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// It is not opened, and nothing is changed.
+    #[default]
+    Refuse,
+    /// It goes on without what cannot be read, and keeps what later journals hold.
+    Skip,
+    /// It goes back to what it was before the first commit that is missing: for whoever can say again what came after.
+    GoBack,
 }
 
 impl Default for FjallOptions {
@@ -68,7 +82,7 @@ impl Default for FjallOptions {
             cache: 64 << 20,
             memtable: 64 << 20,
             reserve: 0,
-            accept_loss: false,
+            loss: OnLoss::Refuse,
         }
     }
 }
@@ -106,7 +120,8 @@ impl FjallKv {
     /// not what it wrote.
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<FjallKv, KvError> {
         let path = path.as_ref().to_path_buf();
-        let lost = prepare(&path, options.accept_loss)?;
+        let accept_loss = options.loss != OnLoss::Refuse;
+        let lost = prepare(&path, options.loss)?;
         let failed = |error: fjall::Error| open_error(&path, &error);
         let database = Database::builder(&path).cache_size(options.cache).open();
         let database = database.map_err(failed)?;
@@ -119,7 +134,7 @@ impl FjallKv {
         let number = number.unwrap_or(0);
         let unread = |error: std::io::Error| KvError::open(&path, &error);
         let synced = loss::synced(&path).map_err(unread)?;
-        if number < synced && !options.accept_loss {
+        if number < synced && !accept_loss {
             return Err(lost_error(&Loss {
                 path: path.clone(),
                 at: 0,
@@ -129,7 +144,12 @@ impl FjallKv {
         }
         let watermark = Watermark::open(&path).map_err(unread)?;
         if lost {
-            settle(&path, &keyspace)?;
+            // So that a gap in the journals is none any more at the next opening.
+            let reason = |reason| KvError::Open {
+                path: path.display().to_string(),
+                reason,
+            };
+            settle(&keyspace).map_err(reason)?;
         }
         if number < synced {
             watermark.set(number).map_err(unread)?;
@@ -284,6 +304,14 @@ impl OrderedKv for FjallKv {
         self.copier.verify(file)
     }
 
+    fn settle(&self) -> Result<(), KvError> {
+        self.group.check()?;
+        settle(&self.keyspace).map_err(|reason| KvError::Engine {
+            doing: "write its tables",
+            reason,
+        })
+    }
+
     fn sync(&self) -> Result<(), KvError> {
         self.group.join(|| {
             let number = self.committed.load(Ordering::Acquire);
@@ -374,35 +402,36 @@ fn engine(doing: &'static str, error: &fjall::Error) -> KvError {
 }
 
 /// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that is accepted.
-fn prepare(path: &Path, accept_loss: bool) -> Result<bool, KvError> {
+fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
     let _lock = lock(path)?;
-    copies::heal(path, accept_loss, false)?;
-    let Found { torn, loss } = loss::find(path)?;
-    let unwritten = |error: std::io::Error| KvError::open(path, &error);
+    copies::heal(path, on_loss != OnLoss::Refuse, false)?;
+    let Found { torn, behind, loss } = loss::find(path)?;
+    let mut cuts = torn;
     if let Some(loss) = &loss {
-        if !accept_loss {
-            return Err(lost_error(loss));
+        match on_loss {
+            OnLoss::Refuse => return Err(lost_error(loss)),
+            OnLoss::Skip => {}
+            OnLoss::GoBack => {
+                cuts.retain(|(path, _)| behind.iter().all(|(other, _)| other != path));
+                cuts.extend(behind);
+            }
         }
-        loss::keep(&torn).map_err(unwritten)?;
+        loss::keep(&cuts).map_err(|error| KvError::open(path, &error))?;
     }
-    loss::trim(&torn).map_err(unwritten)?;
+    loss::trim(&cuts).map_err(|error| KvError::open(path, &error))?;
     Ok(loss.is_some())
 }
 
-/// Brings everything into tables, so that a gap in the journals is none any more at the next opening.
-fn settle(path: &Path, keyspace: &Keyspace) -> Result<(), KvError> {
-    keyspace
-        .rotate_memtable()
-        .map_err(|error| open_error(path, &error))?;
+/// Brings everything into tables; or says why not.
+fn settle(keyspace: &Keyspace) -> Result<(), String> {
+    let rotated = keyspace.rotate_memtable();
+    rotated.map_err(|error| error.to_string())?;
     let started = Instant::now();
     while keyspace.tree.sealed_memtable_count() > 0 {
         if started.elapsed() > SETTLED {
-            return Err(KvError::Open {
-                path: path.display().to_string(),
-                reason: "its tables cannot be written".to_owned(),
-            });
+            return Err("its tables cannot be written".to_owned());
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(SETTLING);
     }
     Ok(())
 }

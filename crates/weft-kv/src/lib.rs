@@ -28,7 +28,7 @@ mod transact;
 
 pub use copies::{BadFile, EngineFile, Mend};
 pub use error::KvError;
-pub use fjall::{FjallKv, FjallOptions};
+pub use fjall::{FjallKv, FjallOptions, OnLoss};
 pub use loss::{DECODERS, Decoder};
 pub use mem::MemKv;
 pub use traits::{Batch, OrderedKv, Reader, Space, Transaction};

@@ -101,6 +101,8 @@ pub(crate) type Torn = Vec<(PathBuf, u64)>;
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) torn: Torn,
+    /// Where in which journals what comes after the first missing commit begins.
+    pub(crate) behind: Torn,
     /// What is missing of what was on stable storage.
     pub(crate) loss: Option<Loss>,
 }
@@ -135,7 +137,13 @@ pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
         let held = tables::number(folder)?.unwrap_or(before);
         loss = missing(folder, &journals, held, must);
     }
-    Ok(Found { torn, loss })
+    let behind = loss.as_ref().map_or_else(Torn::new, |loss| {
+        let from = journals.iter().skip_while(|j| j.path != loss.path);
+        let first_at = |n: usize| if n == 0 { loss.at } else { 0 };
+        let from = from.enumerate().map(|(n, j)| (j.path.clone(), first_at(n)));
+        from.collect()
+    });
+    Ok(Found { torn, behind, loss })
 }
 
 /// The journals of a folder, oldest first.

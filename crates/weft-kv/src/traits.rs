@@ -86,6 +86,16 @@ pub trait OrderedKv: Send + Sync {
         Ok((0, None))
     }
 
+    /// Brings everything committed before the call out of journals, of which there is one copy, into tables, which are kept twice.
+    /// Tables always hold what was committed up to some moment, and nothing of what came later.
+    ///
+    /// Cost: what was committed since the last time is written once more.
+    /// # Errors
+    /// [`KvError::Engine`]; journals have everything then, as before.
+    fn settle(&self) -> Result<(), KvError> {
+        self.sync()
+    }
+
     /// Blocks until everything committed before the call is on stable storage.
     /// After a failure every later call fails with [`KvError::Poisoned`].
     fn sync(&self) -> Result<(), KvError>;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
-use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OrderedKv, Reader, Space};
+use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OnLoss, OrderedKv, Reader, Space};
 
 const KEYS: Space = Space("keys");
 const COUNT: u64 = 3000;
@@ -246,7 +246,7 @@ fn blocks_that_changed_places_are_not_believed() {
     assert!(files(folder.path()) == before, "something was changed");
     // Whoever goes on without a copy is not given pairs in another order.
     let accepting = FjallOptions {
-        accept_loss: true,
+        loss: OnLoss::Skip,
         ..options()
     };
     let kv = FjallKv::open(folder.path(), accepting).unwrap();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
-use weft_kv::{FjallKv, FjallOptions, KvError, OrderedKv, Space};
+use weft_kv::{FjallKv, FjallOptions, KvError, OnLoss, OrderedKv, Space};
 
 const KEYS: Space = Space("keys");
 
@@ -82,7 +82,7 @@ fn a_journal_cut_before_what_was_synced_is_refused_and_left_as_it_is() {
     );
     // Whoever wants to goes on without.
     let accept = FjallOptions {
-        accept_loss: true,
+        loss: OnLoss::Skip,
         ..FjallOptions::default()
     };
     let kv = FjallKv::open(folder.path(), accept).unwrap();
@@ -159,7 +159,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 fn accepting() -> FjallOptions {
     FjallOptions {
-        accept_loss: true,
+        loss: OnLoss::Skip,
         ..FjallOptions::default()
     }
 }
@@ -275,6 +275,108 @@ fn a_flipped_bit_in_a_whole_batch_costs_it_and_what_is_behind_it() {
         let kv = is_told_and_can_be_accepted(folder.path(), &format!("byte {at}"));
         assert!(holds(&kv, 0..10) && !holds(&kv, 10..11), "byte {at}");
     }
+}
+
+fn going_back() -> FjallOptions {
+    FjallOptions {
+        loss: OnLoss::GoBack,
+        ..FjallOptions::default()
+    }
+}
+
+/// How many commits are there from the first on; none is behind one that is missing.
+fn prefix(kv: &FjallKv) -> u64 {
+    let count = (0..40).take_while(|n| holds(kv, *n..n + 1)).count() as u64;
+    let behind = (count..40).find(|n| holds(kv, *n..n + 1));
+    assert_eq!(behind, None, "after {count} commits");
+    count
+}
+
+#[test]
+fn whoever_goes_back_has_what_was_there_before_the_first_commit_that_is_missing_and_nothing_else() {
+    type Damage = fn(&Path, &mut Vec<u8>);
+    let damages: [(&str, u64, Damage); 4] = [
+        ("in the first of two journals", 10, |_, bytes| {
+            let at = after_batches(bytes, 11) - 30;
+            bytes[at] ^= 4;
+        }),
+        ("the first ends too early", 10, |_, bytes| {
+            let at = after_batches(bytes, 10);
+            bytes.truncate(at);
+        }),
+        ("nothing can be read of the first", 0, |_, bytes| {
+            bytes.fill(9)
+        }),
+        ("nothing can be read of the second", 20, |path, _| {
+            let second = path.with_file_name("1.jnl");
+            let length = std::fs::read(&second).unwrap().len();
+            std::fs::write(second, vec![9; length]).unwrap();
+        }),
+    ];
+    for (what, left, damage) in damages {
+        let folder = tempfile::tempdir().unwrap();
+        let path = killed_with_two_journals(folder.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        damage(&path, &mut bytes);
+        std::fs::write(&path, &bytes).unwrap();
+        let kv = FjallKv::open(folder.path(), going_back()).unwrap();
+        assert_eq!(prefix(&kv), left, "{what}");
+        drop(kv);
+        for _ in 0..2 {
+            let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+            assert_eq!(prefix(&kv), left, "{what}");
+            commit(&kv, 100);
+            kv.sync().unwrap();
+        }
+        let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+        assert!(holds(&kv, 100..101), "{what}");
+        assert!(path.with_file_name("1.damaged").exists(), "{what}");
+    }
+}
+
+#[test]
+fn what_was_settled_needs_no_journal() {
+    let count = |damage: &dyn Fn(&mut Vec<u8>)| {
+        let folder = tempfile::tempdir().unwrap();
+        let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+        for number in 0..40 {
+            commit(&kv, number);
+            if number == 24 {
+                kv.settle().unwrap();
+            }
+        }
+        kv.sync().unwrap();
+        drop(kv);
+        for (path, mut bytes) in files(folder.path()) {
+            if path.extension().is_some_and(|e| e == "jnl") {
+                damage(&mut bytes);
+                std::fs::write(path, bytes).unwrap();
+            }
+        }
+        prefix(&FjallKv::open(folder.path(), going_back()).unwrap())
+    };
+    assert_eq!(count(&|_| {}), 40);
+    assert_eq!(count(&|bytes| bytes.fill(0)), 25);
+    assert_eq!(count(&Vec::clear), 25);
+    for at in (0..4000).step_by(211) {
+        let left = count(&|bytes| bytes[at] ^= 16);
+        assert!(left >= 25, "a flip at {at} left {left}");
+    }
+    // Settled once more before it ends, as a store does that is closed.
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path());
+    let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+    kv.settle().unwrap();
+    kv.settle().unwrap();
+    drop(kv);
+    for (path, _) in files(folder.path()) {
+        if path.extension().is_some_and(|e| e == "jnl") {
+            std::fs::write(path, b"no journal").unwrap();
+        }
+    }
+    FjallKv::check(folder.path()).unwrap();
+    let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+    assert_eq!(prefix(&kv), 40);
 }
 
 /// An engine with tables, and with more than one journal behind it.

@@ -298,7 +298,9 @@ impl Namespace {
                 changes: vec![(VOLUME, CLEAN_KEY.to_vec(), Some(Vec::new()))],
             })?;
         }
-        Ok(self.kv.sync()?)
+        self.kv.sync()?;
+        // Journals are there once only, and a service that is stopped may stay so for long.
+        Ok(self.kv.settle()?)
     }
 
     /// Whether the engine holds the mark that [`Namespace::close`] leaves when nobody has anything

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use common::{Found, Volume, at, by_id, creating, who};
 use packed::{Tree, gather, pack, scatter, unpack};
-use weft_kv::{FjallKv, FjallOptions, OrderedKv, Space};
+use weft_kv::{FjallKv, FjallOptions, OnLoss, OrderedKv, Space};
 use weft_proto::checkpoint::{ListCheckpointsRequest, MakeCheckpointRequest};
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
@@ -49,7 +49,7 @@ fn engine(folder: &Path) -> Arc<FjallKv> {
         cache: 1 << 20,
         memtable: 2 << 10,
         reserve: 0,
-        accept_loss: false,
+        loss: OnLoss::Refuse,
     };
     Arc::new(FjallKv::open(folder.join("meta"), options).unwrap())
 }

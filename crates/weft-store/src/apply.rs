@@ -2,9 +2,12 @@
 //!
 //! Steps, in an order that a crash forces: close the segment (everything up to `bound` is in closed
 //! segments); flush every dirty page; take a copy of all that changed; sync; put the copy into the
-//! index; sync the index; remove the closed segments. So the index never refers to data that is not
+//! index; sync the index; let go of the closed segments. So the index never refers to data that is not
 //! on stable storage, and the log is all there is to replay. Replaying frames that the copy
 //! already has changes nothing: each says what is, not what is added.
+//!
+//! Segments that were let go of stay until the index has what they say in tables, of which there are two copies: until then
+//! they are the second copy of the index's journal (`docs/design/0020-log-behind-journals.md`).
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -82,9 +85,10 @@ impl Inner {
             chunks,
             dead,
         } = copy;
+        let garbage = std::mem::take(&mut *self.garbage.lock());
         let (result, dead) = self
             .run(move || {
-                let result = write_index(&*index, batches, &dead);
+                let result = write_index(&*index, batches, &dead, &garbage);
                 (result, dead)
             })
             .await?;
@@ -109,13 +113,51 @@ impl Inner {
             state.evict(self.bounds.cache);
         }
         self.log.release_through(bound);
-        if let Err(error) = self.log.remove_applied() {
+        if let Err(error) = self.remove_applied().await {
             // The index has all of it; the background tries again.
-            tracing::warn!(%error, "a segment of the log that nobody needs stays");
+            tracing::warn!(%error, "segments of the log that nobody needs stay");
             self.signals.work.notify_one();
         }
         Counters::add(&self.counters.applies, 1);
         self.signals.room.notify_waiters();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Removes segments of which the index has everything in tables, and sees to that where enough has come together.
+    async fn remove_applied(&self) -> Result<(), StoreError> {
+        if self.must_settle() && self.index.check_room().is_ok() {
+            self.settle_index().await?;
+        }
+        self.log.remove_settled()
+    }
+
+    /// Removes all segments that were applied: where space is short.
+    pub(crate) async fn give_kept_back(&self) -> Result<(), StoreError> {
+        if self.log.kept() > 0 && self.index.check_room().is_ok() {
+            self.settle_index().await?;
+        }
+        self.log.remove_settled()
+    }
+
+    /// Whether what is kept for the case that the index loses its journal is worth a table.
+    fn must_settle(&self) -> bool {
+        let kept = self.log.kept();
+        let unsettled = self.lock().unsettled();
+        kept > 0
+            && (kept > self.bounds.log / 8
+                || unsettled > self.bounds.replay / 4
+                || self.log.is_tight())
+    }
+
+    /// Has the index write what it has of the log to tables: nobody needs the segments then.
+    pub(crate) async fn settle_index(&self) -> Result<(), StoreError> {
+        let (through, indexed) = (self.log.last_kept(), self.lock().indexed);
+        let index = Arc::clone(&self.index);
+        self.run(move || index.settle()).await??;
+        self.log.settled(through);
+        self.lock().settled = indexed;
         Ok(())
     }
 }
@@ -224,11 +266,12 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
     }
 }
 
-/// Writes the batches, removes dead forks' chunks, syncs; returns the blocks that this frees.
+/// Writes the batches, removes dead forks' chunks and those of nobody, syncs; returns the blocks that this frees.
 fn write_index(
     index: &dyn OrderedKv,
     batches: Vec<Batch>,
     dead: &[Dead],
+    garbage: &[Vec<u8>],
 ) -> Result<Vec<Extent>, StoreError> {
     for batch in batches {
         index.write(batch)?;
@@ -238,7 +281,13 @@ fn write_index(
     for fork in dead {
         while remove_chunks(index, fork, &mut freed)? {}
     }
-    if !dead.is_empty() {
+    for keys in garbage.chunks(BATCH) {
+        let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
+        index.write(Batch {
+            changes: changes.collect(),
+        })?;
+    }
+    if !dead.is_empty() || !garbage.is_empty() {
         index.sync()?;
     }
     Ok(freed)
@@ -391,7 +440,7 @@ impl Inner {
             tokio::task::yield_now().await;
         }
         let merged = self.merge_if_open().await;
-        let removed = self.log.remove_applied();
+        let removed = self.remove_applied().await;
         settled.and(merged).and(removed)
     }
 
@@ -465,6 +514,8 @@ impl Store {
         if !applied || inner.lock().dirty_blocks > 0 {
             return Ok(());
         }
+        // The log goes, and with it what the index's journal could be made of again.
+        inner.settle_index().await?;
         let this = Arc::clone(inner);
         inner.run(move || this.mark_clean()).await?
     }
@@ -482,7 +533,8 @@ impl Store {
         whole(async move {
             inner.settle_all().await?;
             inner.merge().await?;
-            inner.apply().await
+            inner.apply().await?;
+            inner.give_kept_back().await
         })
         .await
     }

@@ -96,8 +96,10 @@ impl Segment {
 
 struct Files {
     closed: Vec<Segment>,
-    /// Segments that were applied and are not removed yet, ascending.
-    applied: Vec<u64>,
+    /// Segments that were applied, of which the index may have something in its journal only; ascending.
+    kept: Vec<Segment>,
+    /// Segments that nobody needs and that are not removed yet, ascending.
+    settled: Vec<u64>,
     active: Segment,
     /// The next segment, made beforehand, so that a full disk is seen before it hurts.
     spare: Option<Segment>,
@@ -154,9 +156,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that goes on after `closed` with a fresh segment.
+    /// A log that goes on after `closed` with a fresh segment; `kept` are those before that were applied.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
+        kept: Vec<Segment>,
         closed: Vec<Segment>,
         next: u64,
         sequence: u64,
@@ -178,7 +181,8 @@ impl Log {
             files: Mutex::new(Files {
                 unsynced: closed.iter().map(|s| Arc::clone(&s.file)).collect(),
                 closed,
-                applied: Vec::new(),
+                kept,
+                settled: Vec::new(),
                 active,
                 spare: None,
                 gone: sequence,
@@ -198,6 +202,11 @@ impl Log {
     /// Bytes of frames that are not yet applied.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// Whether there was no room for more than deletions the last time that some was needed.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.tight.load(Relaxed)
     }
 
     /// Whether there is room for more than deletions; tries to make some.
@@ -357,7 +366,7 @@ impl Log {
         }
     }
 
-    /// Lets go of the segments whose frames are all at or below `sequence`; [`Log::remove_applied`] removes them.
+    /// Lets go of the segments whose frames are all at or below `sequence`: they are kept until [`Log::settled`].
     pub(crate) fn release_through(&self, sequence: u64) {
         let mut files = self.files.lock();
         let split = files.closed.partition_point(|s| s.last <= sequence);
@@ -365,12 +374,36 @@ impl Log {
         files.gone = old.last().map_or(files.gone, |s| s.last);
         let bytes = old.iter().map(|s| s.bytes).sum();
         self.bytes.fetch_sub(bytes, Relaxed);
-        files.applied.extend(old.iter().map(|s| s.number));
+        for segment in &old {
+            // Gives back what was set aside for frames that came into the next one.
+            if let Err(error) = segment.file.truncate(segment.bytes) {
+                tracing::debug!(%error, "space behind a segment of the log does not come back yet");
+            }
+        }
+        files.kept.extend(old);
+    }
+
+    /// Bytes of frames that were applied and are kept.
+    pub(crate) fn kept(&self) -> u64 {
+        self.files.lock().kept.iter().map(|s| s.bytes).sum()
+    }
+
+    /// The number of the last segment that is kept; 0: none is.
+    pub(crate) fn last_kept(&self) -> u64 {
+        self.files.lock().kept.last().map_or(0, |s| s.number)
+    }
+
+    /// The index's tables have all of the segments up to this number; [`Log::remove_settled`] removes them.
+    pub(crate) fn settled(&self, through: u64) {
+        let mut files = self.files.lock();
+        let split = files.kept.partition_point(|s| s.number <= through);
+        let old: Vec<u64> = files.kept.drain(..split).map(|s| s.number).collect();
+        files.settled.extend(old);
     }
 
     /// Removes segments that nobody needs. One that cannot be removed costs space, and is tried again with the next call.
-    pub(crate) fn remove_applied(&self) -> Result<(), StoreError> {
-        let mut old = std::mem::take(&mut self.files.lock().applied);
+    pub(crate) fn remove_settled(&self) -> Result<(), StoreError> {
+        let mut old = std::mem::take(&mut self.files.lock().settled);
         let mut done = Ok(());
         old.retain(|number| {
             let removed = self.remove(*number);
@@ -381,8 +414,8 @@ impl Log {
             stays
         });
         let mut files = self.files.lock();
-        old.append(&mut files.applied);
-        files.applied = old;
+        old.append(&mut files.settled);
+        files.settled = old;
         if self.tight.load(Relaxed) {
             self.refill(&mut files);
         }
@@ -409,9 +442,10 @@ impl Log {
         self.storage
             .sync_folder()
             .map_err(|e| StoreError::io("sync", ".", &e))?;
-        let open = files.closed.iter().chain([&files.active]);
-        let open = open.chain(&files.spare).map(|s| s.number);
-        for number in files.applied.iter().copied().chain(open) {
+        let open = files.kept.iter().chain(&files.closed);
+        let open = open.chain([&files.active]).chain(&files.spare);
+        let open = open.map(|s| s.number);
+        for number in files.settled.iter().copied().chain(open) {
             self.remove(number)?;
         }
         self.storage

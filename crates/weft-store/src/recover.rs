@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_kv::{Batch, OrderedKv};
+use weft_kv::OrderedKv;
 
 use crate::alloc::Allocator;
 use crate::apply::background;
@@ -28,8 +28,9 @@ use crate::frames::{Damage, Parsed, parse};
 use crate::log::{Log, REACHED, Segment};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
-    CHUNKS, CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord, ItemRecord, META,
-    ReachedRecord, RunningRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
+    CheckpointRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace, ForkRecord, FrameRecord,
+    Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord, STORE_KEY, StoreRecord,
+    checksum,
 };
 use crate::replay::{Overlay, Replay, each};
 use crate::state::State;
@@ -54,7 +55,7 @@ impl Store {
 
         let mut state = State::default();
         let applied = read_index(&*config.index, &mut state)?;
-        let segments = open_segments(&*storage)?;
+        let (kept, segments) = open_segments(&*storage, applied)?;
         let (reached, damaged_mark) = read_reached(&*storage)?;
         if let Some(what) = &damaged_mark {
             tracing::warn!("{what}");
@@ -92,6 +93,7 @@ impl Store {
         let signals = Arc::new(Signals::default());
         let log = Log::new(
             Arc::clone(&storage),
+            kept,
             closed,
             next,
             sequence,
@@ -119,14 +121,13 @@ impl Store {
             flights: Flights::default(),
             fetching: AtomicUsize::new(0),
             marks: damaged_mark.into_iter().collect(),
+            garbage: Mutex::new(garbage),
         });
         inner.restore(overlay, config.accept_loss).await?;
         inner.sync_now().await?;
         if recovered {
             inner.sync_now().await?;
         }
-        // Only now: what says that these forks are gone may have been in the kernel alone.
-        remove_garbage(&inner, garbage).await?;
         let owed = {
             let state = inner.lock();
             state.mergeable().is_some() || !state.tails.is_empty()
@@ -150,6 +151,14 @@ impl Inner {
             .sync_folder()
             .map_err(|e| StoreError::io("sync", ".", &e))
     }
+}
+
+/// Whether the store in a folder was closed, and so has no log: its index has everything.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn was_closed(storage: &dyn Storage) -> Result<bool, StoreError> {
+    Ok(read_running(storage)?.is_none())
 }
 
 pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, StoreError> {
@@ -251,7 +260,11 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
     Ok(applied)
 }
 
-pub(crate) fn open_segments(storage: &dyn Storage) -> Result<Vec<Segment>, StoreError> {
+/// The segments of a log, oldest first: those of which an index that has everything up to `applied` has all, and the others.
+pub(crate) fn open_segments(
+    storage: &dyn Storage,
+    applied: u64,
+) -> Result<(Vec<Segment>, Vec<Segment>), StoreError> {
     let names = storage
         .list()
         .map_err(|e| StoreError::io("list", ".", &e))?;
@@ -270,7 +283,32 @@ pub(crate) fn open_segments(storage: &dyn Storage) -> Result<Vec<Segment>, Store
             last: 0,
         })
     };
-    numbers.into_iter().map(open).collect()
+    let segments = numbers.into_iter().map(open);
+    let mut kept = segments.collect::<Result<Vec<_>, StoreError>>()?;
+    // From the end: what is before a segment that begins with what the index has is not needed.
+    let mut live = Vec::new();
+    while let Some(segment) = kept.pop() {
+        let first = first_of(&segment)?;
+        live.push(segment);
+        if let Some(first) = first.filter(|first| *first <= applied + 1) {
+            for segment in &mut kept {
+                segment.last = first - 1;
+            }
+            break;
+        }
+    }
+    live.reverse();
+    Ok((kept, live))
+}
+
+/// The number of a segment's first frame, where that can be read.
+fn first_of(segment: &Segment) -> Result<Option<u64>, StoreError> {
+    let header = segment.file.read_plain(0, FRAME_BYTES);
+    let header = header.map_err(|e| StoreError::io("read", &Segment::name(segment.number), &e))?;
+    match FrameRecord::decode(&header) {
+        Header::Good(frame) => Ok(Some(frame.sequence)),
+        _ => Ok(None),
+    }
 }
 
 /// Reads the log; what it holds, and its bytes.
@@ -398,16 +436,6 @@ async fn is_borne_out(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result
         }
     }
     Ok(true)
-}
-
-async fn remove_garbage(inner: &Inner, keys: Vec<Vec<u8>>) -> Result<(), StoreError> {
-    if keys.is_empty() {
-        return Ok(());
-    }
-    let index = Arc::clone(&inner.index);
-    let changes = keys.into_iter().map(|key| (CHUNKS, key, None)).collect();
-    inner.run(move || index.write(Batch { changes })).await??;
-    Ok(())
 }
 
 /// Cuts off what does not stand; returns the segments that stay and the number of the next.

@@ -51,7 +51,7 @@ impl Rescue {
         };
         let applied = record.map_or(0, |r| r.applied);
         let power_lost = read_running(storage)?.is_none_or(|boot| boot != config.boot_id);
-        let segments = open_segments(storage)?;
+        let (_, segments) = open_segments(storage, applied)?;
         let (reached, _) = read_reached(storage)?;
         let (parsed, contents) = read_log(&segments, applied, power_lost, reached)?;
         for frame in &parsed.frames {

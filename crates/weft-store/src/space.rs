@@ -104,6 +104,12 @@ impl Inner {
             self.sync_now().await?;
             self.sync_now().await?;
         }
+        if self.lock().disk.available() >= blocks || self.grow(blocks, 0).await? {
+            return Ok(());
+        }
+        if let Err(error) = self.give_kept_back().await {
+            tracing::warn!(%error, "segments of the log that nobody needs stay");
+        }
         let available = self.lock().disk.available();
         if available >= blocks || self.grow(blocks, 0).await? {
             return Ok(());

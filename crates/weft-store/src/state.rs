@@ -142,6 +142,8 @@ pub(crate) struct State {
     pub(crate) logged: u64,
     /// Of that, what the index has.
     pub(crate) indexed: u64,
+    /// And how much of it is in the index's tables.
+    pub(crate) settled: u64,
     /// What large calls under way will add.
     pub(crate) admitted: Load,
     /// Frames that are not in the kernel yet.
@@ -293,6 +295,11 @@ impl State {
     /// What it would cost to replay what the index does not have, in units of about 100 ns.
     pub(crate) fn to_replay(&self) -> u64 {
         self.logged.saturating_sub(self.indexed)
+    }
+
+    /// What replaying would cost besides if the index lost its journal.
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.indexed.saturating_sub(self.settled)
     }
 
     /// Queues a frame for the log; returns its sequence.

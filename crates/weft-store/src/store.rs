@@ -103,6 +103,9 @@ pub(crate) struct Inner {
     pub(crate) fetching: AtomicUsize,
     /// What was wrong beside chunks when the store was opened, and was set right then.
     pub(crate) marks: Vec<String>,
+    /// Keys of chunks in the index whose forks were gone when the store was opened. They stay until the log is applied: replaying
+    /// it may have given what they say to other forks.
+    pub(crate) garbage: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Drop for Inner {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use common::{now, pattern, read, write};
 use packed::{Tree, gather, pack, scatter, unpack};
 use story::{Story, fork, name_of};
-use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OrderedKv, Reader, Transaction};
+use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OnLoss, OrderedKv, Reader, Transaction};
 use weft_layout::{CellOffset, FileId};
 use weft_store::{
     DiskConfig, FolderStorage, INDEX_SPACES, Store, StoreConfig, StoreError, item_kinds,
@@ -66,7 +66,7 @@ impl Index {
             cache: 1 << 20,
             memtable: 2 << 10,
             reserve: 0,
-            accept_loss: false,
+            loss: OnLoss::Refuse,
         };
         let engine = FjallKv::open(folder.join("index"), options).unwrap();
         let left = AtomicI64::new(i64::MAX);

@@ -57,6 +57,9 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
         } else {
             machine.kill(rng.random());
         }
+        if rng.random_bool(0.5) {
+            machine.index.lose_journal(rng.random());
+        }
         let store = match machine.open().await {
             Ok(store) => store,
             Err(error) => panic!("{what}: power {power}: cannot reopen: {error}"),
@@ -76,6 +79,15 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
             store.close().await.unwrap();
             history = History::new(history.states.pop().unwrap());
         } else {
+            machine.kill(rng.random());
+        }
+        machine.index.lose_journal(rng.random());
+        if rng.random_bool(0.5) {
+            let store = machine.open().await.unwrap();
+            let what = format!("{what}, without the end of the index's journal");
+            history.check(observe(&store, FILES).await, false, &what);
+            history = History::new(history.states.pop().unwrap());
+            drop(store);
             machine.kill(rng.random());
         }
     }

@@ -1,6 +1,6 @@
-//! A namespace that was damaged while the volume was down is noticed.
+//! Journals of a namespace and of indexes that are damaged while nobody has them open.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn weft(args: &[&str]) -> Output {
@@ -10,34 +10,74 @@ fn weft(args: &[&str]) -> Output {
         .unwrap()
 }
 
-struct Down<'a>(&'a str);
+/// A volume in a folder of its own, with one server.
+struct Volume {
+    folder: tempfile::TempDir,
+    dir: String,
+}
 
-impl Drop for Down<'_> {
-    fn drop(&mut self) {
-        weft(&["down", self.0]);
+impl Volume {
+    fn up() -> Volume {
+        let folder = tempfile::Builder::new().prefix("weft-damage-").tempdir();
+        let folder = folder.unwrap();
+        let dir = folder.path().join("volume").to_str().unwrap().to_owned();
+        assert!(weft(&["up", &dir, "--servers", "1"]).status.success());
+        Volume { folder, dir }
+    }
+
+    /// Runs a command on the volume that must succeed; what it wrote.
+    fn run(&self, args: &[&str]) -> Vec<u8> {
+        let out = weft(&[&["--volume", &self.dir], args].concat());
+        assert!(out.status.success(), "{args:?}: {out:?}");
+        out.stdout
+    }
+
+    fn put(&self, files: std::ops::Range<usize>) {
+        let local = self.folder.path().join("local");
+        for i in files {
+            std::fs::write(&local, content(i)).unwrap();
+            self.run(&["cp", local.to_str().unwrap(), &format!("weft:/f{i}")]);
+        }
+    }
+
+    fn holds(&self, i: usize) -> bool {
+        weft(&["--volume", &self.dir, "cat", &format!("/f{i}")]).stdout == content(i)
+    }
+
+    /// Kills a node and stops the others.
+    fn kill(&self, node: impl Fn(&serde_json::Value) -> &serde_json::Value) {
+        let status = weft(&["status", &self.dir, "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        let pid = i32::try_from(node(&status)["pid"].as_i64().unwrap()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        weft(&["down", &self.dir]);
+    }
+
+    fn journal(&self, of: &str) -> PathBuf {
+        self.folder.path().join("volume").join(of).join("0.jnl")
     }
 }
 
-#[test]
-fn a_namespace_damaged_while_it_was_down_is_refused() {
-    let folder = tempfile::Builder::new()
-        .prefix("weft-damage-")
-        .tempdir()
-        .unwrap();
-    let path = folder.path().join("volume");
-    let dir = path.to_str().unwrap();
-    let _down = Down(dir);
-    assert!(weft(&["up", dir, "--servers", "1"]).status.success());
-    for i in 0..50 {
-        assert!(
-            weft(&["--volume", dir, "mkdir", &format!("/d{i}")])
-                .status
-                .success()
-        );
+impl Drop for Volume {
+    fn drop(&mut self) {
+        weft(&["down", &self.dir]);
     }
-    assert!(weft(&["down", dir]).status.success());
-    damage(&path.join("meta/namespace/0.jnl"));
-    let up = weft(&["up", dir]);
+}
+
+fn content(i: usize) -> Vec<u8> {
+    (0..300_000).map(|at| (at % 251 + i) as u8).collect()
+}
+
+#[test]
+fn a_namespace_damaged_after_its_service_was_killed_is_refused() {
+    let volume = Volume::up();
+    for i in 0..50 {
+        volume.run(&["mkdir", &format!("/d{i}")]);
+    }
+    volume.kill(|status| &status["meta"]);
+    damage(&volume.journal("meta/namespace"));
+    let up = weft(&["up", &volume.dir]);
     let said = String::from_utf8_lossy(&up.stderr).into_owned();
     assert!(
         !up.status.success(),
@@ -49,45 +89,50 @@ fn a_namespace_damaged_while_it_was_down_is_refused() {
     );
 }
 
-/// A repair tells the same of files whatever was tried before it: that the service did not end well means nothing where nobody can
-/// come back to it.
 #[test]
-fn what_a_damaged_index_lost_is_named_also_after_a_start_that_failed() {
-    let folder = tempfile::Builder::new()
-        .prefix("weft-damage-")
-        .tempdir()
-        .unwrap();
-    let path = folder.path().join("volume");
-    let dir = path.to_str().unwrap();
-    let _down = Down(dir);
-    assert!(weft(&["up", dir, "--servers", "1"]).status.success());
-    let local = folder.path().join("local");
-    std::fs::write(&local, vec![7; 300_000]).unwrap();
-    for i in 0..12 {
-        let file = format!("weft:/f{i}");
-        let copied = weft(&["--volume", dir, "cp", local.to_str().unwrap(), &file]);
-        assert!(copied.status.success(), "{copied:?}");
+fn nothing_is_only_in_journals_once_a_volume_was_stopped() {
+    let volume = Volume::up();
+    volume.put(0..12);
+    volume.run(&["fsck"]);
+    volume.put(12..16);
+    assert!(weft(&["down", &volume.dir]).status.success());
+    damage(&volume.journal("meta/namespace"));
+    std::fs::write(volume.journal("server-0/index"), b"").unwrap();
+    assert!(weft(&["up", &volume.dir]).status.success());
+    for i in 0..16 {
+        assert!(volume.holds(i), "/f{i}");
     }
-    assert!(weft(&["down", dir]).status.success());
-    damage(&path.join("server-0/index/0.jnl"));
-    assert!(!weft(&["up", dir]).status.success());
-    let repaired = weft(&["fsck", "--offline", dir, "--repair"]);
+    volume.run(&["fsck", "--data"]);
+}
+
+/// What an application put into the index is in the log until it is in tables.
+#[test]
+fn an_index_that_lost_its_journal_is_made_good_by_the_log() {
+    let volume = Volume::up();
+    volume.put(0..12);
+    // Brings the log into the index.
+    volume.run(&["fsck"]);
+    volume.put(12..16);
+    volume.run(&["fsck"]);
+    volume.put(16..20);
+    volume.kill(|status| &status["servers"][0]);
+    let journal = volume.journal("server-0/index");
+    damage(&journal);
+    assert!(!weft(&["up", &volume.dir]).status.success());
+    let repaired = weft(&["fsck", "--offline", &volume.dir, "--repair"]);
     let said = String::from_utf8_lossy(&repaired.stdout).into_owned();
     assert_eq!(repaired.status.code(), Some(1), "{said}");
-    assert!(weft(&["up", dir]).status.success());
-    let mut lost = 0;
-    for i in 0..12 {
-        let file = format!("/f{i}");
-        let read = weft(&["--volume", dir, "cat", &file]);
-        if read.stdout != vec![7; 300_000] {
-            lost += 1;
-            assert!(
-                said.contains(&format!("{file} (file ")),
-                "{file} is lost and not named: {said}"
-            );
-        }
+    assert!(said.contains("went back to before them"), "{said}");
+    assert!(
+        !said.contains("/f"),
+        "files are named that lost nothing: {said}"
+    );
+    assert!(journal.with_extension("damaged").exists());
+    assert!(weft(&["up", &volume.dir]).status.success());
+    for i in 0..20 {
+        assert!(volume.holds(i), "/f{i}: {said}");
     }
-    assert!(lost > 0, "nothing was lost: {said}");
+    volume.run(&["fsck", "--data"]);
 }
 
 /// Flips bytes in the middle of what the journal holds.

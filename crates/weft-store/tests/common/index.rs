@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weft_kv::{Batch, KvError, OrderedKv, Reader, Space, Transaction};
@@ -17,6 +17,10 @@ pub struct CrashKv {
     now: Mutex<Arc<Map>>,
     /// State at the last sync, and every batch since.
     durable: Mutex<(Arc<Map>, Vec<Batch>)>,
+    /// State that is in tables, and every batch since: what a journal has.
+    settled: Mutex<(Arc<Map>, Vec<Batch>)>,
+    /// Batches that went with journals.
+    unread: AtomicU64,
     deaths: Mutex<BTreeMap<&'static str, u64>>,
     /// Which operations of the machine were the index's.
     steps: Mutex<Vec<u64>>,
@@ -79,8 +83,13 @@ impl OrderedKv for CrashKv {
     }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
         put(Arc::make_mut(&mut self.now.lock()), &batch);
+        self.settled.lock().1.push(batch.clone());
         self.durable.lock().1.push(batch);
         Ok(())
+    }
+    fn settle(&self) -> Result<(), KvError> {
+        *self.settled.lock() = (Arc::clone(&self.now.lock()), Vec::new());
+        self.sync()
     }
     fn sync(&self) -> Result<(), KvError> {
         *self.durable.lock() = (Arc::clone(&self.now.lock()), Vec::new());
@@ -157,7 +166,21 @@ impl OrderedKv for Living {
             });
         }
         self.step("write")?;
+        if std::env::var("DBG").is_ok() {
+            for c in &batch.changes {
+                eprintln!(
+                    "   W index {:?} {:02x?} {}",
+                    c.0,
+                    &c.1[..c.1.len().min(24)],
+                    c.2.is_some()
+                );
+            }
+        }
         self.index.write(batch)
+    }
+    fn settle(&self) -> Result<(), KvError> {
+        self.step("settle")?;
+        self.index.settle()
     }
     fn sync(&self) -> Result<(), KvError> {
         self.step("sync")?;
@@ -202,11 +225,35 @@ impl CrashKv {
         let mut durable = self.durable.lock();
         let keep = (seed % (durable.1.len() as u64 + 1)) as usize;
         let mut map = (*durable.0).clone();
+        let lost = durable.1.len() - keep;
         for batch in durable.1.drain(..).take(keep) {
             put(&mut map, &batch);
         }
         *self.now.lock() = Arc::new(map);
         durable.0 = Arc::clone(&self.now.lock());
+        let journal = &mut self.settled.lock().1;
+        journal.truncate(journal.len() - lost);
+    }
+
+    /// Its journal cannot be read from some batch on, synced or not: it goes back to what it was before that.
+    pub fn lose_journal(&self, seed: u64) {
+        let mut settled = self.settled.lock();
+        let keep = (seed % (settled.1.len() as u64 + 1)) as usize;
+        let lost = settled.1.len() - keep;
+        self.unread.fetch_add(lost as u64, Ordering::Relaxed);
+        settled.1.truncate(keep);
+        let mut map = (*settled.0).clone();
+        for batch in &settled.1 {
+            put(&mut map, batch);
+        }
+        let map = Arc::new(map);
+        *self.now.lock() = Arc::clone(&map);
+        *self.durable.lock() = (map, Vec::new());
+    }
+
+    /// Batches that went with journals so far.
+    pub fn unread(&self) -> u64 {
+        self.unread.load(Ordering::Relaxed)
     }
 
     /// Changes one value behind the store's back.

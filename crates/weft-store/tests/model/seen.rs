@@ -1,6 +1,6 @@
 //! What the runs of a test met: rare kinds must come, else nothing is said of them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::common::Machine;
@@ -11,6 +11,7 @@ thread_local! {
     static OPERATIONS: RefCell<BTreeMap<String, u64>> = RefCell::default();
     static ITEMS: RefCell<BTreeMap<u8, u64>> = RefCell::default();
     static DEATHS: RefCell<BTreeMap<&'static str, u64>> = RefCell::default();
+    static UNREAD: Cell<u64> = Cell::default();
 }
 
 /// An operation was done.
@@ -33,6 +34,7 @@ pub fn log(machine: &Machine) {
 
 /// A machine is not needed any more.
 pub fn end(machine: &Machine) {
+    UNREAD.set(UNREAD.get() + machine.index.unread());
     DEATHS.with_borrow_mut(|seen| {
         for (doing, count) in machine.index.deaths() {
             *seen.entry(doing).or_default() += count;
@@ -40,11 +42,15 @@ pub fn end(machine: &Machine) {
     });
 }
 
-/// Deaths before the index was written, and before it was synced.
+/// Deaths before the index was written, and before it was synced; and losses of what its journal had.
 pub fn assert_deaths() {
     DEATHS.with_borrow(|seen| {
-        assert!(seen.keys().eq(&["sync", "write"]), "deaths: {seen:?}");
+        let both = ["sync", "write"]
+            .iter()
+            .all(|doing| seen.contains_key(doing));
+        assert!(both, "deaths: {seen:?}");
     });
+    assert!(UNREAD.get() > 100, "{} batches of journals", UNREAD.get());
 }
 
 /// Every kind of operation, and every kind of item that `docs/format.md` lists.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use weft_kv::{FjallKv, FjallOptions};
+use weft_kv::{FjallKv, FjallOptions, OnLoss};
 use weft_net::{Bounds, Env, Identity, TcpNetwork};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
@@ -17,7 +17,7 @@ const NAMESPACE: FjallOptions = FjallOptions {
     cache: 64 << 20,
     memtable: 64 << 20,
     reserve: 64 << 20,
-    accept_loss: false,
+    loss: OnLoss::Refuse,
 };
 
 /// Run one node of a volume in the foreground

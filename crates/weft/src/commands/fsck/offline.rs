@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
-use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend};
+use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OnLoss};
 use weft_meta::Namespace;
 use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::meta::HeartbeatRequest;
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
+use weft_store::{FolderStorage, was_closed};
 
 use super::{Row, words};
 use crate::commands::serve::{closing_note, io_role};
@@ -70,14 +71,17 @@ impl Offline {
         };
         let mut obstacles = Vec::new();
         obstacles.extend(tables(&meta_folder, None)?);
-        if let Some(lost) = journal(&meta_folder, None, repair)? {
+        if let Some(lost) = journal(&meta_folder, None, OnLoss::Skip, repair)? {
             closing_note::forget(&meta_folder)?;
             obstacles.push(lost);
         }
         for (section, folder) in &sections {
-            let (folder, server) = (folder.join("index"), Some(section.id));
-            obstacles.extend(tables(&folder, server)?);
-            obstacles.extend(journal(&folder, server, repair)?);
+            let (index, server) = (folder.join("index"), Some(section.id));
+            obstacles.extend(tables(&index, server)?);
+            // A server's log has what came after; one that was closed has no log.
+            let closed = was_closed(&FolderStorage::open(&folder.join("store"))?)?;
+            let on_loss = if closed { OnLoss::Skip } else { OnLoss::GoBack };
+            obstacles.extend(journal(&index, server, on_loss, repair)?);
         }
         let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
         closing_note::check(&meta_folder, kv.as_ref())?;
@@ -216,7 +220,12 @@ fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
 }
 
 /// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it.
-fn journal(folder: &Path, server: Option<u32>, repair: bool) -> Result<Option<Row>> {
+fn journal(
+    folder: &Path,
+    server: Option<u32>,
+    on_loss: OnLoss,
+    repair: bool,
+) -> Result<Option<Row>> {
     let lost = match FjallKv::check(folder) {
         Ok(()) => return Ok(None),
         Err(lost @ KvError::Lost { .. }) if repair => lost.to_string(),
@@ -225,7 +234,7 @@ fn journal(folder: &Path, server: Option<u32>, repair: bool) -> Result<Option<Ro
     drop(FjallKv::open(
         folder,
         FjallOptions {
-            accept_loss: true,
+            loss: on_loss,
             ..FjallOptions::default()
         },
     )?);
@@ -235,8 +244,12 @@ fn journal(folder: &Path, server: Option<u32>, repair: bool) -> Result<Option<Ro
         text: lost,
         ..Finding::default()
     };
-    let done = "went on without them; what there was of the journal is kept beside it as N.damaged";
-    let done = Some(done.to_owned());
+    let done = match on_loss {
+        OnLoss::GoBack => "went back to before them: the server's log says again what came after",
+        _ => "went on without them",
+    };
+    let kept = "what there was of the journal is kept beside it as N.damaged";
+    let done = Some(format!("{done}; {kept}"));
     Ok(Some(words::row(Found { finding, done })))
 }
 
