@@ -54,7 +54,7 @@ struct Disk {
 
 /// A disk in memory; clones share it. Survives the store that uses it.
 #[derive(Clone, Debug)]
-pub struct SimStorage(Arc<Mutex<Disk>>, String);
+pub struct SimStorage(Arc<Mutex<Disk>>, String, Option<u64>);
 
 /// The disk of a file's name.
 fn disk_of(name: &str) -> &str {
@@ -210,13 +210,25 @@ impl SimStorage {
                 life: 0,
             })),
             String::new(),
+            None,
         )
     }
 
     /// Another disk of the same machine.
     #[must_use]
     pub fn disk(&self, name: &str) -> Self {
-        Self(Arc::clone(&self.0), name.to_owned())
+        Self(Arc::clone(&self.0), name.to_owned(), self.2)
+    }
+
+    /// The disk as this life of the process has it: a task of it that outlives the crash can do nothing any more.
+    #[must_use]
+    pub fn living(&self) -> Self {
+        Self(Arc::clone(&self.0), self.1.clone(), Some(self.life()))
+    }
+
+    /// In which life an operation is asked for.
+    fn life_in(&self, disk: &Disk) -> u64 {
+        self.2.unwrap_or(disk.life)
     }
 
     /// Bounds the bytes of all files of this disk.
@@ -315,11 +327,11 @@ impl SimStorage {
 impl Storage for SimStorage {
     fn open(&self, name: &str, kind: FileKind) -> io::Result<Arc<dyn StorageFile>> {
         let mut disk = self.0.lock();
-        if disk.dead {
+        let (life, name) = (self.life_in(&disk), self.full_name(name));
+        if disk.dead || life != disk.life {
             return Err(died());
         }
         disk.check(&self.1)?;
-        let (life, name) = (disk.life, self.full_name(name));
         if !disk.files.contains_key(&name) {
             let last = disk.begin(life, &self.1)?;
             disk.files.insert(name.clone(), SimFile::default());
@@ -336,13 +348,19 @@ impl Storage for SimStorage {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        self.0.lock().check(&self.1)?;
+        {
+            let disk = self.0.lock();
+            if self.life_in(&disk) != disk.life {
+                return Err(died());
+            }
+            disk.check(&self.1)?;
+        }
         Ok(self.names().into_iter().collect())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut disk = self.0.lock();
-        let life = disk.life;
+        let life = self.life_in(&disk);
         let last = disk.begin(life, &self.1)?;
         if disk.keep {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -357,7 +375,7 @@ impl Storage for SimStorage {
 
     fn sync_folder(&self) -> io::Result<()> {
         let mut disk = self.0.lock();
-        let life = disk.life;
+        let life = self.life_in(&disk);
         if disk.begin(life, &self.1)? {
             return Err(died());
         }

@@ -36,7 +36,7 @@ impl Machine {
     pub fn config(&self) -> StoreConfig {
         let index: Arc<dyn OrderedKv> = Living::new(&self.index, &self.disk);
         let mut config = StoreConfig::new(
-            Arc::new(self.disk.clone()),
+            Arc::new(self.disk.living()),
             index,
             format!("boot {}", self.boots.lock()),
         );
