@@ -36,6 +36,22 @@ struct State {
     crowded: Vec<(Space, Vec<u8>)>,
     /// What each commit since the last sync replaced, oldest first.
     unsynced: Vec<Vec<Before>>,
+    /// The same since the engine settled last, where that is asked for: what its journal has.
+    journal: Option<Vec<Vec<Before>>>,
+}
+
+impl State {
+    /// Takes commits back, the newest first.
+    fn take_back(&mut self, undone: impl Iterator<Item = Vec<Before>>) {
+        for (space, key, before) in undone.flatten() {
+            let commit = self.commit;
+            let keys = self.spaces.entry(space).or_default();
+            match before {
+                Some(value) => keys.insert(key, vec![(commit, Some(value))]),
+                None => keys.remove(&key),
+            };
+        }
+    }
 }
 
 /// The in-memory engine.
@@ -51,6 +67,30 @@ impl MemKv {
     /// An empty engine.
     pub fn new() -> MemKv {
         MemKv::default()
+    }
+
+    /// An empty engine that can lose its journal.
+    pub fn with_journal() -> MemKv {
+        let kv = MemKv::default();
+        kv.state.write().journal = Some(Vec::new());
+        kv
+    }
+
+    /// Goes back to what it was before some commit since it settled last, synced or not, as an engine does whose journal is damaged
+    /// there; `seed` says before which. Snapshots must not be alive.
+    pub fn lose_journal(&self, seed: u64) {
+        let _writer = self.writer.lock();
+        let mut state = self.state.write();
+        assert!(
+            self.live.lock().is_empty(),
+            "a snapshot outlived the crash of its engine"
+        );
+        if let Some(mut journal) = state.journal.take() {
+            let keep = (seed % (journal.len() as u64 + 1)) as usize;
+            state.take_back(journal.drain(keep..).rev());
+            state.journal = Some(journal);
+        }
+        state.unsynced.clear();
     }
 
     /// Commits that a power loss would take.
@@ -72,17 +112,12 @@ impl MemKv {
             self.live.lock().is_empty(),
             "a snapshot outlived the crash of its engine"
         );
-        while state.unsynced.len() > keep {
-            for (space, key, before) in state.unsynced.pop().unwrap_or_default() {
-                let commit = state.commit;
-                let keys = state.spaces.entry(space).or_default();
-                match before {
-                    Some(value) => keys.insert(key, vec![(commit, Some(value))]),
-                    None => keys.remove(&key),
-                };
-            }
+        let mut unsynced = std::mem::take(&mut state.unsynced);
+        let lost = unsynced.len().saturating_sub(keep);
+        state.take_back(unsynced.drain(unsynced.len() - lost..).rev());
+        if let Some(journal) = &mut state.journal {
+            journal.truncate(journal.len() - lost);
         }
-        state.unsynced.clear();
     }
 
     /// Another engine with what is synced here: what a machine finds after its power comes back.
@@ -147,6 +182,9 @@ impl MemKv {
                 state.crowded.push((space, key.clone()));
             }
             undo.push((space, key, before));
+        }
+        if let Some(journal) = &mut state.journal {
+            journal.push(undo.clone());
         }
         state.unsynced.push(undo);
     }
@@ -289,6 +327,15 @@ impl OrderedKv for MemKv {
     fn write(&self, batch: Batch) -> Result<(), KvError> {
         let _writer = self.writer.lock();
         self.commit(Overlay::from_batch(batch));
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), KvError> {
+        let mut state = self.state.write();
+        state.unsynced.clear();
+        if let Some(journal) = &mut state.journal {
+            journal.clear();
+        }
         Ok(())
     }
 

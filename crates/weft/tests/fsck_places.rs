@@ -171,7 +171,7 @@ fn files_of_an_engine_are_put_back_from_their_copies_and_told() {
     );
     copied(&indices[0]);
     volume.run(["scrub"]);
-    // What an engine itself needs, while it is open: told until the next start.
+    // What an engine itself needs, while it is open: told until it is written anew, when the engine is closed at the latest.
     for own in [namespace, &indices[0]] {
         flip(&own.join("keyspaces/1/current"));
         let (report, code) = fsck(&volume, &[]);
@@ -183,7 +183,6 @@ fn files_of_an_engine_are_put_back_from_their_copies_and_told() {
         stopped(&volume, |_| ());
         let (report, code) = fsck(&volume, &["--data"]);
         assert_eq!((faults(&report), code), (Vec::new(), 0), "{report}");
-        assert!(own.join("weft.damaged/keyspaces/1/current").exists());
     }
     // While it is not: a check of the stopped volume says so, and does what a start would.
     let dir = folder.to_str().unwrap();
@@ -196,6 +195,12 @@ fn files_of_an_engine_are_put_back_from_their_copies_and_told() {
         (vec!["damaged index"; 2], 1),
         "{report}"
     );
+    for put_back in [
+        &indices[0].join("weft.damaged/keyspaces/1"),
+        &namespace.join("weft.damaged/keyspaces/0"),
+    ] {
+        assert!(put_back.join("current").exists());
+    }
     let (report, code) = fsck(&volume, &["--offline", dir]);
     assert_eq!((faults(&report), code), (Vec::new(), 0), "{report}");
     volume.run(["up", dir]);
