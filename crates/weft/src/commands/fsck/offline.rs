@@ -76,12 +76,7 @@ impl Offline {
             obstacles.push(lost);
         }
         for (section, folder) in &sections {
-            let (index, server) = (folder.join("index"), Some(section.id));
-            obstacles.extend(tables(&index, server)?);
-            // A server's log has what came after; one that was closed has no log.
-            let closed = was_closed(&FolderStorage::open(&folder.join("store"))?)?;
-            let on_loss = if closed { OnLoss::Skip } else { OnLoss::GoBack };
-            obstacles.extend(journal(&index, server, on_loss, repair)?);
+            obstacles.extend(index(folder, section.id, repair)?);
         }
         let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
         closing_note::check(&meta_folder, kv.as_ref())?;
@@ -195,6 +190,17 @@ fn server(
     meta.clone_into(&mut role.meta_address);
     role.metrics_address.clear();
     Ok(node(identity, None, Some(role)))
+}
+
+/// What is wrong with the engine of a server's index.
+fn index(folder: &Path, server: u32, repair: bool) -> Result<Vec<Row>> {
+    let (index, server) = (folder.join("index"), Some(server));
+    let mut found = tables(&index, server)?;
+    // A server's log has what came after; one that was closed has no log.
+    let closed = was_closed(&FolderStorage::open(&folder.join("store"))?)?;
+    let on_loss = if closed { OnLoss::Skip } else { OnLoss::GoBack };
+    found.extend(journal(&index, server, on_loss, repair)?);
+    Ok(found)
 }
 
 /// Which of an engine's files are not what was written; what copies mend is mended, as by any start.
