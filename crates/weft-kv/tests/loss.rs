@@ -305,7 +305,7 @@ fn whoever_goes_back_has_what_was_there_before_the_first_commit_that_is_missing_
             bytes.truncate(at);
         }),
         ("nothing can be read of the first", 0, |_, bytes| {
-            bytes.fill(9)
+            bytes.fill(9);
         }),
         ("nothing can be read of the second", 20, |path, _| {
             let second = path.with_file_name("1.jnl");
