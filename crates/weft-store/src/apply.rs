@@ -33,6 +33,9 @@ use crate::write::{FULL_SLOTS, whole};
 /// How long removed forks may keep blocks that only the index knows.
 const REAP_AFTER: Duration = Duration::from_secs(2);
 
+/// How long something may be in the log alone.
+const APPLY_AFTER: Duration = Duration::from_secs(30);
+
 /// The shortest and the longest wait before work that failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
@@ -387,18 +390,24 @@ impl Drop for Watched {
 pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
     let _watched = Watched(store.clone());
     let (mut reap, mut retry) = (false, Retry::default());
+    let mut apply_at = Instant::now() + APPLY_AFTER;
     loop {
         let reap_at = reap.then(|| Instant::now() + REAP_AFTER);
-        match reap_at.into_iter().chain(retry.at).min() {
-            // Woken by the timer or by a call: either way there is something to do.
-            Some(at) => drop(tokio::time::timeout_at(at, signals.work.notified()).await),
-            None => signals.work.notified().await,
-        }
+        let timers = [reap_at, retry.at].into_iter().flatten();
+        let first = timers.fold(apply_at, Instant::min);
+        // Woken by a timer or by a call: either way there is something to look at.
+        drop(tokio::time::timeout_at(first, signals.work.notified()).await);
         if signals.stop.load(Relaxed) {
             return;
         }
         let Some(inner) = store.upgrade() else { return };
         let dead = !inner.lock().changes.dead.is_empty();
+        if apply_at <= Instant::now() {
+            apply_at = Instant::now() + APPLY_AFTER;
+            if inner.lock().is_ahead_of_index() {
+                signals.apply.store(true, Relaxed);
+            }
+        }
         if reap && dead {
             signals.apply.store(true, Relaxed);
         }

@@ -100,6 +100,16 @@ pub(crate) struct Changes {
     pub(crate) dead: Vec<Dead>,
 }
 
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.files.is_empty()
+            && self.forks.is_empty()
+            && self.chunks.is_empty()
+            && self.checkpoints.is_empty()
+            && self.dead.is_empty()
+    }
+}
+
 /// Everything a store knows in memory.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -295,6 +305,11 @@ impl State {
     /// What it would cost to replay what the index does not have, in units of about 100 ns.
     pub(crate) fn to_replay(&self) -> u64 {
         self.logged.saturating_sub(self.indexed)
+    }
+
+    /// Whether only the log has something.
+    pub(crate) fn is_ahead_of_index(&self) -> bool {
+        !self.changes.is_empty() || !self.dirty_chunks.is_empty()
     }
 
     /// What replaying would cost besides if the index lost its journal.

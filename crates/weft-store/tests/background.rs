@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Store, StoreError};
+use weft_store::{Storage, Store, StoreError, rescue};
 
 const CHUNK: u32 = 65_536;
 /// Several times what the log may have.
@@ -113,6 +113,45 @@ fn a_segment_that_cannot_be_removed_is_tried_again_and_stops_nothing() {
         let last = WRITES - 1;
         let found = read(&store, &key(last % 50, 0), last * 100, 1 << 20).await;
         assert!(found.unwrap() == pattern(last, LENGTH));
+    });
+}
+
+#[test]
+fn nothing_is_in_the_log_alone_for_long() {
+    run(async {
+        let machine = Machine::new(9);
+        let store = machine.open().await.unwrap();
+        let applies = || store.counters().applies;
+        for round in 0..3_u64 {
+            let one = vec![write(
+                &key(1, 0),
+                65_536,
+                round * 5000,
+                pattern(round, 5000),
+            )];
+            store.write(one, now()).await.unwrap();
+            assert_eq!(applies(), round, "a small write is no reason by itself");
+            tokio::time::sleep(Duration::from_secs(31)).await;
+            assert_eq!(applies(), round + 1);
+        }
+        let operations = machine.disk.operations();
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert_eq!(machine.disk.operations(), operations, "nothing changed");
+        // The log can lose all it has.
+        drop(store);
+        machine.kill(9);
+        for name in machine.disk.names() {
+            if name.starts_with("log.") {
+                machine.disk.damage(&name, |bytes| bytes.fill(7));
+            }
+        }
+        let store = machine.open().await;
+        assert!(store.is_err(), "it is told");
+        rescue(&machine.config(), true).await.unwrap();
+        let store = machine.open().await.unwrap();
+        let found = read(&store, &key(1, 0), 0, 1 << 20).await.unwrap();
+        let all = (0..3).flat_map(|round| pattern(round, 5000));
+        assert!(found == all.collect::<Vec<_>>());
     });
 }
 
