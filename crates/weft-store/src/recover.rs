@@ -43,7 +43,7 @@ const RUNNING: &str = "running";
 impl Store {
     /// Opens the store of a folder, empty at first, and recovers it if it was not closed.
     ///
-    /// Must be called inside a tokio runtime: the store flushes and applies in the background.
+    /// Must be called inside a tokio runtime with timers: the store flushes and applies in the background.
     /// # Errors
     /// [`StoreError::Corrupt`] and [`StoreError::Version`] when stored bytes are not what a store
     /// of this version wrote; nothing is changed then.

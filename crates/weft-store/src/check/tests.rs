@@ -57,7 +57,9 @@ async fn opened() -> Store {
 /// A store with a fork of two blocks, of which the first is shared with a checkpoint, spoiled by `spoil`, which is told
 /// the living fork and the kept one; what a check finds then.
 fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> (Told, Told) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     runtime.unwrap().block_on(async {
         let store = opened().await;
         write(&store, 0, 1).await;
@@ -153,7 +155,9 @@ impl Drop for Tidy {
 
 #[test]
 fn who_panics_with_the_state_in_hand_closes_the_store() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     runtime.unwrap().block_on(async {
         let store = opened().await;
         write(&store, 0, 1).await;
