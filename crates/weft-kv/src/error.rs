@@ -21,7 +21,7 @@ pub enum KvError {
     #[error(
         "the journal {path} is damaged at byte {at}: commits {first} to {last}, which were on stable storage, cannot be read. \
          Nothing was changed. Restore the folder from a copy; or let `weft fsck --offline DIR --repair` go on without them \
-         (the index of a server loses nothing by that: the server's log has them)"
+         (the index of a server loses nothing by that where the server's log has them)"
     )]
     Lost {
         /// The journal.

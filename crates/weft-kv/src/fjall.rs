@@ -149,7 +149,7 @@ impl FjallKv {
                 path: path.display().to_string(),
                 reason,
             };
-            settle(&keyspace).map_err(reason)?;
+            settle(&database, &keyspace).map_err(reason)?;
         }
         if number < synced {
             watermark.set(number).map_err(unread)?;
@@ -306,7 +306,7 @@ impl OrderedKv for FjallKv {
 
     fn settle(&self) -> Result<(), KvError> {
         self.group.check()?;
-        settle(&self.keyspace).map_err(|reason| KvError::Engine {
+        settle(&self.database, &self.keyspace).map_err(|reason| KvError::Engine {
             doing: "write its tables",
             reason,
         })
@@ -423,11 +423,14 @@ fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
 }
 
 /// Brings everything into tables; or says why not.
-fn settle(keyspace: &Keyspace) -> Result<(), String> {
-    let rotated = keyspace.rotate_memtable();
+fn settle(database: &Database, keyspace: &Keyspace) -> Result<(), String> {
+    // Where a table could not be written, nobody writes one any more; this is what tells.
+    let check = || database.persist(PersistMode::Buffer);
+    let rotated = check().and_then(|()| keyspace.rotate_memtable());
     rotated.map_err(|error| error.to_string())?;
     let started = Instant::now();
     while keyspace.tree.sealed_memtable_count() > 0 {
+        check().map_err(|error| error.to_string())?;
         if started.elapsed() > SETTLED {
             return Err("its tables cannot be written".to_owned());
         }

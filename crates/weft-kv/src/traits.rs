@@ -86,7 +86,8 @@ pub trait OrderedKv: Send + Sync {
         Ok((0, None))
     }
 
-    /// Brings everything committed before the call out of journals, of which there is one copy, into tables, which are kept twice.
+    /// Brings everything committed before the call out of journals, of which there is one copy, into tables, which are copied some
+    /// seconds later.
     /// Tables always hold what was committed up to some moment, and nothing of what came later.
     ///
     /// Cost: what was committed since the last time is written once more.

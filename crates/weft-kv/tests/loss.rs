@@ -379,6 +379,27 @@ fn what_was_settled_needs_no_journal() {
     assert_eq!(prefix(&kv), 40);
 }
 
+#[test]
+fn an_engine_that_cannot_write_tables_says_so_and_nobody_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path());
+    let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+    let tables = folder.path().join("keyspaces/1/tables");
+    std::fs::remove_dir(&tables).unwrap();
+    std::fs::write(&tables, b"no folder").unwrap();
+    let started = std::time::Instant::now();
+    for _ in 0..2 {
+        assert!(matches!(kv.settle(), Err(KvError::Engine { .. })));
+    }
+    assert!(started.elapsed().as_secs() < 30);
+    drop(kv);
+    std::fs::remove_file(&tables).unwrap();
+    std::fs::create_dir(&tables).unwrap();
+    let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+    assert_eq!(prefix(&kv), 40, "journals have everything, as before");
+    kv.settle().unwrap();
+}
+
 /// An engine with tables, and with more than one journal behind it.
 fn long(folder: &Path) {
     let options = FjallOptions {

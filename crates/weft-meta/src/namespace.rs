@@ -299,8 +299,13 @@ impl Namespace {
             })?;
         }
         self.kv.sync()?;
-        // Journals are there once only, and a service that is stopped may stay so for long.
-        Ok(self.kv.settle()?)
+        // Journals are there once only, and a service that is stopped may stay so for long. Nothing is lost without.
+        if self.kv.check_room().is_ok()
+            && let Err(error) = self.kv.settle()
+        {
+            tracing::warn!(%error, "some of the namespace stays in its journal");
+        }
+        Ok(())
     }
 
     /// Whether the engine holds the mark that [`Namespace::close`] leaves when nobody has anything

@@ -174,6 +174,8 @@ impl Inner {
         if self.log.has_room() {
             return Ok(admitted);
         }
+        // What is kept of the log may be the room that it lacks.
+        self.signals.work.notify_one();
         Err(StoreError::NoSpace {
             needed: BLOCK as u64,
             available: 0,

@@ -69,6 +69,9 @@ impl Inner {
     /// # Errors
     /// [`StoreError::IndexFull`] where the index may not grow: everything stays in the log.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
+        if self.index.check_room().is_err() {
+            self.remove_applied().await?;
+        }
         self.index.check_room()?;
         let _one = self.apply_lock.lock().await;
         let logged = self.lock().logged;
@@ -116,13 +119,15 @@ impl Inner {
             state.evict(self.bounds.cache);
         }
         self.log.release_through(bound);
-        if let Err(error) = self.remove_applied().await {
-            // The index has all of it; the background tries again.
-            tracing::warn!(%error, "segments of the log that nobody needs stay");
-            self.signals.work.notify_one();
-        }
         Counters::add(&self.counters.applies, 1);
         self.signals.room.notify_waiters();
+        // The background sees to what is kept; where there is no room for a segment, that is waited for.
+        if self.log.is_tight()
+            && let Err(error) = self.remove_applied().await
+        {
+            tracing::warn!(%error, "segments of the log that nobody needs stay");
+        }
+        self.signals.work.notify_one();
         Ok(())
     }
 }
@@ -130,16 +135,21 @@ impl Inner {
 impl Inner {
     /// Removes segments of which the index has everything in tables, and sees to that where enough has come together.
     async fn remove_applied(&self) -> Result<(), StoreError> {
-        if self.must_settle() && self.index.check_room().is_ok() {
-            self.settle_index().await?;
+        if self.must_settle() {
+            return self.give_kept_back().await;
         }
         self.log.remove_settled()
     }
 
-    /// Removes all segments that were applied: where space is short.
+    /// Removes all segments that were applied: where space is short. Where the index may not grow, it has what they say once only
+    /// from then on; that is better than having no room for what is new.
     pub(crate) async fn give_kept_back(&self) -> Result<(), StoreError> {
-        if self.log.kept() > 0 && self.index.check_room().is_ok() {
-            self.settle_index().await?;
+        if self.log.kept() > 0 {
+            if self.index.check_room().is_ok() {
+                self.settle_index().await?;
+            } else {
+                self.log.settled(self.log.last_kept());
+            }
         }
         self.log.remove_settled()
     }
@@ -151,11 +161,13 @@ impl Inner {
         kept > 0
             && (kept > self.bounds.log / 8
                 || unsettled > self.bounds.replay / 4
-                || self.log.is_tight())
+                || self.log.is_tight()
+                || self.index.check_room().is_err())
     }
 
     /// Has the index write what it has of the log to tables: nobody needs the segments then.
     pub(crate) async fn settle_index(&self) -> Result<(), StoreError> {
+        // Before the index settles: an application may end meanwhile, of which its tables have a part.
         let (through, indexed) = (self.log.last_kept(), self.lock().indexed);
         let index = Arc::clone(&self.index);
         self.run(move || index.settle()).await??;
@@ -404,7 +416,7 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
         let dead = !inner.lock().changes.dead.is_empty();
         if apply_at <= Instant::now() {
             apply_at = Instant::now() + APPLY_AFTER;
-            if inner.lock().is_ahead_of_index() {
+            if inner.lock().is_ahead_of_index() || !inner.garbage.lock().is_empty() {
                 signals.apply.store(true, Relaxed);
             }
         }
@@ -524,7 +536,10 @@ impl Store {
             return Ok(());
         }
         // The log goes, and with it what the index's journal could be made of again.
-        inner.settle_index().await?;
+        if let Err(error) = inner.settle_index().await {
+            tracing::warn!(%error, "the log stays: some of the index is in its journal alone");
+            return Ok(());
+        }
         let this = Arc::clone(inner);
         inner.run(move || this.mark_clean()).await?
     }

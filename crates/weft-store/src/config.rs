@@ -105,8 +105,8 @@ impl StoreConfig {
         self.segment_bytes = self.segment_bytes.min(self.log_bytes / 4);
         self.dirty_bytes = self.dirty_bytes.min(self.log_bytes);
         self.growth_bytes = self.growth_bytes.min(total / 8).max(1 << 20);
-        // The log at its bound with a segment to spare, and the index.
-        let wanted = self.log_bytes + 2 * self.segment_bytes + total / 16;
+        // The log at its bound with a segment to spare, what is kept of it, and the index.
+        let wanted = self.log_bytes + self.log_bytes / 8 + 2 * self.segment_bytes + total / 16;
         self.reserve_bytes = self.reserve_bytes.min(wanted);
     }
 

@@ -468,5 +468,7 @@ fn register(index: &dyn OrderedKv, disks: &[Disk]) -> Result<(), StoreError> {
     };
     changes.push((META, STORE_KEY.to_vec(), Some(record.encode())));
     index.write(Batch { changes })?;
-    Ok(index.sync()?)
+    index.sync()?;
+    // The log says nothing of it: an index that goes back must not forget it.
+    Ok(index.settle()?)
 }

@@ -90,7 +90,7 @@ pub use part::Part;
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Landing, Pool, Slice};
 pub use read::READ_TRIES;
 pub use record::INDEX_SPACES;
-pub use recover::was_closed;
+pub use recover::{has_log, log_reaches};
 pub use rescue::{Obstacle, rescue};
 pub use runs::DataRuns;
 pub use scrub::{Fault, Finding, ScrubPosition, Scrubbed};

@@ -374,13 +374,15 @@ impl Log {
         files.gone = old.last().map_or(files.gone, |s| s.last);
         let bytes = old.iter().map(|s| s.bytes).sum();
         self.bytes.fetch_sub(bytes, Relaxed);
-        for segment in &old {
+        let ends: Vec<_> = old.iter().map(|s| (Arc::clone(&s.file), s.bytes)).collect();
+        files.kept.extend(old);
+        drop(files);
+        for (file, bytes) in ends {
             // Gives back what was set aside for frames that came into the next one.
-            if let Err(error) = segment.file.truncate(segment.bytes) {
+            if let Err(error) = file.truncate(bytes) {
                 tracing::debug!(%error, "space behind a segment of the log does not come back yet");
             }
         }
-        files.kept.extend(old);
     }
 
     /// Bytes of frames that were applied and are kept.

@@ -56,6 +56,10 @@ impl Store {
         let mut state = State::default();
         let applied = read_index(&*config.index, &mut state)?;
         let (kept, segments) = open_segments(&*storage, applied)?;
+        if segments.is_empty() && config.index.check_room().is_ok() {
+            // Nothing stands behind its journal, if it has anything there: an earlier version may have left it so.
+            config.index.settle()?;
+        }
         let (reached, damaged_mark) = read_reached(&*storage)?;
         if let Some(what) = &damaged_mark {
             tracing::warn!("{what}");
@@ -153,12 +157,29 @@ impl Inner {
     }
 }
 
-/// Whether the store in a folder was closed, and so has no log: its index has everything.
+/// Whether the store in a folder has a log that goes on where its index ends.
+///
+/// # Errors
+/// When either cannot be read.
+pub fn log_reaches(index: &dyn OrderedKv, storage: &dyn Storage) -> Result<bool, StoreError> {
+    let record = index.snapshot()?.get(META, STORE_KEY)?;
+    let record = record
+        .map(|value| StoreRecord::decode(&value))
+        .transpose()?;
+    let applied = record.map_or(0, |record| record.applied);
+    let (_, live) = open_segments(storage, applied)?;
+    let first = live.first().map(first_of).transpose()?.flatten();
+    Ok(first.is_some_and(|first| first <= applied + 1))
+}
+
+/// Whether the store in a folder has a log at all: one that was closed has none.
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn was_closed(storage: &dyn Storage) -> Result<bool, StoreError> {
-    Ok(read_running(storage)?.is_none())
+pub fn has_log(storage: &dyn Storage) -> Result<bool, StoreError> {
+    let names = storage.list();
+    let names = names.map_err(|e| StoreError::io("list", ".", &e))?;
+    Ok(names.iter().any(|name| Segment::number(name).is_some()))
 }
 
 pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, StoreError> {

@@ -75,6 +75,10 @@ pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>,
     rescue.log(config).await?;
     rescue.chunks().await?;
     rescue.write()?;
+    if repair {
+        // A log that was cut has a gap before what it gets from now on.
+        rescue.index.settle()?;
+    }
     Ok(rescue.obstacles)
 }
 

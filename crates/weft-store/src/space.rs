@@ -107,7 +107,10 @@ impl Inner {
         if self.lock().disk.available() >= blocks || self.grow(blocks, 0).await? {
             return Ok(());
         }
-        if let Err(error) = self.give_kept_back().await {
+        // Not for each call that is refused: it leaves a small table.
+        if self.log.kept() > self.bounds.log / 64
+            && let Err(error) = self.give_kept_back().await
+        {
             tracing::warn!(%error, "segments of the log that nobody needs stay");
         }
         let available = self.lock().disk.available();

@@ -156,6 +156,37 @@ fn nothing_is_in_the_log_alone_for_long() {
 }
 
 #[test]
+fn what_is_kept_of_the_log_is_given_up_where_the_index_may_not_grow() {
+    run(async {
+        let machine = Machine::new(10);
+        let store = machine.open().await.unwrap();
+        let segments = || {
+            let names = machine.disk.names();
+            names.iter().filter(|n| n.starts_with("log.")).count()
+        };
+        for n in 0..5 {
+            put(&store, n).await.unwrap();
+            store.apply().await.unwrap();
+        }
+        assert!(segments() >= 7, "{} segments: nothing is kept", segments());
+        machine.index.set_full(true);
+        put(&store, 5).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        // The active one and a spare one, and what could not be applied.
+        assert!(segments() <= 3, "{} segments", segments());
+        machine.index.set_full(false);
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        drop(store);
+        machine.kill(10);
+        let store = machine.open().await.unwrap();
+        for n in 0..6 {
+            let found = read(&store, &key(n, 0), n * 100, 1 << 20).await;
+            assert!(found.unwrap() == pattern(n, LENGTH));
+        }
+    });
+}
+
+#[test]
 fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_back_later() {
     run(async {
         let machine = Machine::new(9);

@@ -135,6 +135,37 @@ fn an_index_that_lost_its_journal_is_made_good_by_the_log() {
     volume.run(&["fsck", "--data"]);
 }
 
+#[test]
+fn a_log_that_does_not_reach_back_to_what_is_left_of_the_index_is_told() {
+    let volume = Volume::up();
+    volume.put(0..6);
+    volume.run(&["fsck"]);
+    volume.put(6..9);
+    volume.kill(|status| &status["servers"][0]);
+    damage(&volume.journal("server-0/index"));
+    let store = volume.folder.path().join("volume/server-0/store");
+    std::fs::remove_file(store.join("log.000000000001")).unwrap();
+    let repaired = weft(&["fsck", "--offline", &volume.dir, "--repair"]);
+    let said = String::from_utf8_lossy(&repaired.stdout).into_owned();
+    assert!(
+        said.contains("does not reach back") && said.contains("log.000000000002"),
+        "{said}"
+    );
+    assert!(weft(&["up", &volume.dir]).status.success());
+    // What is lost is named, and is no wrong byte.
+    for i in 0..9 {
+        let file = format!("/f{i}");
+        let found = weft(&["--volume", &volume.dir, "cat", &file]).stdout;
+        assert!(content(i).starts_with(&found), "{file}: {said}");
+        assert!(
+            found.len() == content(i).len() || said.contains(&format!("{file} (file ")),
+            "{file} lost bytes and is not named: {said}"
+        );
+    }
+    weft(&["fsck", "--repair"]);
+    volume.run(&["fsck", "--data"]);
+}
+
 /// Flips bytes in the middle of what the journal holds.
 fn damage(journal: &Path) {
     let mut bytes = std::fs::read(journal).unwrap();

@@ -166,16 +166,6 @@ impl OrderedKv for Living {
             });
         }
         self.step("write")?;
-        if std::env::var("DBG").is_ok() {
-            for c in &batch.changes {
-                eprintln!(
-                    "   W index {:?} {:02x?} {}",
-                    c.0,
-                    &c.1[..c.1.len().min(24)],
-                    c.2.is_some()
-                );
-            }
-        }
         self.index.write(batch)
     }
     fn settle(&self) -> Result<(), KvError> {

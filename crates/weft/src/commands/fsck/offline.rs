@@ -12,7 +12,7 @@ use weft_net::{Bounds, Env, Identity, VolumeKey};
 use weft_proto::meta::HeartbeatRequest;
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
-use weft_store::{FolderStorage, was_closed};
+use weft_store::{FolderStorage, has_log, log_reaches};
 
 use super::{Row, words};
 use crate::commands::serve::{closing_note, io_role};
@@ -71,7 +71,7 @@ impl Offline {
         };
         let mut obstacles = Vec::new();
         obstacles.extend(tables(&meta_folder, None)?);
-        if let Some(lost) = journal(&meta_folder, None, OnLoss::Skip, repair)? {
+        if let Some(lost) = journal(&meta_folder, None, None, repair)? {
             closing_note::forget(&meta_folder)?;
             obstacles.push(lost);
         }
@@ -196,10 +196,9 @@ fn server(
 fn index(folder: &Path, server: u32, repair: bool) -> Result<Vec<Row>> {
     let (index, server) = (folder.join("index"), Some(server));
     let mut found = tables(&index, server)?;
-    // A server's log has what came after; one that was closed has no log.
-    let closed = was_closed(&FolderStorage::open(&folder.join("store"))?)?;
-    let on_loss = if closed { OnLoss::Skip } else { OnLoss::GoBack };
-    found.extend(journal(&index, server, on_loss, repair)?);
+    let store = FolderStorage::open(&folder.join("store"))?;
+    let log = has_log(&store)?.then_some(&store);
+    found.extend(journal(&index, server, log, repair)?);
     Ok(found)
 }
 
@@ -225,11 +224,12 @@ fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     Ok(bad.iter().map(row).collect())
 }
 
-/// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it.
+/// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it: where there is a log that has what
+/// came after, without all of that.
 fn journal(
     folder: &Path,
     server: Option<u32>,
-    on_loss: OnLoss,
+    log: Option<&FolderStorage>,
     repair: bool,
 ) -> Result<Option<Row>> {
     let lost = match FjallKv::check(folder) {
@@ -237,22 +237,26 @@ fn journal(
         Err(lost @ KvError::Lost { .. }) if repair => lost.to_string(),
         Err(other) => return Err(other.into()),
     };
-    drop(FjallKv::open(
+    let on_loss = log.map_or(OnLoss::Skip, |_| OnLoss::GoBack);
+    let kv = FjallKv::open(
         folder,
         FjallOptions {
             loss: on_loss,
             ..FjallOptions::default()
         },
-    )?);
+    )?;
+    let reaches = log.map(|log| log_reaches(&kv, log)).transpose()?;
+    drop(kv);
     let finding = Finding {
         fault: Fault::IndexRecord as i32,
         server,
         text: lost,
         ..Finding::default()
     };
-    let done = match on_loss {
-        OnLoss::GoBack => "went back to before them: the server's log says again what came after",
-        _ => "went on without them",
+    let done = match reaches {
+        Some(true) => "went back to before them: the server's log says again what came after",
+        Some(false) => "went back to before them; the server's log does not reach back that far",
+        None => "went on without them",
     };
     let kept = "what there was of the journal is kept beside it as N.damaged";
     let done = Some(format!("{done}; {kept}"));
