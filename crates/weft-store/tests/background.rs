@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Storage, Store, StoreError, rescue};
+use weft_store::{Store, StoreError, rescue};
 
 const CHUNK: u32 = 65_536;
 /// Several times what the log may have.
