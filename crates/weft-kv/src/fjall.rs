@@ -37,7 +37,7 @@ use crate::group::Group;
 use crate::journal::Journals;
 use crate::loss::{self, Found, Loss, Watermark};
 use crate::overlay::{Layered, Overlay, is_empty_range};
-use crate::room::Room;
+use crate::room::{self, Room};
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
 
@@ -56,7 +56,7 @@ pub struct FjallOptions {
     /// Bytes of the block cache.
     pub cache: u64,
     /// Bytes of writes held in memory before they go to a table; the journal is kept until then.
-    /// What counts is the value when the engine was created.
+    /// What counts is the value when the engine was created; on a small file system it is less.
     pub memtable: u64,
     /// Bytes of the disk kept for what makes the engine smaller when others have filled it; 0: none.
     pub reserve: u64,
@@ -125,8 +125,9 @@ impl FjallKv {
         let failed = |error: fjall::Error| open_error(&path, &error);
         let database = Database::builder(&path).cache_size(options.cache).open();
         let database = database.map_err(failed)?;
+        let memtable = room::memtable(&path, options.memtable);
         let keyspace = database.keyspace(KEYSPACE, || {
-            KeyspaceCreateOptions::default().max_memtable_size(options.memtable)
+            KeyspaceCreateOptions::default().max_memtable_size(memtable)
         });
         let keyspace = keyspace.map_err(failed)?;
         let number = keyspace.get(NUMBER_KEY).map_err(failed)?;
@@ -418,7 +419,8 @@ fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
         }
         loss::keep(&cuts).map_err(|error| KvError::open(path, &error))?;
     }
-    loss::trim(&cuts).map_err(|error| KvError::open(path, &error))?;
+    let trimmed = loss::trim(&cuts).and_then(|()| loss::have_one(path));
+    trimmed.map_err(|error| KvError::open(path, &error))?;
     Ok(loss.is_some())
 }
 

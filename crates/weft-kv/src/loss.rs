@@ -146,6 +146,17 @@ pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
     Ok(Found { torn, behind, loss })
 }
 
+/// Makes an empty journal for an engine that has none: fjall takes the numbers of commits from its tables only where it has a
+/// journal to read, and else begins anew below what they hold, so that nobody would see it, and it would hide what is new.
+pub(crate) fn have_one(folder: &Path) -> io::Result<()> {
+    let is_engine = folder.join("version").exists();
+    if is_engine && paths(folder)?.is_empty() {
+        File::create(folder.join("0.jnl"))?.sync_all()?;
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// The journals of a folder, oldest first.
 fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {

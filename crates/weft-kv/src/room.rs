@@ -19,6 +19,9 @@ const MARGIN: u64 = 128 << 20;
 /// Of small file systems, the part that must be free, and the part that a reserve may take.
 const MARGIN_PART: u64 = 16;
 const RESERVE_PART: u64 = 64;
+/// Of small file systems, the part that may wait in memory, and in journals, to go to a table; and the least.
+const MEMTABLE_PART: u64 = 64;
+const MEMTABLE_MIN: u64 = 4 << 20;
 /// How long what was measured counts. In that time no engine writes as much as a margin.
 const FRESH: Duration = Duration::from_millis(100);
 /// The reserve's file.
@@ -43,6 +46,12 @@ impl Space {
     fn margin(self) -> u64 {
         MARGIN.min(self.total / MARGIN_PART)
     }
+}
+
+/// What may wait in memory to go to a table, of what is wished for: twice that must fit into the margin.
+pub(crate) fn memtable(folder: &Path, wished: u64) -> u64 {
+    let most = Space::of(folder).map_or(u64::MAX, |space| space.total / MEMTABLE_PART);
+    wished.min(most.max(MEMTABLE_MIN))
 }
 
 type Measure = Box<dyn Fn(&Path) -> io::Result<Space> + Send + Sync>;

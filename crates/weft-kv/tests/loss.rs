@@ -380,6 +380,40 @@ fn what_was_settled_needs_no_journal() {
 }
 
 #[test]
+fn tables_are_seen_without_any_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path());
+    let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+    kv.settle().unwrap();
+    drop(kv);
+    let remove = || {
+        for (path, _) in files(folder.path()) {
+            if path.extension().is_some_and(|e| e == "jnl") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    };
+    remove();
+    for round in 0..3 {
+        let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+        assert_eq!(prefix(&kv), 40, "round {round}");
+        // What is new is above what tables hold.
+        kv.transact(&mut |txn| {
+            txn.put(KEYS, &7_u64.to_be_bytes(), b"new");
+            Ok(())
+        })
+        .unwrap();
+        let found = kv.snapshot().unwrap().get(KEYS, &7_u64.to_be_bytes());
+        assert_eq!(found.unwrap(), Some(b"new".to_vec()));
+        commit(&kv, 7);
+        kv.settle().unwrap();
+        kv.sync().unwrap();
+        drop(kv);
+        remove();
+    }
+}
+
+#[test]
 fn an_engine_that_cannot_write_tables_says_so_and_nobody_waits() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());

@@ -73,6 +73,17 @@ impl Segment {
         })
     }
 
+    /// As [`Segment::create`], with less space of its own where there is not as much: who deletes needs little.
+    fn create_at_all(storage: &dyn Storage, number: u64, bytes: u64) -> io::Result<Self> {
+        for part in [1, 16, 256] {
+            match Self::create(storage, number, bytes / part) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                done => return done,
+            }
+        }
+        Self::create(storage, number, 0)
+    }
+
     /// Appends frames, the last of which is number `last`.
     fn append(&mut self, frames: &Queued, last: u64) -> io::Result<()> {
         let parts: Vec<&[u8]> = frames.parts().collect();
@@ -166,7 +177,7 @@ impl Log {
         segment_bytes: u64,
         signals: Arc<Signals>,
     ) -> Result<Self, StoreError> {
-        let active = Segment::create(&*storage, next, segment_bytes)
+        let active = Segment::create_at_all(&*storage, next, segment_bytes)
             .map_err(|e| StoreError::io("create", &Segment::name(next), &e))?;
         let reached = storage
             .open(REACHED, FileKind::Log)
@@ -287,7 +298,11 @@ impl Log {
 
     fn make_room(&self, files: &mut Files, length: u64) -> io::Result<()> {
         if files.active.bytes > 0 && files.active.bytes + length > self.segment_bytes {
-            self.rotate_locked(files)?;
+            match self.rotate_locked(files) {
+                // The old one simply goes on, as far as it can.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                done => done?,
+            }
         }
         Ok(())
     }
