@@ -92,6 +92,12 @@ impl Store {
 
         let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
         let recovered = !closed.is_empty();
+        for segment in &closed {
+            // What was set aside for more frames comes back: each opening begins a segment of its own.
+            if let Err(error) = segment.file.truncate(segment.bytes) {
+                tracing::debug!(%error, "space behind a segment of the log does not come back yet");
+            }
+        }
         write_reached(&*storage, reached.synced, sequence)?;
         write_running(&*storage, &config.boot_id).await?;
         let signals = Arc::new(Signals::default());

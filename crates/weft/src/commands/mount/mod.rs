@@ -199,6 +199,8 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // Where the log's own disk is full it would say so there, and panic.
+        .log_internal_errors(false)
         .with_ansi(output::interactive())
         .init();
 }
