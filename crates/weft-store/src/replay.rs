@@ -275,6 +275,8 @@ impl Replay<'_> {
         if let Some(chunk) = fork.and_then(|f| f.chunks.get_mut(&n)) {
             chunk.through = false;
         }
+        // The index has it as the parent's only, and what is logged from now on counts on its being the fork's own.
+        self.state.mark_changed(id, n);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Machine, key, now, pattern, read, run, write};
-use weft_layout::CellOffset;
+use weft_layout::{CellOffset, FileId};
 use weft_store::{Store, StoreError};
 
 const CHUNK: u32 = 65536;
@@ -170,4 +170,36 @@ fn a_fork_grows_by_a_hole_and_never_shrinks() {
             pattern(1, LENGTH)
         );
     });
+}
+
+/// A chunk became the fork's own by a cut that took nothing from it: that must be in the index, too, when the log is not there any more.
+#[test]
+fn what_is_cleared_in_a_chunk_that_a_replay_made_the_forks_own_stays_cleared() {
+    for cut_chunks in [1, 1024] {
+        run(async {
+            let mut machine = Machine::new(11);
+            machine.cut_chunks = cut_chunks;
+            let store = machine.open().await.unwrap();
+            let (own, bytes) = (key(1, 0), pattern(1, 24_576));
+            let one = vec![write(&own, 65_536, 0, bytes.clone())];
+            store.write(one, now()).await.unwrap();
+            store.extend(&own, 65_536, 40_000, now()).await.unwrap();
+            store.apply().await.unwrap();
+            store.checkpoint(FileId(1), 100, now()).await.unwrap();
+            let length = vec![(own.clone(), 24_576)];
+            store.truncate(FileId(1), length, 101, now()).await.unwrap();
+            drop(store);
+            machine.kill(1);
+            let store = machine.open().await.unwrap();
+            store.apply().await.unwrap();
+            let pieces = [(own.clone(), 3712..24_576)];
+            store.clear(&pieces, now()).await.unwrap();
+            drop(store);
+            machine.kill(2);
+            let store = machine.open().await.unwrap();
+            let mut wanted = bytes;
+            wanted[3712..].fill(0);
+            assert!(read(&store, &own, 0, 1 << 20).await.unwrap() == wanted);
+        });
+    }
 }
