@@ -17,6 +17,7 @@ use crate::KvError;
 use crate::copies::{self, BadFile, COPIES, Copied, EngineFile, copy, put, table_path, whole_copy};
 use crate::lists::{CURRENT, List, TABLES, Table, list, sum_of, trees};
 use crate::room::Room;
+use crate::shrink::{Looks, Shrinker};
 
 /// How often it is looked whether there are new tables.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -49,7 +50,7 @@ struct Work {
     partial: u32,
 }
 
-/// Copies new tables as long as it lives.
+/// Copies new tables as long as it lives, and has them merged where there is no room.
 pub(crate) struct Copier {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -68,7 +69,7 @@ struct Shared {
 
 impl Copier {
     /// For an engine that is open.
-    pub(crate) fn start(folder: &Path, room: Arc<Room>) -> io::Result<Copier> {
+    pub(crate) fn start(folder: &Path, room: Arc<Room>, shrinker: Shrinker) -> io::Result<Copier> {
         let shared = Arc::new(Shared {
             folder: folder.to_path_buf(),
             room,
@@ -80,7 +81,7 @@ impl Copier {
         let thread = std::thread::Builder::new().name("weft-kv-copies".into());
         let work = Arc::clone(&shared);
         Ok(Copier {
-            thread: Some(thread.spawn(move || work.run())?),
+            thread: Some(thread.spawn(move || work.run(&shrinker))?),
             shared,
         })
     }
@@ -139,8 +140,11 @@ impl Shared {
         *stopped
     }
 
-    fn run(&self) {
+    fn run(&self, shrinker: &Shrinker) {
+        let mut looks = Looks::default();
         while !self.wait(PERIOD) {
+            // What is merged away is not copied.
+            shrinker.look(&mut looks);
             let mut piece_at = Instant::now();
             let mut go_on = |bytes: usize| {
                 let least = PIECE.1.mul_f64(bytes as f64 / PIECE.0 as f64);
@@ -169,7 +173,8 @@ impl Shared {
         }
     }
 
-    /// Makes the copy that of now, as long as `go_on` lets it and there is room: the last is not for copies.
+    /// Makes the copy that of now, as long as `go_on` lets it and there is room: the last is not for copies, unless there is
+    /// more of them that goes then.
     fn pass(&self, go_on: &mut dyn FnMut(usize) -> bool) -> io::Result<Pass> {
         let mut work = self.work.lock();
         for tree in self.renew.lock().drain() {
@@ -177,11 +182,10 @@ impl Shared {
             let copy = self.folder.join(COPIES).join(&tree);
             work.good.retain(|path, _| !path.starts_with(&copy));
         }
-        let mut go_on = |bytes| self.room.check().is_ok() && go_on(bytes);
         fs::create_dir_all(self.folder.join(COPIES))?;
         let (mut pass, mut failed) = (Pass::Complete, None);
         for tree in trees(&self.folder)? {
-            match self.copy_tree(&tree, &mut work.good, &mut go_on) {
+            match self.copy_tree(&tree, &mut work.good, go_on) {
                 Ok(Pass::Complete) => {}
                 Ok(Pass::Partial) => pass = Pass::Partial,
                 Err(error) => failed = Some(error),
@@ -211,6 +215,14 @@ impl Shared {
             fs::create_dir_all(to.join(TABLES))?;
             // First what nobody needs: it may be the room that the others lack.
             remove_others(&to, &[Some(&now), kept.as_ref()], good)?;
+            let (new, old) = weigh(&from, &to, tables, kept.as_ref());
+            let mut go_on = |bytes| {
+                let room = match self.room.check() {
+                    Err(_) if new < old => self.room.check_last(new),
+                    asked => asked,
+                };
+                room.is_ok() && go_on(bytes)
+            };
             if !go_on(0) {
                 return Ok(Pass::Partial);
             }
@@ -220,7 +232,7 @@ impl Shared {
                 if has(&to, table, kept.as_ref(), good) {
                     continue;
                 }
-                match copy(&copies, &from, &to, table.sum, go_on) {
+                match copy(&copies, &from, &to, table.sum, &mut go_on) {
                     Ok(Copied::Done) => drop(good.insert(to, table.sum)),
                     Ok(Copied::Stopped) => return Ok(Pass::Partial),
                     // The others are copied all the same.
@@ -245,6 +257,26 @@ impl Shared {
         }
         Ok(Pass::Partial)
     }
+}
+
+/// Bytes of tables of a tree.
+fn bytes<'a>(tree: &Path, tables: impl Iterator<Item = &'a Table>) -> u64 {
+    let lengths = tables.map(|table| fs::metadata(table_path(tree, table)).map_or(0, |m| m.len()));
+    lengths.sum()
+}
+
+/// Bytes of tables that are not copied yet, and of copies that nobody needs once they are.
+fn weigh(from: &Path, to: &Path, tables: &[Table], kept: Option<&List>) -> (u64, u64) {
+    let copied: Vec<&Table> = kept
+        .iter()
+        .flat_map(|kept| kept.tables.iter().flatten())
+        .collect();
+    let new = tables.iter().filter(|table| !copied.contains(table));
+    let old = copied
+        .iter()
+        .copied()
+        .filter(|table| !tables.contains(table));
+    (bytes(from, new), bytes(to, old))
 }
 
 /// Whether a table is copied. One that no list of copies names may be from a pass that did not end.

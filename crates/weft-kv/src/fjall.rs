@@ -38,11 +38,14 @@ use crate::journal::Journals;
 use crate::loss::{self, Found, Loss, Watermark};
 use crate::overlay::{Layered, Overlay, is_empty_range};
 use crate::room::{self, Room};
+use crate::shrink::Shrinker;
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
 
 /// The one fjall keyspace.
 const KEYSPACE: &str = "weft";
+/// A commit is in the journal, in a table and, for a moment, in the table that this one is merged into.
+const TIMES: u64 = 3;
 /// How long tables may take to be written.
 const SETTLED: Duration = Duration::from_mins(2);
 /// How often it is looked whether they are.
@@ -100,7 +103,7 @@ pub struct FjallKv {
     watermark: Watermark,
     room: Arc<Room>,
     /// The number of the last commit.
-    committed: AtomicU64,
+    committed: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for FjallKv {
@@ -156,11 +159,19 @@ impl FjallKv {
             watermark.set(number).map_err(unread)?;
         }
         let room = Arc::new(Room::new(&path, options.reserve));
+        let committed = Arc::new(AtomicU64::new(number));
+        let shrinker = Shrinker {
+            database: database.clone(),
+            keyspace: keyspace.clone(),
+            folder: path.clone(),
+            room: Arc::clone(&room),
+            committed: Arc::clone(&committed),
+        };
         Ok(FjallKv {
             journals: Journals::new(&path),
             watermark,
-            committed: AtomicU64::new(number),
-            copier: Copier::start(&path, Arc::clone(&room)).map_err(unread)?,
+            committed,
+            copier: Copier::start(&path, Arc::clone(&room), shrinker).map_err(unread)?,
             room,
             path,
             database,
@@ -297,6 +308,10 @@ impl OrderedKv for FjallKv {
         self.room.check()
     }
 
+    fn check_last_room(&self, bytes: u64) -> Result<(), KvError> {
+        self.room.check_last(bytes.saturating_mul(TIMES))
+    }
+
     fn files(&self) -> Result<Vec<EngineFile>, KvError> {
         copies::files(&self.path)
     }
@@ -425,7 +440,7 @@ fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
 }
 
 /// Brings everything into tables; or says why not.
-fn settle(database: &Database, keyspace: &Keyspace) -> Result<(), String> {
+pub(crate) fn settle(database: &Database, keyspace: &Keyspace) -> Result<(), String> {
     // Where a table could not be written, nobody writes one any more; this is what tells.
     let check = || database.persist(PersistMode::Buffer);
     let rotated = check().and_then(|()| keyspace.rotate_memtable());

@@ -22,6 +22,7 @@ mod loss;
 mod mem;
 mod overlay;
 mod room;
+mod shrink;
 mod tables;
 mod traits;
 mod transact;

@@ -1,9 +1,10 @@
 //! Room on the file system that holds an engine's files.
 //!
 //! An engine whose commit finds the disk full is closed until it is opened again: what the disk holds is unknown. So those who
-//! would make it larger are refused before they change anything ([`Room::check`]), while less than the *margin* is free. Whoever
-//! makes it smaller is not asked. For them a *reserve* is kept on the disk where the engine is opened with one: it is given back
-//! when others have nearly filled the disk, and set aside anew when there is room again.
+//! would make it larger are refused before they change anything ([`Room::check`]), while less than the *margin* is free. Who
+//! brings more room back than it takes may go on down to the *last* of it, a quarter of the margin ([`Room::check_last`]). Whoever
+//! makes it smaller at once is not asked. For them a *reserve* is kept on the disk where the engine is opened with one: it is given
+//! back when others have nearly filled the disk, and set aside anew when there is room again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,6 +20,8 @@ const MARGIN: u64 = 128 << 20;
 /// Of small file systems, the part that must be free, and the part that a reserve may take.
 const MARGIN_PART: u64 = 16;
 const RESERVE_PART: u64 = 64;
+/// Of the margin, the part that is left to those who make room; below it the reserve goes.
+const LAST_PART: u64 = 4;
 /// Of small file systems, the part that may wait in memory, and in journals, to go to a table; and the least.
 const MEMTABLE_PART: u64 = 64;
 const MEMTABLE_MIN: u64 = 4 << 20;
@@ -45,6 +48,10 @@ impl Space {
 
     fn margin(self) -> u64 {
         MARGIN.min(self.total / MARGIN_PART)
+    }
+
+    fn last(self) -> u64 {
+        self.margin() / LAST_PART
     }
 }
 
@@ -85,11 +92,29 @@ impl Room {
     /// # Errors
     /// [`KvError::NoSpace`].
     pub(crate) fn check(&self) -> Result<(), KvError> {
+        self.check_for(Space::margin)
+    }
+
+    /// Whether there is room for so many bytes that bring back more than they take. Never more is asked for than of others.
+    ///
+    /// # Errors
+    /// [`KvError::NoSpace`].
+    pub(crate) fn check_last(&self, bytes: u64) -> Result<(), KvError> {
+        self.check_for(|space| space.last().saturating_add(bytes).min(space.margin()))
+    }
+
+    /// Whether growth is refused, or will be soon.
+    pub(crate) fn is_short(&self) -> bool {
+        self.look()
+            .is_some_and(|space| space.free < 2 * space.margin())
+    }
+
+    fn check_for(&self, needed: impl Fn(Space) -> u64) -> Result<(), KvError> {
         match self.look() {
-            Some(space) if space.free < space.margin() => Err(KvError::NoSpace {
+            Some(space) if space.free < needed(space) => Err(KvError::NoSpace {
                 path: self.folder.display().to_string(),
                 available: space.free,
-                needed: space.margin(),
+                needed: needed(space),
             }),
             // Where nothing can be measured, a commit finds out.
             _ => Ok(()),
@@ -117,7 +142,7 @@ impl Room {
             return Ok(space);
         }
         let path = self.folder.join(RESERVE);
-        let scarce = space.free < space.margin() / 4;
+        let scarce = space.free < space.last();
         let ample = space.free >= 2 * space.margin() + reserve;
         if !scarce && !ample {
             return Ok(space);
@@ -185,6 +210,23 @@ mod tests {
         free.store(MARGIN, Ordering::Relaxed);
         forget(&room);
         room.check().unwrap();
+    }
+
+    #[test]
+    fn the_last_room_is_for_those_who_make_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = Arc::new(AtomicU64::new(MARGIN - 1));
+        let room = room(folder.path(), &free);
+        assert!(room.check().is_err());
+        room.check_last(MARGIN / 2).unwrap();
+        assert!(room.check_last(MARGIN).is_err());
+        free.store(MARGIN, Ordering::Relaxed);
+        forget(&room);
+        room.check_last(2 * MARGIN).unwrap();
+        free.store(MARGIN / 4, Ordering::Relaxed);
+        forget(&room);
+        room.check_last(0).unwrap();
+        assert!(room.check_last(1).is_err());
     }
 
     #[test]

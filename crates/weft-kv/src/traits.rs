@@ -68,6 +68,16 @@ pub trait OrderedKv: Send + Sync {
         Ok(())
     }
 
+    /// As [`OrderedKv::check_room`], but for commits of so many bytes together that bring more room back, in the engine or
+    /// elsewhere: for those the last of the room is kept.
+    ///
+    /// # Errors
+    /// [`KvError::NoSpace`].
+    fn check_last_room(&self, bytes: u64) -> Result<(), KvError> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// The files that the engine has now, and the copies of them: for [`OrderedKv::verify`].
     ///
     /// # Errors

@@ -42,6 +42,21 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins
 /// Changes in one batch of the index.
 const BATCH: usize = 1024;
 
+/// Chunks of removed forks that an application removes from the index, for each that a cut empties at one moment.
+const REMOVALS: usize = 8;
+
+/// Bytes of an entry of the index, but for what a chunk's says of its blocks.
+const ENTRY_BYTES: usize = 96;
+
+/// The room of the index that an application may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What is there for everybody.
+    Shared,
+    /// What is kept for those who bring space back, or look after the store.
+    Last,
+}
+
 /// What goes into the index.
 struct Copy {
     batches: Vec<Batch>,
@@ -69,10 +84,40 @@ impl Inner {
     /// # Errors
     /// [`StoreError::IndexFull`] where the index may not grow: everything stays in the log.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
+        self.apply_in(Room::Shared).await
+    }
+
+    /// As [`Inner::apply`], where the index has this room at least.
+    pub(crate) async fn apply_in(&self, room: Room) -> Result<(), StoreError> {
+        while self.apply_part(room).await? {}
+        Ok(())
+    }
+
+    /// Whether the index has room for an application. One that brings space back may have the last of it, as deletions may.
+    fn check_index_room(&self, room: Room) -> Result<(), StoreError> {
+        let Err(full) = self.index.check_room() else {
+            return Ok(());
+        };
+        let state = self.lock();
+        if room == Room::Shared && !state.can_free() {
+            return Err(full.into());
+        }
+        Ok(self
+            .index
+            .check_last_room(growth(&state, self.removals()))?)
+    }
+
+    /// Chunks of removed forks that one application removes from the index at most.
+    fn removals(&self) -> usize {
+        REMOVALS * self.bounds.cut as usize
+    }
+
+    /// Applies; true: of removed forks there are chunks left in the index.
+    async fn apply_part(&self, room: Room) -> Result<bool, StoreError> {
         if self.index.check_room().is_err() {
             self.remove_applied().await?;
         }
-        self.index.check_room()?;
+        self.check_index_room(room)?;
         let _one = self.apply_lock.lock().await;
         let logged = self.lock().logged;
         let bound = self.log.rotate(&self.state, &self.counters)?;
@@ -92,19 +137,16 @@ impl Inner {
             dead,
         } = copy;
         let garbage = std::mem::take(&mut *self.garbage.lock());
-        let (result, dead) = self
-            .run(move || {
-                let result = write_index(&*index, batches, &dead, &garbage);
-                (result, dead)
-            })
-            .await?;
-        let freed = match result {
-            Ok(freed) => freed,
+        let removals = self.removals();
+        let written = self.run(move || write_index(&*index, batches, dead, &garbage, removals));
+        let Written { freed, left } = match written.await? {
+            Ok(written) => written,
             Err(error) => return Err(self.fail("write the index", error.to_string())),
         };
-        drop(dead);
+        let more = !left.is_empty();
         {
             let mut state = self.lock();
+            state.changes.dead.extend(left);
             for (id, n) in chunks {
                 if let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) {
                     chunk.marks &= !APPLYING;
@@ -128,7 +170,7 @@ impl Inner {
             tracing::warn!(%error, "segments of the log that nobody needs stay");
         }
         self.signals.work.notify_one();
-        Ok(())
+        Ok(more)
     }
 }
 
@@ -175,6 +217,20 @@ impl Inner {
         self.lock().settled = indexed;
         Ok(())
     }
+}
+
+/// What the index grows by with the next application, at most, before its engine merges anything.
+fn growth(state: &State, removals: usize) -> u64 {
+    let changes = &state.changes;
+    let chunks = changes.chunks.iter();
+    let chunks = chunks.filter_map(|(id, n)| state.forks.get(id)?.chunks.get(n));
+    let maps: usize = chunks
+        .map(|chunk| ChunkRecord::encode(&chunk.to_runs()).len())
+        .sum();
+    let removed = if changes.dead.is_empty() { 0 } else { removals };
+    let entries = changes.chunks.len() + changes.checkpoints.len() + changes.files.len();
+    let records = 2 * changes.dead.len() + changes.forks.len();
+    (maps + (entries + removed + records) * ENTRY_BYTES) as u64
 }
 
 fn oldest_dirty(state: &State) -> u64 {
@@ -281,20 +337,43 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
     }
 }
 
-/// Writes the batches, removes dead forks' chunks and those of nobody, syncs; returns the blocks that this frees.
+/// What an application came to.
+struct Written {
+    /// Blocks that nobody has any more.
+    freed: Vec<Extent>,
+    /// Dead forks of which chunks are left in the index.
+    left: Vec<Dead>,
+}
+
+/// Writes the batches, removes so many of the dead forks' chunks, and those of nobody, syncs.
 fn write_index(
     index: &dyn OrderedKv,
     batches: Vec<Batch>,
-    dead: &[Dead],
+    dead: Vec<Dead>,
     garbage: &[Vec<u8>],
-) -> Result<Vec<Extent>, StoreError> {
+    removals: usize,
+) -> Result<Written, StoreError> {
     for batch in batches {
         index.write(batch)?;
     }
     index.sync()?;
-    let mut freed = Vec::new();
+    let (mut freed, mut left, mut removed) = (Vec::new(), Vec::new(), 0);
+    let any = !dead.is_empty() || !garbage.is_empty();
     for fork in dead {
-        while remove_chunks(index, fork, &mut freed)? {}
+        let all = loop {
+            if removed >= removals {
+                break false;
+            }
+            let most = BATCH.min(removals - removed);
+            let found = remove_chunks(index, &fork, most, &mut freed)?;
+            removed += found;
+            if found < most {
+                break true;
+            }
+        };
+        if !all {
+            left.push(fork);
+        }
     }
     for keys in garbage.chunks(BATCH) {
         let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
@@ -302,18 +381,19 @@ fn write_index(
             changes: changes.collect(),
         })?;
     }
-    if !dead.is_empty() || !garbage.is_empty() {
+    if any {
         index.sync()?;
     }
-    Ok(freed)
+    Ok(Written { freed, left })
 }
 
-/// Removes some chunks of a dead fork from the index; false when there were none left.
+/// Removes at most so many chunks of a dead fork from the index; how many there were.
 fn remove_chunks(
     index: &dyn OrderedKv,
     dead: &Dead,
+    most: usize,
     freed: &mut Vec<Extent>,
-) -> Result<bool, StoreError> {
+) -> Result<usize, StoreError> {
     let (low, high) = (
         ChunkRecord::key(dead.id, 0),
         ChunkRecord::key(dead.id, u64::MAX),
@@ -340,7 +420,7 @@ fn remove_chunks(
                 Err(error) => failed = Some(error),
             }
             batch.changes.push((CHUNKS, key.to_vec(), None));
-            if batch.changes.len() >= BATCH || failed.is_some() {
+            if batch.changes.len() >= most || failed.is_some() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -350,13 +430,13 @@ fn remove_chunks(
     if let Some(error) = failed {
         return Err(error);
     }
-    let more = batch.changes.len() >= BATCH;
-    if !batch.changes.is_empty() {
+    let removed = batch.changes.len();
+    if removed > 0 {
         index
             .write(batch)
             .map_err(|e: KvError| StoreError::from(e))?;
     }
-    Ok(more)
+    Ok(removed)
 }
 
 /// Work that costs nothing but space when it is left undone: after an error it is tried again, ever later.
@@ -522,7 +602,7 @@ impl Store {
         }
         inner.signals.room.notify_waiters();
         let this = Arc::clone(inner);
-        let applied = match whole(async move { this.apply().await }).await {
+        let applied = match whole(async move { this.apply_in(Room::Last).await }).await {
             // The log has it, and is replayed at the next opening.
             Err(StoreError::IndexFull { .. }) => {
                 let _flushed = inner.flush_lock.lock().await;
@@ -546,9 +626,13 @@ impl Store {
 
     /// Brings the log into the index now, as the store does by itself when the log grows.
     pub async fn apply(&self) -> Result<(), StoreError> {
+        self.apply_in(Room::Shared).await
+    }
+
+    pub(crate) async fn apply_in(&self, room: Room) -> Result<(), StoreError> {
         self.0.lock().check_writable()?;
         let inner = Arc::clone(&self.0);
-        whole(async move { inner.apply().await }).await
+        whole(async move { inner.apply_in(room).await }).await
     }
 
     /// Brings all space of cuts and dropped checkpoints back now, as the store does by itself in the background.

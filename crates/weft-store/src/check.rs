@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::alloc::Extent;
+use crate::apply::Room;
 use crate::chunk::Chunk;
 use crate::error::StoreError;
 use crate::key::ForkKey;
@@ -82,7 +83,7 @@ impl CheckPass {
 impl Store {
     /// Makes sure that a pass that begins now sees everything there is.
     pub async fn check_begin(&self) -> Result<CheckPass, StoreError> {
-        self.apply().await?;
+        self.apply_in(Room::Last).await?;
         Ok(CheckPass::default())
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use weft_kv::{BadFile, EngineFile};
 
+use crate::apply::Room;
 use crate::chunk::Chunk;
 use crate::counters::Counters;
 use crate::error::StoreError;
@@ -132,7 +133,7 @@ struct Suspect {
 impl Store {
     /// Makes sure that a pass that begins now sees everything there is.
     pub async fn scrub_begin(&self) -> Result<(), StoreError> {
-        self.apply().await
+        self.apply_in(Room::Last).await
     }
 
     /// The files of the index and the copies of them, for [`Store::verify_index`].

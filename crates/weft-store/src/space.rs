@@ -87,11 +87,7 @@ impl Inner {
             let state = self.lock();
             // A dirty block that lies somewhere gives that place back once it has another.
             let rewritten = state.dirty_blocks > 0 && state.disk.keeps_promises();
-            rewritten
-                || !state.tails.is_empty()
-                || state.disk.waiting() > 0
-                || !state.changes.dead.is_empty()
-                || state.mergeable().is_some()
+            rewritten || state.disk.waiting() > 0 || state.can_free()
         };
         if reclaimable {
             if let Err(error) = self.settle_all().await {

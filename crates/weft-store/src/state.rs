@@ -312,6 +312,11 @@ impl State {
         !self.changes.is_empty() || !self.dirty_chunks.is_empty()
     }
 
+    /// Whether there is space that an application of the log, and what goes before it, brings back.
+    pub(crate) fn can_free(&self) -> bool {
+        !self.changes.dead.is_empty() || !self.tails.is_empty() || self.mergeable().is_some()
+    }
+
     /// What replaying would cost besides if the index lost its journal.
     pub(crate) fn unsettled(&self) -> u64 {
         self.indexed.saturating_sub(self.settled)

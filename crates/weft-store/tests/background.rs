@@ -221,6 +221,68 @@ fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_
 }
 
 #[test]
+fn what_brings_space_back_may_have_the_last_room_of_the_index() {
+    run(async {
+        let machine = Machine::new(11);
+        let store = machine.open().await.unwrap();
+        let wait = || tokio::time::sleep(Duration::from_secs(120));
+        for file in 0..3 {
+            let data = pattern(file, 1 << 20);
+            let one = write(&key(file, 0), CHUNK, 0, data);
+            store.write(vec![one], now()).await.unwrap();
+        }
+        store.apply().await.unwrap();
+        store.drop_cache();
+        machine.index.set_full(true);
+        let used = || store.usage().used;
+        let full = used();
+        store.delete_file(FileId(0)).await.unwrap();
+        wait().await;
+        assert_eq!(used(), full, "nobody could know of it");
+        machine.index.set_last_room(true);
+        wait().await;
+        assert!(used() <= full - (1 << 20), "{} of {full}", used());
+        // Whoever only adds to the index has none.
+        put(&store, 1).await.unwrap();
+        let added = store.apply().await.unwrap_err();
+        assert!(matches!(added, StoreError::IndexFull { .. }), "{added}");
+        // A check needs little, and is asked for.
+        store.check_begin().await.unwrap();
+        store.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_removed_fork_of_many_chunks_leaves_the_index_in_parts() {
+    run(async {
+        let mut machine = Machine::new(12);
+        machine.cut_chunks = 1;
+        let store = machine.open().await.unwrap();
+        let empty = store.usage().used;
+        for n in 0..100 {
+            let one = write(&key(1, 0), 4_096, n * 4_096, pattern(n, 4_096));
+            store.write(vec![one], now()).await.unwrap();
+        }
+        store.apply().await.unwrap();
+        store.drop_cache();
+        store.delete_file(FileId(1)).await.unwrap();
+        let (steps, before) = (machine.index.steps(0).len(), store.usage().used);
+        store.apply().await.unwrap();
+        // All of it comes back with one call, eight chunks at a time.
+        assert!(store.usage().used <= empty + 8_192, "{before}");
+        assert!(machine.index.steps(0).len() - steps >= 100 / 8, "in parts");
+        let mut pass = store.check_begin().await.unwrap();
+        loop {
+            let found = store.check(&mut pass, true, false).await.unwrap();
+            assert_eq!(found.findings, [], "{found:?}");
+            if found.done {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
 fn an_index_without_room_leaves_everything_in_the_log_and_writers_hear_of_it() {
     run(async {
         let machine = Machine::new(10);

@@ -26,6 +26,7 @@ pub struct CrashKv {
     steps: Mutex<Vec<u64>>,
     unreadable: AtomicBool,
     full: AtomicBool,
+    last_room: AtomicBool,
     panics: AtomicBool,
 }
 
@@ -156,10 +157,16 @@ impl OrderedKv for Living {
         }
         Ok(())
     }
+    fn check_last_room(&self, _bytes: u64) -> Result<(), KvError> {
+        match self.check_room() {
+            Err(_) if self.index.last_room.load(Ordering::Relaxed) => Ok(()),
+            asked => asked,
+        }
+    }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
         let panics = self.index.panics.swap(false, Ordering::Relaxed);
         assert!(!panics, "the simulated index panics, as it was told");
-        if self.index.full.load(Ordering::Relaxed) {
+        if self.check_last_room(0).is_err() {
             return Err(KvError::Engine {
                 doing: "write",
                 reason: "the simulated disk is full".to_owned(),
@@ -198,6 +205,11 @@ impl CrashKv {
     /// From now on the disk of the index is full, or has room.
     pub fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
+    }
+
+    /// From now on a full disk has room for what brings some back, or not even that.
+    pub fn set_last_room(&self, left: bool) {
+        self.last_room.store(left, Ordering::Relaxed);
     }
 
     /// The next batch panics.
