@@ -17,7 +17,7 @@ use crate::record::QuotaRecord;
 use crate::recount;
 use crate::{MetaError, Namespace};
 
-/// A file that is attached for writing, and for which somebody with a bound of bytes pays.
+/// A file that is attached for writing, and for which, as a rule, somebody with a bound of bytes pays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growing {
     /// Its id.
@@ -28,7 +28,7 @@ pub struct Growing {
     pub charged: u64,
     /// Of them, the other forks.
     pub fork_bytes: u64,
-    /// Who pays and has a bound.
+    /// Who pays and has a bound; nobody: it is told that it may grow.
     pub payers: Vec<Payer>,
 }
 
@@ -127,18 +127,25 @@ impl Namespace {
         self.growth.bounded.load(Ordering::Acquire)
     }
 
-    /// The files that are attached for writing, as far as somebody with a bound of bytes pays for them.
+    /// The files that are attached for writing, as far as somebody with a bound of bytes pays for them. After a crash, until it
+    /// is known who has what open: all of them, and those whose size was not told.
     ///
-    /// Cost: a read for each file that is attached for writing, and for each who pays.
+    /// Cost: a read for each of them, and for each who pays.
     pub fn growing(&self) -> Result<GrowingFiles, MetaError> {
-        let written = self.open_files.lock().written();
-        self.growing_among(written)
+        let mut written = self.open_files.lock().written();
+        let all = self.recovering();
+        if all {
+            written.extend(self.unsettled.all());
+            written.sort_unstable();
+            written.dedup();
+        }
+        self.growing_among(written, all)
     }
 
     /// As [`Namespace::growing`], of one file, if somebody who pays for it has at most `margin` bytes left; what others are
     /// known to have grown by is taken off.
     pub fn growing_soon(&self, file: u64, margin: u64) -> Result<GrowingFiles, MetaError> {
-        let mut found = self.growing_among(vec![file])?;
+        let mut found = self.growing_among(vec![file], false)?;
         let untold = self.growth.untold.lock();
         let own = untold.files.get(&file).map_or(0, |(more, _)| *more);
         for (payer, left) in &mut found.left {
@@ -153,7 +160,8 @@ impl Namespace {
         Ok(found)
     }
 
-    fn growing_among(&self, written: Vec<u64>) -> Result<GrowingFiles, MetaError> {
+    /// `all`: also files for which nobody with a bound pays.
+    fn growing_among(&self, written: Vec<u64>, all: bool) -> Result<GrowingFiles, MetaError> {
         let mut found = GrowingFiles::default();
         self.read(|reader| {
             let mut known = HashMap::new();
@@ -173,7 +181,7 @@ impl Namespace {
                         bounded.push(payer);
                     }
                 }
-                if !bounded.is_empty() {
+                if all || !bounded.is_empty() {
                     found.files.push(Growing {
                         file,
                         layout,

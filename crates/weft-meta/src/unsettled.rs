@@ -31,6 +31,10 @@ impl Unsettled {
         self.0.lock().contains(&file)
     }
 
+    pub(crate) fn all(&self) -> Vec<u64> {
+        self.0.lock().iter().copied().collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
@@ -138,8 +142,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Looks for such files among at most `most` inodes from `from` on, and notes them; answers where to go on. After a crash,
-    /// when everybody has told what he has open.
+    /// Looks for such files among at most `most` inodes from `from` on, and notes them; answers where to go on. After a crash: some may have
+    /// writers who have not come back yet, and are looked at again before anything is noted of them.
     ///
     /// Cost: a scan of so many inodes.
     pub fn find_unsettled(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {

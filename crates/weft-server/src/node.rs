@@ -218,7 +218,13 @@ impl Node {
                     counters.clone(),
                 );
                 let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
-                let io = IoService::new(store, env.clock.clone(), metrics.clone(), peers);
+                let io = IoService::new(
+                    store,
+                    env.clock.clone(),
+                    metrics.clone(),
+                    peers,
+                    env.timing.grace,
+                );
                 if role.store_id.is_empty() {
                     io.set_since(0);
                 }

@@ -61,7 +61,7 @@ async fn start_meta(env: Env, folder: &Path, address: &str) -> Node {
         .unwrap()
 }
 
-async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node {
+async fn start_server(env: Env, folder: &Path, id: u32, address: &str, meta: &str) -> Node {
     let folder = folder.join(format!("server-{id}"));
     let index = Arc::new(FjallKv::open(folder.join("index"), FjallOptions::default()).unwrap());
     let storage = Arc::new(FolderStorage::open(&folder.join("store")).unwrap());
@@ -76,7 +76,7 @@ async fn start_server(folder: &Path, id: u32, address: &str, meta: &str) -> Node
         meta_address: meta.to_owned(),
         metrics_address: String::new(),
     };
-    Node::start(Env::system(), config(address, Some(role), None))
+    Node::start(env, config(address, Some(role), None))
         .await
         .unwrap()
 }
@@ -134,7 +134,7 @@ impl TestVolume {
         let meta_address = meta.address().to_owned();
         let mut nodes = Vec::new();
         for id in 0..servers {
-            let node = start_server(folder.path(), id, &here, &meta_address).await;
+            let node = start_server(env.clone(), folder.path(), id, &here, &meta_address).await;
             nodes.push(Some(node));
         }
         let addresses = nodes
@@ -186,7 +186,14 @@ impl TestVolume {
 
     pub async fn start_server(&mut self, id: usize) {
         let address = self.addresses[id].clone();
-        let node = start_server(self.folder.path(), id as u32, &address, &self.meta_address).await;
+        let node = start_server(
+            self.env.clone(),
+            self.folder.path(),
+            id as u32,
+            &address,
+            &self.meta_address,
+        )
+        .await;
         self.servers[id] = Some(node);
     }
 

@@ -240,16 +240,59 @@ async fn many_writers_pass_a_bound_by_what_they_write_in_a_round() {
     test.stop().await;
 }
 
+/// Who has what open is known for sure after a grace of 20 seconds only. What was written counts before that.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_gone_stops_nobody_for_long() {
-    let mut test = TestVolume::start(1).await;
+async fn what_was_written_before_a_restart_and_whoever_closes_after_it_counts_at_once() {
+    let mut test = TestVolume::start(2).await;
+    let volume = as_root(&test).await;
+    volume.make_directory("/t", 0o777).await.unwrap();
+    volume.set_quota(&tree("/t"), bytes(4 * MIB)).await.unwrap();
+    let (closed, open) = (
+        create(&volume, "/t/closed").await,
+        create(&volume, "/t/open").await,
+    );
+    let (gone, stop) = test.stopping_client().await;
+    let gone = gone.on_behalf_of(Credentials::default());
+    let left = create(&gone, "/t/left").await;
+    for at in (0..MIB).step_by(BLOCK) {
+        put(&closed, at).await.unwrap();
+        put(&open, at).await.unwrap();
+        put(&left, at).await.unwrap();
+    }
+    stop.reads.stop();
+    stop.writes.stop();
+    test.restart_meta().await;
+    closed.close().await.unwrap();
+    let used = volume.quota(&tree("/t")).await.unwrap().unwrap();
+    assert!(used.bytes < 3 * MIB, "settled already: {used:?}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let late = create(&volume, "/t/late").await;
+    assert_eq!(fill(&late, Duration::ZERO).await, MIB);
+    // Until the next round each may take what was left.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let refused = put(&open, MIB).await.unwrap_err();
+    assert_eq!(refused.code(), Code::QuotaExceeded);
+    late.close().await.unwrap();
+    open.close().await.unwrap();
+    drop((left, gone));
+    test.stop().await;
+}
+
+/// Limits outlive a service that was killed until another takes its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_gone_stops_nobody_for_ever() {
+    let mut env = weft_net::Env::system();
+    env.timing.grace = Duration::from_secs(1);
+    let mut test = TestVolume::start_with(1, env).await;
     let volume = as_root(&test).await;
     volume.set_quota(&Payer::User(0), bytes(MIB)).await.unwrap();
     let file = create(&volume, "/f").await;
     let end = fill(&file, Duration::ZERO).await;
     assert_eq!(end, MIB);
     test.meta.take().unwrap().stop().await.unwrap();
+    let stopped = Instant::now();
     soon(&file, end).await;
+    assert!(stopped.elapsed() > Duration::from_secs(2));
     drop(file);
     drop(volume);
     test.stop().await;

@@ -2,8 +2,8 @@
 //!
 //! A limit is a size in canonical order, so a write is judged by where its last byte lies, without a look at the cells: who
 //! stays below the limit is never kept from anything. Other forks have no place in that order: what each write makes them longer by
-//! is taken off what is left. Limits are in memory and end by themselves: a metadata service that is
-//! gone stops nobody for longer than [`LASTS`]. See `docs/design/0011-quotas.md`.
+//! is taken off what is left. Limits are in memory, and outlive a restart of the metadata service; in the end they end by
+//! themselves, so that one that is gone stops nobody for ever. See `docs/design/0011-quotas.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,18 +19,22 @@ use weft_store::{ForkKey, ForkName};
 use super::{IoService, Job};
 use crate::failure;
 
-/// How long a limit holds that is not said again.
-const LASTS: Duration = Duration::from_secs(5);
+/// How long a limit holds that is not said again, for each time that clients have to come back to a service that was started.
+pub(crate) const LASTS: u32 = 3;
+
+/// How long a write that was let through may take until it shows.
+const UNDER_WAY: Duration = Duration::from_secs(5);
 
 /// How long what was said of a file that has just been attached outlives rounds that do not name it: they may have begun before.
-const FRESH: Duration = Duration::from_secs(1);
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 /// Lengths of forks.
 type Lengths = HashMap<ForkKey, u64>;
 
 /// The limits of one server.
-#[derive(Default)]
 pub(super) struct Growth {
+    /// How long one holds.
+    lasts: Duration,
     /// There are some: asked before each write.
     any: AtomicBool,
     limits: Mutex<HashMap<u64, Limit>>,
@@ -52,7 +56,7 @@ impl Limit {
     fn measure(&mut self, most: Option<u64>, lengths: &Lengths, now: Instant) {
         // What has not come by now does not come any more.
         self.promised.retain(|key, (end, since)| {
-            *since + LASTS > now && lengths.get(key).is_none_or(|length| length < end)
+            *since + UNDER_WAY > now && lengths.get(key).is_none_or(|length| length < end)
         });
         let longer = self.promised.iter().map(|(key, (end, _))| {
             let length = lengths.get(key).copied().unwrap_or(0);
@@ -65,6 +69,15 @@ impl Limit {
 }
 
 impl Growth {
+    /// `grace`: the time that clients have to come back to the metadata service.
+    pub(super) fn new(grace: Duration) -> Growth {
+        Growth {
+            lasts: grace * LASTS,
+            any: AtomicBool::new(false),
+            limits: Mutex::default(),
+        }
+    }
+
     /// `lengths`: of the other forks of each file.
     fn set(&self, files: &[GrowthLimit], lengths: &[Lengths], keep: bool, now: Instant) {
         let mut limits = self.limits.lock();
@@ -91,7 +104,7 @@ impl Growth {
                 size: file.limit.unwrap_or(u64::MAX),
                 room: None,
                 promised: promised.unwrap_or_default(),
-                until: now + LASTS,
+                until: now + self.lasts,
                 fresh: keep.then(|| now + FRESH),
             };
             limit.measure(file.others, lengths, now);
@@ -297,7 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_other_forks_take_is_counted_once_whatever_is_under_way() {
-        let growth = Growth::default();
+        let growth = Growth::new(UNDER_WAY);
         let said = GrowthLimit {
             others: Some(100),
             ..limit(1, Some(10))
@@ -325,7 +338,7 @@ mod tests {
         set(&[("a", 60)]);
         assert_eq!(take("a", 100, 60), Ok(()));
         // What was refused or failed later keeps its room for a while only.
-        tokio::time::advance(LASTS).await;
+        tokio::time::advance(UNDER_WAY).await;
         set(&[("a", 60)]);
         assert_eq!(take("b", 40, 0), Ok(()));
         assert_eq!(growth.take(FileId(2), vec![(fork("a"), 1000, 0)]), Ok(()));
@@ -340,19 +353,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn limits_are_replaced_kept_and_end_by_themselves() {
-        let growth = Growth::default();
+        let growth = Growth::new(Duration::from_secs(2));
+        let lasts = growth.lasts;
         set(&growth, &[limit(1, Some(10)), limit(2, Some(20))], false);
         assert_eq!(growth.of(FileId(1)), Some(10));
         // Asking changes nothing.
         set(&growth, &[limit(1, None)], true);
         assert_eq!(growth.of(FileId(1)), Some(10));
-        tokio::time::advance(LASTS / 2).await;
+        tokio::time::advance(lasts / 2).await;
         set(&growth, &[limit(2, Some(25))], true);
         assert_eq!(
             (growth.of(FileId(1)), growth.of(FileId(2))),
             (Some(10), Some(25))
         );
-        tokio::time::advance(LASTS / 2).await;
+        tokio::time::advance(lasts / 2).await;
         assert_eq!(
             (growth.of(FileId(1)), growth.of(FileId(2))),
             (None, Some(25))

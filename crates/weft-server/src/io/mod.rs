@@ -9,7 +9,7 @@ mod collective;
 mod copy;
 mod data_runs;
 mod disks;
-mod growth;
+pub(crate) mod growth;
 mod held;
 mod peers;
 mod plan;
@@ -26,6 +26,7 @@ use send::Sender;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use weft_layout::{FileId, Map, Request, ServerSlot};
@@ -81,12 +82,13 @@ struct Job {
 }
 
 impl IoService {
-    /// A service over an open store.
+    /// A service over an open store; `grace`: the time that clients have to come back to the metadata service.
     pub(crate) fn new(
         store: Store,
         clock: Arc<dyn WallClock>,
         metrics: Arc<Metrics>,
         peers: Peers,
+        grace: Duration,
     ) -> IoService {
         IoService {
             scrubber: scrub::Scrubber::new(&store),
@@ -100,7 +102,7 @@ impl IoService {
             held: held::HeldFiles::default(),
             checks: check::Checks::default(),
             collectives: collective::Collectives::default(),
-            growth: growth::Growth::default(),
+            growth: growth::Growth::new(grace),
             peers,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use weft_layout::{Layout, ServerId};
 use weft_meta::{Growing, GrowingFiles};
 use weft_proto::io::Grid;
@@ -15,6 +15,7 @@ use weft_proto::quota::{GrowthLimit, LimitGrowthReply, LimitGrowthRequest};
 
 use super::MetaService;
 use super::carry::Lengths;
+use crate::io::growth::{FRESH, LASTS};
 use crate::node::stopped;
 
 /// From one round to the next.
@@ -28,16 +29,47 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(3);
 /// Whoever has less left than this is limited from the moment a file is attached: what one client can write in a round.
 const MARGIN: u64 = 1 << 30;
 
+/// Up to when servers may have limits.
+pub(super) struct Limited {
+    lasts: Duration,
+    until: Instant,
+    /// One was told that does not go at once.
+    attached: Option<Instant>,
+}
+
+impl Limited {
+    /// They may have those of the life before. `grace`: the time that clients have to come back.
+    pub(super) fn new(grace: Duration) -> Limited {
+        let lasts = grace * LASTS;
+        Limited {
+            lasts,
+            until: Instant::now() + lasts,
+            attached: None,
+        }
+    }
+
+    fn may_be(&self) -> bool {
+        Instant::now() < self.until
+    }
+
+    fn told(&mut self) {
+        self.until = Instant::now() + self.lasts;
+    }
+
+    fn taken_back(&mut self) {
+        if self.attached.is_none_or(|told| told.elapsed() > FRESH) {
+            self.until = Instant::now();
+        }
+    }
+}
+
 impl MetaService {
     /// Rounds, until the node stops; none while nobody has a bound.
     pub(super) async fn limit_growth(&self, stopping: watch::Receiver<bool>) {
         let stop = stopped(stopping);
         tokio::pin!(stop);
-        let mut limited = false;
         loop {
-            if limited || self.namespace.limits_growth() {
-                limited = self.growth_round(limited).await;
-            }
+            self.growth_round().await;
             tokio::select! {
                 biased;
                 () = &mut stop => return,
@@ -48,26 +80,39 @@ impl MetaService {
         }
     }
 
-    /// One round; whether there are limits after it. `limited`: there are some from before.
-    async fn growth_round(&self, limited: bool) -> bool {
-        let _turn = self.limiting.lock().await;
+    /// One round, if there are bounds, or limits from before. As long as it is not known who has what open, those of the life
+    /// before stay.
+    async fn growth_round(&self) {
+        let mut limits = self.limiting.lock().await;
+        let limited = limits.may_be();
+        if !limited && !self.namespace.limits_growth() {
+            return;
+        }
+        let recovering = self.namespace.recovering() && self.namespace.limits_growth();
         let growing = match self.namespace.growing() {
             Ok(growing) => growing,
             Err(error) => {
                 tracing::error!(%error, "cannot look which files grow");
-                return limited;
+                return;
             }
         };
         if growing.files.is_empty() && !limited {
             self.namespace.note_growth(&growing, &[]);
-            return false;
+            return;
         }
         self.learn_servers();
         let grown = self.grown(&growing, PATIENCE).await;
         self.namespace.note_growth(&growing, &grown.all());
         let told = requests(&growing.files, Some(&grown.limits(&growing)));
-        self.ask_growth(told, false, PATIENCE).await;
-        !growing.files.is_empty()
+        let answered = self.ask_growth(told, recovering, PATIENCE).await;
+        if recovering || !growing.files.is_empty() {
+            limits.told();
+        } else {
+            let mut servers = self.carrier.servers().into_iter();
+            if servers.all(|server| answered.iter().any(|(other, ..)| *other == server)) {
+                limits.taken_back();
+            }
+        }
     }
 
     /// Limits a file that was just attached for writing, if who pays for it has little left. Returns when its servers know.
@@ -75,7 +120,7 @@ impl MetaService {
         if !self.namespace.limits_growth() {
             return;
         }
-        let _turn = self.limiting.lock().await;
+        let mut limits = self.limiting.lock().await;
         let growing = match self.namespace.growing_soon(file, MARGIN) {
             Ok(growing) if growing.files.is_empty() => return,
             Ok(growing) => growing,
@@ -87,7 +132,9 @@ impl MetaService {
         self.learn_servers();
         let grown = self.grown(&growing, ATTACH_PATIENCE).await;
         let told = requests(&growing.files, Some(&grown.limits(&growing)));
+        limits.told();
         self.ask_growth(told, true, ATTACH_PATIENCE).await;
+        limits.attached = Some(Instant::now());
     }
 
     /// How large the files are now, as far as their servers answer; else as they are charged.

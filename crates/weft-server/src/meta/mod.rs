@@ -57,7 +57,7 @@ pub struct MetaService {
     /// Something was acknowledged that does not survive power loss yet.
     unsynced: Notify,
     /// One at a time asks how large files are and says how large they may become.
-    limiting: tokio::sync::Mutex<()>,
+    limiting: tokio::sync::Mutex<growth::Limited>,
     /// Somebody may have more left of a quota than the servers were told.
     freed: Notify,
     /// A file was closed whose size is not exact.
@@ -107,6 +107,7 @@ impl MetaService {
         let blocking = role.blocking;
         let group = GroupSync::new(role.kv, blocking);
         let carrier = Carrier::new(env.clone(), identity);
+        let grace = env.timing.grace;
         Ok(Arc::new(MetaService {
             watchers: Watchers::new(env.random_u64()),
             locks: Locks::default(),
@@ -123,7 +124,7 @@ impl MetaService {
             spilling: Lanes::default(),
             owing: Notify::new(),
             unsynced: Notify::new(),
-            limiting: tokio::sync::Mutex::default(),
+            limiting: tokio::sync::Mutex::new(growth::Limited::new(grace)),
             freed: Notify::new(),
             unsettled: Notify::new(),
         }))

@@ -31,7 +31,8 @@ impl MetaService {
         let mut scan = self.namespace.recovering().then_some(0);
         loop {
             let mut pause = ROUND;
-            if let Some(from) = scan.filter(|_| !self.namespace.recovering()) {
+            // At once: what was written before the crash counts for who pays, though it is settled later.
+            if let Some(from) = scan {
                 pause = SCAN_PAUSE;
                 scan = self.find_unsettled(from);
             }
