@@ -144,7 +144,7 @@ impl Shared {
         let mut looks = Looks::default();
         while !self.wait(PERIOD) {
             // What is merged away is not copied.
-            shrinker.look(&mut looks);
+            shrinker.look(&mut looks, &|| *self.stopped.lock());
             let mut piece_at = Instant::now();
             let mut go_on = |bytes: usize| {
                 let least = PIECE.1.mul_f64(bytes as f64 / PIECE.0 as f64);
@@ -215,12 +215,14 @@ impl Shared {
             fs::create_dir_all(to.join(TABLES))?;
             // First what nobody needs: it may be the room that the others lack.
             remove_others(&to, &[Some(&now), kept.as_ref()], good)?;
-            let (new, old) = weigh(&from, &to, tables, kept.as_ref());
-            let mut go_on = |bytes| {
+            let (mut new, old) = weigh(&from, &to, tables, kept.as_ref(), good);
+            let gains = new < old;
+            let mut go_on = |bytes: usize| {
                 let room = match self.room.check() {
-                    Err(_) if new < old => self.room.check_last(new),
+                    Err(_) if gains => self.room.check_last(new),
                     asked => asked,
                 };
+                new = new.saturating_sub(bytes as u64);
                 room.is_ok() && go_on(bytes)
             };
             if !go_on(0) {
@@ -266,17 +268,20 @@ fn bytes<'a>(tree: &Path, tables: impl Iterator<Item = &'a Table>) -> u64 {
 }
 
 /// Bytes of tables that are not copied yet, and of copies that nobody needs once they are.
-fn weigh(from: &Path, to: &Path, tables: &[Table], kept: Option<&List>) -> (u64, u64) {
-    let copied: Vec<&Table> = kept
+fn weigh(
+    from: &Path,
+    to: &Path,
+    tables: &[Table],
+    kept: Option<&List>,
+    good: &mut HashMap<PathBuf, u128>,
+) -> (u64, u64) {
+    let new = tables
         .iter()
-        .flat_map(|kept| kept.tables.iter().flatten())
-        .collect();
-    let new = tables.iter().filter(|table| !copied.contains(table));
-    let old = copied
-        .iter()
-        .copied()
-        .filter(|table| !tables.contains(table));
-    (bytes(from, new), bytes(to, old))
+        .filter(|table| !has(&table_path(to, table), table, kept, good));
+    let new = bytes(from, new);
+    let copied = kept.iter().flat_map(|kept| kept.tables.iter().flatten());
+    let old = copied.filter(|table| !tables.contains(table));
+    (new, bytes(to, old))
 }
 
 /// Whether a table is copied. One that no list of copies names may be from a pass that did not end.

@@ -3,6 +3,14 @@ use std::path::Path;
 
 use thiserror::Error;
 
+/// A journal that ends too early, or the folder that lacks one.
+fn damaged_journal(path: &str, at: u64) -> String {
+    if at == 0 && Path::new(path).is_dir() {
+        return format!("a journal of the key-value engine in {path} is gone");
+    }
+    format!("the journal {path} is damaged at byte {at}")
+}
+
 /// What can go wrong in a key-value engine.
 #[derive(Debug, Error)]
 pub enum KvError {
@@ -19,9 +27,10 @@ pub enum KvError {
     },
     /// The journal lacks commits that were on stable storage; nothing was changed.
     #[error(
-        "the journal {path} is damaged at byte {at}: commits {first} to {last}, which were on stable storage, cannot be read. \
-         Nothing was changed. Restore the folder from a copy; or let `weft fsck --offline DIR --repair` go on without them \
-         (the index of a server loses nothing by that where the server's log has them)"
+        "{}: commits {first} to {last}, which were on stable storage, cannot be read. Nothing was changed. Restore the folder \
+         from a copy; or let `weft fsck --offline DIR --repair` go on without them (a server's index loses nothing by that where \
+         the server's log has them; a namespace may lose names: their files come to lost+found)",
+        damaged_journal(path, *at)
     )]
     Lost {
         /// The journal.

@@ -97,8 +97,8 @@ pub struct FjallKv {
     path: PathBuf,
     database: Database,
     keyspace: Keyspace,
-    writer: Mutex<()>,
-    group: Group,
+    writer: Arc<Mutex<()>>,
+    group: Arc<Group>,
     journals: Journals,
     watermark: Watermark,
     room: Arc<Room>,
@@ -160,7 +160,11 @@ impl FjallKv {
         }
         let room = Arc::new(Room::new(&path, options.reserve));
         let committed = Arc::new(AtomicU64::new(number));
+        let writer = Arc::new(Mutex::new(()));
+        let group = Arc::new(Group::default());
         let shrinker = Shrinker {
+            group: Arc::clone(&group),
+            writer: Arc::clone(&writer),
             database: database.clone(),
             keyspace: keyspace.clone(),
             folder: path.clone(),
@@ -176,8 +180,8 @@ impl FjallKv {
             path,
             database,
             keyspace,
-            writer: Mutex::new(()),
-            group: Group::default(),
+            writer,
+            group,
         })
     }
 
@@ -242,6 +246,19 @@ impl FjallKv {
     pub fn disk_bytes(&self) -> Result<u64, KvError> {
         let bytes = self.database.disk_space();
         bytes.map_err(|error| engine("count its files", &error))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shrinker(&self, room: Arc<Room>) -> Shrinker {
+        Shrinker {
+            database: self.database.clone(),
+            keyspace: self.keyspace.clone(),
+            folder: self.path.clone(),
+            room,
+            writer: Arc::clone(&self.writer),
+            group: Arc::clone(&self.group),
+            committed: Arc::clone(&self.committed),
+        }
     }
 
     fn reader(&self) -> Snapshot<'_> {
@@ -309,7 +326,9 @@ impl OrderedKv for FjallKv {
     }
 
     fn check_last_room(&self, bytes: u64) -> Result<(), KvError> {
-        self.room.check_last(bytes.saturating_mul(TIMES))
+        // What is there for everybody is there for these, too.
+        let everybody = self.room.check();
+        everybody.or_else(|_| self.room.check_last(bytes.saturating_mul(TIMES)))
     }
 
     fn files(&self) -> Result<Vec<EngineFile>, KvError> {

@@ -3,24 +3,36 @@
 //! What was deleted stays in tables until they are merged, which the engine does when enough was written. On a disk that is nearly
 //! full nothing more may be written: then deletions would never bring any room back. So as long as there is less than twice the
 //! margin, all tables are merged into new ones, if what is left of them fits and that is much less than they take.
+//!
+//! The engine drops what no snapshot may see any more, and removes files that no version of the tree names, as of the last time that it
+//! sealed what is in memory. So something is committed and sealed before a merge, and again after it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use fjall::{Database, Keyspace};
+use fjall::{Database, Keyspace, PersistMode};
 use lsm_tree::AbstractTree;
+use parking_lot::Mutex;
 
+use crate::batch::NUMBER_KEY;
 use crate::fjall::settle;
+use crate::group::Group;
 use crate::room::Room;
 
 /// Tables of more bytes are left to the engine: who has those has a larger disk.
 const TABLES_MAX: u64 = 1 << 30;
 /// Less is not worth a merge.
 const GAIN_MIN: u64 = 1 << 20;
+/// What a table has beside each key and value, roughly.
+const ITEM_BYTES: usize = 32;
+/// Room for so many times what is left must be there: another process may merge on the same disk.
+const TIMES: u64 = 2;
 /// Of its time, the part that this may take.
 const PART: u32 = 10;
+/// After a merge that brought less than was hoped for: somebody holds a snapshot.
+const VAIN: Duration = Duration::from_mins(10);
 
 /// The engine that is to become smaller.
 pub(crate) struct Shrinker {
@@ -28,6 +40,9 @@ pub(crate) struct Shrinker {
     pub(crate) keyspace: Keyspace,
     pub(crate) folder: PathBuf,
     pub(crate) room: Arc<Room>,
+    /// Held for each commit.
+    pub(crate) writer: Arc<Mutex<()>>,
+    pub(crate) group: Arc<Group>,
     /// The number of its last commit.
     pub(crate) committed: Arc<AtomicU64>,
 }
@@ -36,31 +51,50 @@ pub(crate) struct Shrinker {
 #[derive(Default)]
 pub(crate) struct Looks {
     /// The last commit of which nothing more can be gained.
-    done: u64,
+    done: Option<u64>,
     next: Option<Instant>,
     /// What was said last.
     said: Option<String>,
 }
 
+/// What a look came to.
+enum Shrunk {
+    /// There is nothing to gain.
+    Small,
+    Merged,
+    /// It was merged, and is no smaller.
+    InVain,
+    /// There is no room, or no time any more.
+    Not,
+}
+
 impl Shrinker {
     /// Merges tables if there is need and use.
-    pub(crate) fn look(&self, looks: &mut Looks) {
+    pub(crate) fn look(&self, looks: &mut Looks, stopped: &dyn Fn() -> bool) {
         let due = looks.next.is_none_or(|next| next <= Instant::now());
         let committed = self.committed.load(Ordering::Acquire);
-        if !due || committed == looks.done || !self.room.is_short() {
+        if !due || looks.done == Some(committed) || !self.room.is_short() {
             return;
         }
         let started = Instant::now();
-        let trouble = match self.shrink() {
-            Ok(true) => {
-                looks.done = committed;
+        let shrunk = self.shrink(stopped);
+        looks.next = Some(Instant::now() + started.elapsed() * PART);
+        let trouble = match shrunk {
+            Ok(Shrunk::Small | Shrunk::Merged) => {
+                looks.done = Some(committed);
                 None
             }
-            // Somebody else may make room for it.
-            Ok(false) => None,
-            Err(error) => Some(error),
+            Ok(Shrunk::Not) => None,
+            Ok(Shrunk::InVain) => {
+                looks.next = Some(Instant::now() + VAIN);
+                None
+            }
+            Err(error) => {
+                // What it left is removed when the engine is opened the next time: not much more of it.
+                looks.next = Some(Instant::now() + VAIN);
+                Some(error)
+            }
         };
-        looks.next = Some(Instant::now() + started.elapsed() * PART);
         if let Some(error) = trouble.as_ref().filter(|_| trouble != looks.said) {
             let folder = self.folder.display();
             tracing::warn!(%error, %folder, "the key-value engine's tables are not merged");
@@ -68,30 +102,142 @@ impl Shrinker {
         looks.said = trouble;
     }
 
-    /// False: there was no room.
-    fn shrink(&self) -> Result<bool, String> {
-        let waiting = self.keyspace.tree.active_memtable().size();
+    fn shrink(&self, stopped: &dyn Fn() -> bool) -> Result<Shrunk, String> {
         let tables = self.keyspace.disk_space();
         if tables > TABLES_MAX {
-            return Ok(true);
+            return Ok(Shrunk::Small);
         }
         let mut live = 0;
         for item in self.keyspace.iter() {
             let (key, value) = item.into_inner().map_err(|error| error.to_string())?;
-            live += (key.len() + value.len()) as u64;
+            live += (key.len() + value.len() + ITEM_BYTES) as u64;
+            if stopped() {
+                return Ok(Shrunk::Not);
+            }
         }
-        if tables.saturating_sub(live) < GAIN_MIN.max(tables / 4) {
-            return Ok(true);
+        let gain = tables.saturating_sub(live);
+        if gain < GAIN_MIN.max(tables / 4) {
+            return Ok(Shrunk::Small);
         }
-        // It is there beside what it is made of, and nobody copies meanwhile.
-        if self.room.check_last(waiting + live).is_err() {
-            return Ok(false);
+        let waiting = self.keyspace.tree.active_memtable().size();
+        let needed = waiting + TIMES * live;
+        if self.room.check_last(needed).is_err() {
+            return Ok(Shrunk::Not);
         }
-        settle(&self.database, &self.keyspace)?;
+        self.seal()?;
+        if self.room.check_last(TIMES * live).is_err() || stopped() {
+            return Ok(Shrunk::Not);
+        }
         let merged = self.keyspace.major_compact();
         merged.map_err(|error| error.to_string())?;
+        self.seal()?;
         let (folder, now) = (self.folder.display(), self.keyspace.disk_space());
         tracing::info!(%folder, before = tables, now, "its disk is short of room: tables were merged");
-        Ok(true)
+        let gained = tables.saturating_sub(now);
+        Ok(if gained < gain / 2 {
+            Shrunk::InVain
+        } else {
+            Shrunk::Merged
+        })
+    }
+
+    /// Brings what is in memory into a table, be it only the number of the last commit.
+    fn seal(&self) -> Result<(), String> {
+        {
+            let _writer = self.writer.lock();
+            self.group.check().map_err(|error| error.to_string())?;
+            let number = self.committed.load(Ordering::Acquire);
+            let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+            batch.insert(&self.keyspace, NUMBER_KEY, number.to_le_bytes());
+            batch.commit().map_err(|error| {
+                self.group.poison(format!("a commit failed: {error}"));
+                error.to_string()
+            })?;
+        }
+        settle(&self.database, &self.keyspace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::room::{MARGIN, Space as Disk};
+    use crate::{Batch, FjallKv, FjallOptions, OrderedKv, Space};
+
+    const KEYS: Space = Space("keys");
+    const TOTAL: u64 = 64 << 30;
+
+    fn room(folder: &Path, free: u64) -> Arc<Room> {
+        let measure = move |_: &Path| Ok(Disk { free, total: TOTAL });
+        Arc::new(Room::measured(folder, 0, Box::new(measure)))
+    }
+
+    fn write(kv: &FjallKv, numbers: std::ops::Range<u64>, value: Option<&[u8]>) {
+        for number in numbers {
+            let key = number.to_be_bytes().to_vec();
+            let changes = vec![(KEYS, key, value.map(<[u8]>::to_vec))];
+            kv.write(Batch { changes }).unwrap();
+        }
+    }
+
+    /// Bytes of all files below, but for journals.
+    fn bytes(folder: &Path) -> u64 {
+        let of = |entry: fs::DirEntry| {
+            let path = entry.path();
+            if path.is_dir() {
+                return bytes(&path);
+            }
+            let journal = path.extension().is_some_and(|e| e == "jnl");
+            entry
+                .metadata()
+                .map_or(0, |m| if journal { 0 } else { m.len() })
+        };
+        fs::read_dir(folder).unwrap().flatten().map(of).sum()
+    }
+
+    #[test]
+    fn what_was_deleted_gives_its_room_back_where_room_is_short() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = FjallOptions {
+            memtable: 1 << 20,
+            ..FjallOptions::default()
+        };
+        let kv = FjallKv::open(folder.path(), options).unwrap();
+        let noise: Vec<u8> = (0..4000_u64).map(|n| (n * n % 251) as u8).collect();
+        write(&kv, 0..4000, Some(&noise));
+        kv.settle().unwrap();
+        // One of the engine's levels is empty until it merges by itself.
+        let full = kv
+            .shrinker(room(folder.path(), 2 * MARGIN - 1))
+            .keyspace
+            .disk_space();
+        assert!(full > 8 << 20, "{full}");
+        write(&kv, 0..3900, None);
+        let look = |free| {
+            let mut looks = Looks::default();
+            kv.shrinker(room(folder.path(), free))
+                .look(&mut looks, &|| false);
+            (looks.done.is_some(), bytes(folder.path()))
+        };
+        let (done, before) = look(2 * MARGIN);
+        assert!(!done, "there is enough");
+        let (done, _) = look(MARGIN / 4);
+        assert!(!done, "there is no room for what is left");
+        let (done, after) = look(2 * MARGIN - 1);
+        assert!(
+            done && after < before - (4 << 20),
+            "{before} bytes became {after}"
+        );
+        assert!(after < 2 << 20, "{after} bytes");
+        drop(kv);
+        let kv = FjallKv::open(folder.path(), options).unwrap();
+        let snapshot = kv.snapshot().unwrap();
+        for number in 0..4000_u64 {
+            let found = snapshot.get(KEYS, &number.to_be_bytes()).unwrap();
+            assert_eq!(found.is_some(), number >= 3900, "{number}");
+        }
     }
 }

@@ -9,23 +9,23 @@
 //! Segments that were let go of stay until the index has what they say in tables, of which there are two copies: until then
 //! they are the second copy of the index's journal (`docs/design/0020-log-behind-journals.md`).
 
-use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weft_kv::{Batch, KvError, OrderedKv};
+use weft_kv::{Batch, OrderedKv};
 
-use crate::alloc::Extent;
 use crate::chunk::{APPLYING, CHANGED};
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::index_room::Room;
 use crate::pool::BLOCK;
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkId, ForkRecord, META,
     STORE_KEY, StoreRecord,
 };
+use crate::removal::Removal;
 use crate::state::{Dead, State};
 use crate::store::{Inner, Signals, Store};
 use crate::write::{FULL_SLOTS, whole};
@@ -41,21 +41,6 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins
 
 /// Changes in one batch of the index.
 const BATCH: usize = 1024;
-
-/// Chunks of removed forks that an application removes from the index, for each that a cut empties at one moment.
-const REMOVALS: usize = 8;
-
-/// Bytes of an entry of the index, but for what a chunk's says of its blocks.
-const ENTRY_BYTES: usize = 96;
-
-/// The room of the index that an application may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// What is there for everybody.
-    Shared,
-    /// What is kept for those who bring space back, or look after the store.
-    Last,
-}
 
 /// What goes into the index.
 struct Copy {
@@ -89,36 +74,11 @@ impl Inner {
 
     /// As [`Inner::apply`], where the index has this room at least.
     pub(crate) async fn apply_in(&self, room: Room) -> Result<(), StoreError> {
-        while self.apply_part(room).await? {}
-        Ok(())
-    }
-
-    /// Whether the index has room for an application. One that brings space back may have the last of it, as deletions may.
-    fn check_index_room(&self, room: Room) -> Result<(), StoreError> {
-        let Err(full) = self.index.check_room() else {
-            return Ok(());
-        };
-        let state = self.lock();
-        if room == Room::Shared && !state.can_free() {
-            return Err(full.into());
-        }
-        Ok(self
-            .index
-            .check_last_room(growth(&state, self.removals()))?)
-    }
-
-    /// Chunks of removed forks that one application removes from the index at most.
-    fn removals(&self) -> usize {
-        REMOVALS * self.bounds.cut as usize
-    }
-
-    /// Applies; true: of removed forks there are chunks left in the index.
-    async fn apply_part(&self, room: Room) -> Result<bool, StoreError> {
         if self.index.check_room().is_err() {
             self.remove_applied().await?;
         }
-        self.check_index_room(room)?;
         let _one = self.apply_lock.lock().await;
+        self.check_index_room(room)?;
         let logged = self.lock().logged;
         let bound = self.log.rotate(&self.state, &self.counters)?;
         self.flush(0).await?;
@@ -136,31 +96,21 @@ impl Inner {
             chunks,
             dead,
         } = copy;
-        let garbage = std::mem::take(&mut *self.garbage.lock());
-        let removals = self.removals();
-        let written = self.run(move || write_index(&*index, batches, dead, &garbage, removals));
-        let Written { freed, left } = match written.await? {
-            Ok(written) => written,
-            Err(error) => return Err(self.fail("write the index", error.to_string())),
-        };
-        let more = !left.is_empty();
+        let written = self.run(move || write_index(&*index, batches)).await?;
+        written.map_err(|error| self.fail("write the index", error.to_string()))?;
         {
             let mut state = self.lock();
-            state.changes.dead.extend(left);
             for (id, n) in chunks {
                 if let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) {
                     chunk.marks &= !APPLYING;
                 }
-            }
-            let sequence = state.sequence;
-            for extent in freed {
-                state.disk.free_after(sequence, extent);
             }
             state.indexed = logged;
             state.look_again();
             state.evict(self.bounds.cache);
         }
         self.log.release_through(bound);
+        self.remove_from_index(dead).await?;
         Counters::add(&self.counters.applies, 1);
         self.signals.room.notify_waiters();
         // The background sees to what is kept; where there is no room for a segment, that is waited for.
@@ -170,7 +120,31 @@ impl Inner {
             tracing::warn!(%error, "segments of the log that nobody needs stay");
         }
         self.signals.work.notify_one();
-        Ok(more)
+        Ok(())
+    }
+
+    /// Removes what dead forks have in the index, and chunks of nobody, as far as there is room for it.
+    async fn remove_from_index(&self, dead: Vec<Dead>) -> Result<(), StoreError> {
+        let garbage = std::mem::take(&mut *self.garbage.lock());
+        let mut removal = Removal { dead, garbage };
+        while !removal.is_done() && self.check_removal_room().is_ok() {
+            let (index, most) = (Arc::clone(&self.index), self.removals());
+            let part = self.run(move || {
+                let freed = removal.part(&*index, most);
+                (freed, removal)
+            });
+            let (freed, rest) = part.await?;
+            let freed = freed.map_err(|error| self.fail("write the index", error.to_string()))?;
+            removal = rest;
+            let mut state = self.lock();
+            let sequence = state.sequence;
+            for extent in freed {
+                state.disk.free_after(sequence, extent);
+            }
+        }
+        self.garbage.lock().extend(removal.garbage);
+        self.lock().changes.dead.extend(removal.dead);
+        Ok(())
     }
 }
 
@@ -219,20 +193,6 @@ impl Inner {
     }
 }
 
-/// What the index grows by with the next application, at most, before its engine merges anything.
-fn growth(state: &State, removals: usize) -> u64 {
-    let changes = &state.changes;
-    let chunks = changes.chunks.iter();
-    let chunks = chunks.filter_map(|(id, n)| state.forks.get(id)?.chunks.get(n));
-    let maps: usize = chunks
-        .map(|chunk| ChunkRecord::encode(&chunk.to_runs()).len())
-        .sum();
-    let removed = if changes.dead.is_empty() { 0 } else { removals };
-    let entries = changes.chunks.len() + changes.checkpoints.len() + changes.files.len();
-    let records = 2 * changes.dead.len() + changes.forks.len();
-    (maps + (entries + removed + records) * ENTRY_BYTES) as u64
-}
-
 fn oldest_dirty(state: &State) -> u64 {
     let chunks = state
         .dirty_chunks
@@ -247,7 +207,7 @@ fn oldest_dirty(state: &State) -> u64 {
 
 /// Copies what differs from the index. The copied chunks stay in memory until the index has them.
 fn copy_changes(state: &mut State, bound: u64) -> Copy {
-    let changes = std::mem::take(&mut state.changes);
+    let mut changes = std::mem::take(&mut state.changes);
     let mut batches = Batches::default();
     // Last: what an entry was given must be there before the giver's goes.
     let mut deletions = Vec::new();
@@ -260,7 +220,8 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
             batches.push((FILES, FileRecord::key(file), Some(record.encode())));
         }
     }
-    for dead in &changes.dead {
+    for dead in changes.dead.iter_mut().filter(|dead| !dead.recorded) {
+        dead.recorded = true;
         if state.find(&dead.key).is_none() {
             deletions.push((FORKS, ForkRecord::key(&dead.key), None));
         }
@@ -337,106 +298,12 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
     }
 }
 
-/// What an application came to.
-struct Written {
-    /// Blocks that nobody has any more.
-    freed: Vec<Extent>,
-    /// Dead forks of which chunks are left in the index.
-    left: Vec<Dead>,
-}
-
-/// Writes the batches, removes so many of the dead forks' chunks, and those of nobody, syncs.
-fn write_index(
-    index: &dyn OrderedKv,
-    batches: Vec<Batch>,
-    dead: Vec<Dead>,
-    garbage: &[Vec<u8>],
-    removals: usize,
-) -> Result<Written, StoreError> {
+/// Writes the batches, and syncs.
+fn write_index(index: &dyn OrderedKv, batches: Vec<Batch>) -> Result<(), StoreError> {
     for batch in batches {
         index.write(batch)?;
     }
-    index.sync()?;
-    let (mut freed, mut left, mut removed) = (Vec::new(), Vec::new(), 0);
-    let any = !dead.is_empty() || !garbage.is_empty();
-    for fork in dead {
-        let all = loop {
-            if removed >= removals {
-                break false;
-            }
-            let most = BATCH.min(removals - removed);
-            let found = remove_chunks(index, &fork, most, &mut freed)?;
-            removed += found;
-            if found < most {
-                break true;
-            }
-        };
-        if !all {
-            left.push(fork);
-        }
-    }
-    for keys in garbage.chunks(BATCH) {
-        let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
-        index.write(Batch {
-            changes: changes.collect(),
-        })?;
-    }
-    if any {
-        index.sync()?;
-    }
-    Ok(Written { freed, left })
-}
-
-/// Removes at most so many chunks of a dead fork from the index; how many there were.
-fn remove_chunks(
-    index: &dyn OrderedKv,
-    dead: &Dead,
-    most: usize,
-    freed: &mut Vec<Extent>,
-) -> Result<usize, StoreError> {
-    let (low, high) = (
-        ChunkRecord::key(dead.id, 0),
-        ChunkRecord::key(dead.id, u64::MAX),
-    );
-    let mut batch = Batch::default();
-    let mut failed = None;
-    index.snapshot()?.scan(
-        CHUNKS,
-        Bound::Included(&low),
-        Bound::Included(&high),
-        &mut |key, value| {
-            match ChunkRecord::decode_key(key)
-                .and_then(|(_, n)| Ok((n, ChunkRecord::decode(key, value)?)))
-            {
-                Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
-                    let own = runs.runs.iter().filter(|r| !r.inherited);
-                    let extents = own.map(|r| Extent {
-                        start: r.place.0,
-                        blocks: u64::from(r.blocks),
-                    });
-                    freed.extend(extents);
-                }
-                Ok(_) => {}
-                Err(error) => failed = Some(error),
-            }
-            batch.changes.push((CHUNKS, key.to_vec(), None));
-            if batch.changes.len() >= most || failed.is_some() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        },
-    )?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    let removed = batch.changes.len();
-    if removed > 0 {
-        index
-            .write(batch)
-            .map_err(|e: KvError| StoreError::from(e))?;
-    }
-    Ok(removed)
+    Ok(index.sync()?)
 }
 
 /// Work that costs nothing but space when it is left undone: after an error it is tried again, ever later.

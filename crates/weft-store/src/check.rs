@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::alloc::Extent;
-use crate::apply::Room;
 use crate::chunk::Chunk;
 use crate::error::StoreError;
+use crate::index_room::Room;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, Place, RunsRecord};

@@ -5,6 +5,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use crate::error::StoreError;
+use crate::index_room::Room;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
 use crate::state::State;
 use crate::store::Inner;
@@ -27,7 +28,7 @@ impl Inner {
             };
             // Its pages are flushed and its entries in the index then, for good: unless a disk failed and took the free
             // blocks with it. Then it is left as it is, until there are others.
-            self.apply().await?;
+            self.apply_in(Room::Last).await?;
             if self.lock().has_dirty(from) {
                 return Ok(());
             }
@@ -37,7 +38,7 @@ impl Inner {
                 if !self.adopt_all(from, to, &chunks)? {
                     break;
                 }
-                self.apply().await?;
+                self.apply_in(Room::Last).await?;
             }
             self.finish_merge(from, to)?;
         }

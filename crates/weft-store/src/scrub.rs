@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use weft_kv::{BadFile, EngineFile};
 
-use crate::apply::Room;
 use crate::chunk::Chunk;
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::index_room::Room;
 use crate::key::ForkKey;
 use crate::load::OPERATION_BLOCKS;
 use crate::pool::BLOCK;

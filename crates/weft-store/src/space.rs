@@ -87,7 +87,11 @@ impl Inner {
             let state = self.lock();
             // A dirty block that lies somewhere gives that place back once it has another.
             let rewritten = state.dirty_blocks > 0 && state.disk.keeps_promises();
-            rewritten || state.disk.waiting() > 0 || state.can_free()
+            rewritten
+                || state.disk.waiting() > 0
+                || !state.tails.is_empty()
+                || !state.changes.dead.is_empty()
+                || state.mergeable().is_some()
         };
         if reclaimable {
             if let Err(error) = self.settle_all().await {

@@ -88,6 +88,10 @@ pub(crate) struct Dead {
     pub(crate) freed: HashSet<u64>,
     /// All its blocks are free already: it was removed before the last opening.
     pub(crate) counted: bool,
+    /// Blocks that are not free yet.
+    pub(crate) blocks: u64,
+    /// Its record has left the index.
+    pub(crate) recorded: bool,
 }
 
 /// What differs from the index.
@@ -312,11 +316,6 @@ impl State {
         !self.changes.is_empty() || !self.dirty_chunks.is_empty()
     }
 
-    /// Whether there is space that an application of the log, and what goes before it, brings back.
-    pub(crate) fn can_free(&self) -> bool {
-        !self.changes.dead.is_empty() || !self.tails.is_empty() || self.mergeable().is_some()
-    }
-
     /// What replaying would cost besides if the index lost its journal.
     pub(crate) fn unsettled(&self) -> u64 {
         self.indexed.saturating_sub(self.settled)
@@ -448,10 +447,11 @@ impl State {
             return;
         };
         self.disk.close_window(id.0);
-        let mut freed = HashSet::new();
+        let (mut freed, mut blocks) = (HashSet::new(), fork.blocks);
         for (n, mut chunk) in fork.chunks {
             for place in chunk.places() {
                 self.disk.free_after(sequence, extent(place));
+                blocks = blocks.saturating_sub(1);
             }
             let (cached, dirty, promises) = forget_pages(&mut chunk, &(0..u32::MAX));
             self.cached -= cached + chunk.cost;
@@ -483,6 +483,8 @@ impl State {
             key: fork.key,
             freed,
             counted: false,
+            blocks,
+            recorded: false,
         });
     }
 

@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use crate::error::StoreError;
+use crate::index_room::Room;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, new_body};
 use crate::replay::MAP_COST;
@@ -115,7 +116,7 @@ impl Inner {
             if self.log_is_long(&self.lock()) {
                 // Apart from the caller, who may go away: what was taken for the index must come to it.
                 let me = self.me();
-                whole(async move { me.apply().await }).await?;
+                whole(async move { me.apply_in(Room::Last).await }).await?;
             } else {
                 tokio::task::yield_now().await;
             }

@@ -333,6 +333,8 @@ impl State {
             key: gone.key,
             freed: std::collections::HashSet::new(),
             counted: true,
+            blocks: 0,
+            recorded: false,
         });
     }
 }

@@ -225,7 +225,7 @@ fn what_brings_space_back_may_have_the_last_room_of_the_index() {
     run(async {
         let machine = Machine::new(11);
         let store = machine.open().await.unwrap();
-        let wait = || tokio::time::sleep(Duration::from_secs(120));
+        let wait = || tokio::time::sleep(Duration::from_mins(2));
         for file in 0..3 {
             let data = pattern(file, 1 << 20);
             let one = write(&key(file, 0), CHUNK, 0, data);
@@ -239,11 +239,12 @@ fn what_brings_space_back_may_have_the_last_room_of_the_index() {
         store.delete_file(FileId(0)).await.unwrap();
         wait().await;
         assert_eq!(used(), full, "nobody could know of it");
-        machine.index.set_last_room(true);
+        machine.index.set_last_room(100);
         wait().await;
         assert!(used() <= full - (1 << 20), "{} of {full}", used());
-        // Whoever only adds to the index has none.
+        // Whoever only adds to the index has none, be it that something goes as well.
         put(&store, 1).await.unwrap();
+        store.delete_file(FileId(77)).await.unwrap();
         let added = store.apply().await.unwrap_err();
         assert!(matches!(added, StoreError::IndexFull { .. }), "{added}");
         // A check needs little, and is asked for.
@@ -271,15 +272,70 @@ fn a_removed_fork_of_many_chunks_leaves_the_index_in_parts() {
         // All of it comes back with one call, eight chunks at a time.
         assert!(store.usage().used <= empty + 8_192, "{before}");
         assert!(machine.index.steps(0).len() - steps >= 100 / 8, "in parts");
-        let mut pass = store.check_begin().await.unwrap();
-        loop {
-            let found = store.check(&mut pass, true, false).await.unwrap();
-            assert_eq!(found.findings, [], "{found:?}");
-            if found.done {
-                break;
+        nothing_is_wrong(&store).await;
+    });
+}
+
+#[test]
+fn where_the_last_room_ends_on_the_way_the_rest_follows_later() {
+    run(async {
+        let mut machine = Machine::new(13);
+        machine.cut_chunks = 1;
+        let store = machine.open().await.unwrap();
+        let empty = store.usage().used;
+        for file in 1..3 {
+            for n in 0..100 {
+                let one = write(&key(file, 0), 4_096, n * 4_096, pattern(n, 4_096));
+                store.write(vec![one], now()).await.unwrap();
             }
         }
+        store.apply().await.unwrap();
+        store.drop_cache();
+        let full = store.usage().used;
+        machine.index.set_full(true);
+        store.delete_file(FileId(1)).await.unwrap();
+        // The application, and two parts of eight chunks.
+        machine.index.set_last_room(3);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let used = store.usage().used;
+        assert_eq!(used, full - 16 * 4_096);
+        store
+            .write(
+                vec![write(&key(1_000, 0), CHUNK, 0, pattern(5, LENGTH))],
+                now(),
+            )
+            .await
+            .unwrap();
+        store.sync().await.unwrap();
+        drop(store);
+        machine.kill(13);
+        // What is left is nobody's; it goes in parts, too.
+        let store = machine.open().await.unwrap();
+        assert!(store.usage().used <= empty + 100 * 4_096 + 8_192);
+        let chunks = || machine.index.count("chunks");
+        let before = chunks();
+        assert!(before >= 184, "{before}");
+        machine.index.set_last_room(3);
+        store.check_begin().await.unwrap();
+        assert_eq!(chunks(), before - 16 + 1, "with the chunk that was written");
+        machine.index.set_full(false);
+        store.apply().await.unwrap();
+        nothing_is_wrong(&store).await;
+        assert_eq!(chunks(), 101);
+        let found = read(&store, &key(1_000, 0), 0, 1 << 20).await;
+        assert!(found.unwrap() == pattern(5, LENGTH));
     });
+}
+
+async fn nothing_is_wrong(store: &Store) {
+    let mut pass = store.check_begin().await.unwrap();
+    loop {
+        let found = store.check(&mut pass, true, false).await.unwrap();
+        assert_eq!(found.findings, [], "{found:?}");
+        if found.done {
+            break;
+        }
+    }
 }
 
 #[test]

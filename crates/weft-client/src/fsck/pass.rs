@@ -134,7 +134,10 @@ impl Fsck<'_> {
             };
             part += 1;
             looked.chunks += reply.chunks;
-            looked.bytes += reply.bytes;
+            // Parts that read data look at no chunk's entry: those bytes were counted before.
+            if reply.chunks > 0 {
+                looked.bytes += reply.bytes;
+            }
             looked.not_kept += reply.more;
             {
                 let mut progress = locked(&self.progress);

@@ -26,7 +26,9 @@ pub struct CrashKv {
     steps: Mutex<Vec<u64>>,
     unreadable: AtomicBool,
     full: AtomicBool,
-    last_room: AtomicBool,
+    /// How often it still says that there is room for what brings some back, and whether it did the last time.
+    last_room: AtomicU64,
+    granted: AtomicBool,
     panics: AtomicBool,
 }
 
@@ -159,14 +161,21 @@ impl OrderedKv for Living {
     }
     fn check_last_room(&self, _bytes: u64) -> Result<(), KvError> {
         match self.check_room() {
-            Err(_) if self.index.last_room.load(Ordering::Relaxed) => Ok(()),
+            Err(full) => {
+                let less = |left: u64| left.checked_sub(1);
+                let left = &self.index.last_room;
+                let left = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+                self.index.granted.store(left.is_ok(), Ordering::Relaxed);
+                left.map(drop).map_err(|_| full)
+            }
             asked => asked,
         }
     }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
         let panics = self.index.panics.swap(false, Ordering::Relaxed);
         assert!(!panics, "the simulated index panics, as it was told");
-        if self.check_last_room(0).is_err() {
+        let granted = self.index.granted.load(Ordering::Relaxed);
+        if self.check_room().is_err() && !granted {
             return Err(KvError::Engine {
                 doing: "write",
                 reason: "the simulated disk is full".to_owned(),
@@ -207,9 +216,9 @@ impl CrashKv {
         self.full.store(full, Ordering::Relaxed);
     }
 
-    /// From now on a full disk has room for what brings some back, or not even that.
-    pub fn set_last_room(&self, left: bool) {
-        self.last_room.store(left, Ordering::Relaxed);
+    /// A full disk has room for what brings some back, so many times.
+    pub fn set_last_room(&self, times: u64) {
+        self.last_room.store(times, Ordering::Relaxed);
     }
 
     /// The next batch panics.

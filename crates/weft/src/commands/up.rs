@@ -54,6 +54,8 @@ pub(crate) struct Up {
 }
 
 const SERVERS_DEFAULT: u32 = 4;
+/// How long the other nodes are waited for when one did not start.
+const OTHERS: Duration = Duration::from_secs(2);
 
 impl Up {
     pub(crate) fn run(self) -> Result<ExitCode> {
@@ -300,17 +302,26 @@ fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
 struct Started(Vec<(NodeName, Child)>);
 
 impl Started {
-    fn wait(&mut self, config: &Config, deadline: Instant) -> Result<()> {
+    fn wait(&mut self, config: &Config, mut deadline: Instant) -> Result<()> {
+        let mut failed = Vec::new();
         loop {
             let mut ready = true;
             for (node, child) in &mut self.0 {
-                if let Some(exit) = child.try_wait()? {
-                    bail!(
-                        "{node} did not start ({exit}): {}",
-                        last_words(&node.log(config))
-                    );
+                if failed.iter().any(|(other, _)| other == node) {
+                    continue;
                 }
-                ready &= lock_of(config, *node)?.is_some_and(|running| running.ready);
+                if let Some(exit) = child.try_wait()? {
+                    let said = last_words(&node.log(config));
+                    failed.push((*node, format!("{node} did not start ({exit}): {said}")));
+                    // The others may have something to say, too.
+                    deadline = deadline.min(Instant::now() + OTHERS);
+                } else {
+                    ready &= lock_of(config, *node)?.is_some_and(|running| running.ready);
+                }
+            }
+            if !failed.is_empty() && (ready || Instant::now() > deadline) {
+                let said: Vec<String> = failed.into_iter().map(|(_, said)| said).collect();
+                bail!(said.join("\n"));
             }
             if ready {
                 return Ok(());

@@ -273,7 +273,8 @@ fn print(report: &Report, repair: bool) -> Result<()> {
         bytes(report.bytes),
         report.chunks,
         match (report.repaired, report.left) {
-            (0, 0) => "nothing is wrong".to_owned(),
+            (0, 0) if report.not_checked.is_empty() => "nothing is wrong".to_owned(),
+            (0, 0) => "nothing is wrong in what was checked".to_owned(),
             (repaired, 0) => format!("{repaired} repaired"),
             (0, left) if !repair => format!("{left} wrong; --repair repairs what can be"),
             (repaired, left) => format!("{repaired} repaired, {left} left"),

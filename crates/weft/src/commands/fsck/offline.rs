@@ -75,8 +75,18 @@ impl Offline {
             closing_note::forget(&meta_folder)?;
             obstacles.push(lost);
         }
+        let mut failed = Vec::new();
         for (section, folder) in &sections {
-            obstacles.extend(index(folder, section.id, repair)?);
+            match index(folder, section.id, repair) {
+                Ok(found) => obstacles.extend(found),
+                Err(error) => failed.push(error),
+            }
+        }
+        if let Some(last) = failed.pop() {
+            for error in failed {
+                output::say(format_args!("weft: {}", output::error(&error)));
+            }
+            return Err(last);
         }
         let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
         closing_note::check(&meta_folder, kv.as_ref())?;

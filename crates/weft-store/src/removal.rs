@@ -1,0 +1,111 @@
+//! What leaves the index beside what was logged: chunks of removed forks, and of forks that are gone since the last opening.
+//!
+//! A removed fork's record goes with the application that first knows of its removal; its chunks follow in parts, so that what the
+//! index takes for that at a time is bounded. Killed in between, the rest are chunks of nobody: the next opening counts their
+//! blocks as free, and the application after it removes them.
+
+use std::ops::{Bound, ControlFlow};
+
+use weft_kv::{Batch, OrderedKv};
+
+use crate::alloc::Extent;
+use crate::error::StoreError;
+use crate::record::{CHUNKS, ChunkRecord};
+use crate::state::Dead;
+
+/// Changes in one batch of the index.
+const BATCH: usize = 1024;
+
+/// Entries that are to be removed.
+pub(crate) struct Removal {
+    /// Forks that were removed.
+    pub(crate) dead: Vec<Dead>,
+    /// Keys of chunks whose forks are gone.
+    pub(crate) garbage: Vec<Vec<u8>>,
+}
+
+impl Removal {
+    pub(crate) fn is_done(&self) -> bool {
+        self.dead.is_empty() && self.garbage.is_empty()
+    }
+
+    /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more.
+    pub(crate) fn part(
+        &mut self,
+        index: &dyn OrderedKv,
+        most: usize,
+    ) -> Result<Vec<Extent>, StoreError> {
+        let (mut freed, mut left) = (Vec::new(), most);
+        while left > 0
+            && let Some(fork) = self.dead.last()
+        {
+            let most = BATCH.min(left);
+            let removed = remove_chunks(index, fork, most, &mut freed)?;
+            left -= removed;
+            if removed < most {
+                self.dead.pop();
+            }
+        }
+        let garbage = self
+            .garbage
+            .split_off(self.garbage.len().saturating_sub(left));
+        for keys in garbage.chunks(BATCH) {
+            let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
+            index.write(Batch {
+                changes: changes.collect(),
+            })?;
+        }
+        index.sync()?;
+        Ok(freed)
+    }
+}
+
+/// Removes at most so many chunks of a dead fork from the index; how many there were.
+fn remove_chunks(
+    index: &dyn OrderedKv,
+    dead: &Dead,
+    most: usize,
+    freed: &mut Vec<Extent>,
+) -> Result<usize, StoreError> {
+    let (low, high) = (
+        ChunkRecord::key(dead.id, 0),
+        ChunkRecord::key(dead.id, u64::MAX),
+    );
+    let mut batch = Batch::default();
+    let mut failed = None;
+    index.snapshot()?.scan(
+        CHUNKS,
+        Bound::Included(&low),
+        Bound::Included(&high),
+        &mut |key, value| {
+            match ChunkRecord::decode_key(key)
+                .and_then(|(_, n)| Ok((n, ChunkRecord::decode(key, value)?)))
+            {
+                Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
+                    let own = runs.runs.iter().filter(|r| !r.inherited);
+                    let extents = own.map(|r| Extent {
+                        start: r.place.0,
+                        blocks: u64::from(r.blocks),
+                    });
+                    freed.extend(extents);
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+            batch.changes.push((CHUNKS, key.to_vec(), None));
+            if batch.changes.len() >= most || failed.is_some() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let removed = batch.changes.len();
+    if removed > 0 {
+        index.write(batch)?;
+    }
+    Ok(removed)
+}
