@@ -20,23 +20,33 @@ use crate::{MetaError, Namespace};
 
 /// Those that are known of, in memory; after a crash they are looked for.
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled(Mutex<BTreeSet<u64>>);
+pub(crate) struct Unsettled(Mutex<Files>);
+
+#[derive(Debug, Default)]
+struct Files {
+    noted: BTreeSet<u64>,
+    /// Those whose servers are being asked; they may have been noted again since.
+    asked: BTreeSet<u64>,
+}
 
 impl Unsettled {
     pub(crate) fn note(&self, file: u64) {
-        self.0.lock().insert(file);
+        self.0.lock().noted.insert(file);
     }
 
+    /// Whether its size is not known yet.
     pub(crate) fn holds(&self, file: u64) -> bool {
-        self.0.lock().contains(&file)
+        let files = self.0.lock();
+        files.noted.contains(&file) || files.asked.contains(&file)
     }
 
     pub(crate) fn all(&self) -> Vec<u64> {
-        self.0.lock().iter().copied().collect()
+        let files = self.0.lock();
+        files.noted.union(&files.asked).copied().collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().noted.is_empty()
     }
 }
 
@@ -72,9 +82,9 @@ impl Namespace {
     ) -> Result<(Vec<UnsettledFile>, Option<u64>), MetaError> {
         let taken: Vec<u64> = {
             let mut files = self.unsettled.0.lock();
-            let taken: Vec<u64> = files.range(from..).take(most).copied().collect();
+            let taken: Vec<u64> = files.noted.range(from..).take(most).copied().collect();
             for file in &taken {
-                files.remove(file);
+                files.noted.remove(file);
             }
             taken
         };
@@ -98,6 +108,7 @@ impl Namespace {
                     continue;
                 }
                 if let Some(Ok(layout)) = inode.layout.as_ref().map(checked) {
+                    self.unsettled.0.lock().asked.insert(file);
                     found.push(UnsettledFile { file, layout });
                 }
             }
@@ -107,7 +118,9 @@ impl Namespace {
 
     /// Notes a file again whose servers did not say its size.
     pub fn unsettle(&self, file: u64) {
-        self.unsettled.note(file);
+        let mut files = self.unsettled.0.lock();
+        files.asked.remove(&file);
+        files.noted.insert(file);
     }
 
     /// Notes what a file's servers said of its size and its other forks after [`Namespace::take_unsettled`]. What was written is written: nobody's
@@ -116,13 +129,19 @@ impl Namespace {
     /// # Durability
     /// Needs no sync: after power loss the size is asked for again.
     pub fn settle(&self, file: u64, size: u64, fork_bytes: u64) -> Result<(), MetaError> {
+        let settled = self.note_size(file, size, fork_bytes);
+        self.unsettled.0.lock().asked.remove(&file);
+        settled
+    }
+
+    fn note_size(&self, file: u64, size: u64, fork_bytes: u64) -> Result<(), MetaError> {
         self.edit_then(
             |edit| {
                 edit.force();
                 let inode = keys::inode(edit.reader(), file)?;
                 let written = edit.open_files().has_writer(file);
                 // Somebody may have come, written, and gone since the servers were asked.
-                let noted = self.unsettled.0.lock().contains(&file);
+                let noted = self.unsettled.0.lock().noted.contains(&file);
                 if let Some(inode) = inode.filter(is_unsettled)
                     && !(written || noted || self.recovering())
                 {

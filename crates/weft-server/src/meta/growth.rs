@@ -84,14 +84,15 @@ impl MetaService {
     /// before stay.
     async fn growth_round(&self) {
         let mut limits = self.limiting.lock().await;
-        let limited = limits.may_be();
-        if !limited && !self.namespace.limits_growth() {
+        let (limited, bounded) = (limits.may_be(), self.namespace.limits_growth());
+        if !limited && !bounded {
             return;
         }
-        let recovering = self.namespace.recovering() && self.namespace.limits_growth();
-        let growing = match self.namespace.growing() {
-            Ok(growing) => growing,
-            Err(error) => {
+        let recovering = self.namespace.recovering() && bounded;
+        let growing = match bounded.then(|| self.namespace.growing()) {
+            None => GrowingFiles::default(),
+            Some(Ok(growing)) => growing,
+            Some(Err(error)) => {
                 tracing::error!(%error, "cannot look which files grow");
                 return;
             }
@@ -134,6 +135,7 @@ impl MetaService {
         let told = requests(&growing.files, Some(&grown.limits(&growing)));
         limits.told();
         self.ask_growth(told, true, ATTACH_PATIENCE).await;
+        limits.told();
         limits.attached = Some(Instant::now());
     }
 

@@ -29,8 +29,13 @@ impl MetaService {
         tokio::pin!(stop);
         // Where the last life ended well there is nothing to look for.
         let mut scan = self.namespace.recovering().then_some(0);
+        let mut again = scan.is_some();
         loop {
             let mut pause = ROUND;
+            if again && !self.namespace.recovering() {
+                // What was not known to be such a file then: one that was stored with its inode, and has left it since.
+                (scan, again) = (Some(0), false);
+            }
             // At once: what was written before the crash counts for who pays, though it is settled later.
             if let Some(from) = scan {
                 pause = SCAN_PAUSE;

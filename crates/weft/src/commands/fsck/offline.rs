@@ -75,19 +75,7 @@ impl Offline {
             closing_note::forget(&meta_folder)?;
             obstacles.push(lost);
         }
-        let mut failed = Vec::new();
-        for (section, folder) in &sections {
-            match index(folder, section.id, repair) {
-                Ok(found) => obstacles.extend(found),
-                Err(error) => failed.push(error),
-            }
-        }
-        if let Some(last) = failed.pop() {
-            for error in failed {
-                output::say(format_args!("weft: {}", output::error(&error)));
-            }
-            return Err(last);
-        }
+        obstacles.extend(indexes(&sections, repair)?);
         let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
         closing_note::check(&meta_folder, kv.as_ref())?;
         let meta = MetaRole {
@@ -200,6 +188,24 @@ fn server(
     meta.clone_into(&mut role.meta_address);
     role.metrics_address.clear();
     Ok(node(identity, None, Some(role)))
+}
+
+/// What is wrong with the engines of all servers; where some cannot be looked at, all of these are said.
+fn indexes(sections: &[(ServerSection, PathBuf)], repair: bool) -> Result<Vec<Row>> {
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for (section, folder) in sections {
+        match index(folder, section.id, repair) {
+            Ok(found) => rows.extend(found),
+            Err(error) => failed.push(error),
+        }
+    }
+    let Some(last) = failed.pop() else {
+        return Ok(rows);
+    };
+    for error in failed {
+        output::say(format_args!("weft: {}", output::error(&error)));
+    }
+    Err(last)
 }
 
 /// What is wrong with the engine of a server's index.
