@@ -64,6 +64,9 @@ enum Case {
         /// Small accesses of each kind
         #[arg(long, default_value_t = 8000)]
         small: u64,
+        /// MiB of large accesses in flight, of Weft and of the disk; `weft cp` keeps 32 of a file
+        #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=256))]
+        in_flight: u64,
         /// Chunks of the long file of which checkpoints are made; 0: leave that out
         #[arg(long, default_value_t = 1_000_000)]
         chunks: u64,
@@ -86,10 +89,16 @@ fn main() -> Result<()> {
         Case::Store {
             mib,
             small,
+            in_flight,
             chunks,
             only,
         } => {
-            let amount = store::Amount { mib, small, chunks };
+            let amount = store::Amount {
+                mib,
+                small,
+                in_flight,
+                chunks,
+            };
             store::run(&setting, &amount, &only)
         }
         Case::Sender { mib } => plain::send(mib),

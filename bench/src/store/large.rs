@@ -3,28 +3,27 @@
 use anyhow::Result;
 use weft_client::Volume;
 
-use super::{Bench, MIB, read_places, share, show, write_all};
+use super::{Amount, Bench, MIB, read_places, share, show, write_all};
 use crate::disk;
 
-const DEPTH: usize = 8;
-
-pub(super) async fn run(bench: &Bench, volume: &Volume, mib: u64) -> Result<()> {
+pub(super) async fn run(bench: &Bench, volume: &Volume, amount: &Amount) -> Result<()> {
+    let (mib, depth) = (amount.mib, amount.depth(MIB));
     let places: Vec<u64> = (0..mib).map(|i| i * MIB).collect();
     let (mut writes, mut reads) = (Pairs::default(), Pairs::default());
     // Once before, which does not count: the first touch of memory is not what is measured.
     for round in 0..=bench.runs {
         let direct = bench.folder.join(bench.name());
         let weft = bench.file(volume, None).await?;
-        let limit = disk::direct_write(&direct, mib, DEPTH)?;
+        let limit = disk::direct_write(&direct, mib, depth)?;
         let before = bench.running.cpu_seconds()?;
-        let rate = write_all(&weft, mib * MIB, MIB, DEPTH).await?;
+        let rate = write_all(&weft, mib * MIB, MIB, depth).await?;
         let write_cpu = bench.running.cpu_seconds()? - before;
 
         bench.running.restart()?;
         let view = weft.canonical()?;
-        let cold_limit = disk::direct_read(&direct, &places, MIB as usize, DEPTH)?;
+        let cold_limit = disk::direct_read(&direct, &places, MIB as usize, depth)?;
         let before = bench.running.cpu_seconds()?;
-        let seconds = read_places(&view, &places, MIB as usize, DEPTH).await?;
+        let seconds = read_places(&view, &places, MIB as usize, depth).await?;
         let read_cpu = bench.running.cpu_seconds()? - before;
         if round > 0 {
             let gib = mib as f64 / 1024.0;
@@ -36,8 +35,9 @@ pub(super) async fn run(bench: &Bench, volume: &Volume, mib: u64) -> Result<()> 
             );
         }
     }
-    writes.show("sequential write, 1 MiB, 8 in flight, sync", "(aim 90 %)");
-    reads.show("sequential read, 1 MiB, 8 in flight, cold", "(aim 90 %)");
+    let pieces = format!("1 MiB, {depth} in flight");
+    writes.show(&format!("sequential write, {pieces}, sync"), "(aim 90 %)");
+    reads.show(&format!("sequential read, {pieces}, cold"), "(aim 90 %)");
     Ok(())
 }
 

@@ -27,8 +27,17 @@ pub(crate) struct Amount {
     pub(crate) mib: u64,
     /// Small accesses of each kind.
     pub(crate) small: u64,
+    /// MiB of large accesses that are in flight.
+    pub(crate) in_flight: u64,
     /// Chunks of the long file that a checkpoint is made of; 0: none.
     pub(crate) chunks: u64,
+}
+
+impl Amount {
+    /// Requests of so many bytes that are in flight together.
+    fn depth(&self, size: u64) -> usize {
+        (self.in_flight * MIB / size).clamp(1, 1024) as usize
+    }
 }
 
 /// One of the measurements.
@@ -58,13 +67,13 @@ pub(crate) fn run(setting: &Setting, amount: &Amount, only: &[Part]) -> Result<(
     block_on(async {
         let volume = bench.running.connect().await?;
         if wanted(Part::Large) {
-            large::run(&bench, &volume, amount.mib).await?;
+            large::run(&bench, &volume, amount).await?;
         }
         if wanted(Part::Small) {
             small::run(&bench, &volume, amount).await?;
         }
         if wanted(Part::Rewrite) {
-            rewrite::run(&bench, &volume, amount.mib).await?;
+            rewrite::run(&bench, &volume, amount).await?;
         }
         anyhow::Ok(())
     })?;

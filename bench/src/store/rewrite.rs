@@ -3,28 +3,32 @@
 use anyhow::Result;
 use weft_client::Volume;
 
-use super::{Bench, MIB, share, show, write_all};
+use super::{Amount, Bench, MIB, share, show, write_all};
 
-const DEPTH: usize = 8;
 const CHUNK: u32 = 256 << 10;
 
-pub(super) async fn run(bench: &Bench, volume: &Volume, mib: u64) -> Result<()> {
-    let bytes = (mib / 4).max(1) * MIB;
-    smaller_requests(bench, volume, bytes).await?;
-    larger_chunks(bench, volume, bytes).await?;
-    after_checkpoint(bench, volume, bytes).await
+pub(super) async fn run(bench: &Bench, volume: &Volume, amount: &Amount) -> Result<()> {
+    let bytes = (amount.mib / 4).max(1) * MIB;
+    smaller_requests(bench, volume, amount, bytes).await?;
+    larger_chunks(bench, volume, amount, bytes).await?;
+    after_checkpoint(bench, volume, amount, bytes).await
 }
 
-/// Requests of less than a chunk: what each request costs is in it.
-async fn smaller_requests(bench: &Bench, volume: &Volume, bytes: u64) -> Result<()> {
+/// Requests of less than a chunk, as many bytes of them in flight: what each request costs is in it.
+async fn smaller_requests(
+    bench: &Bench,
+    volume: &Volume,
+    amount: &Amount,
+    bytes: u64,
+) -> Result<()> {
     let file = bench.file(volume, Some(CHUNK)).await?;
     let chunk = u64::from(CHUNK);
     let sizes = [chunk, chunk / 2, chunk / 4, 100_000];
     let mut rates = sizes.map(|_| Vec::new());
-    write_all(&file, bytes, chunk, DEPTH).await?;
+    write_all(&file, bytes, chunk, amount.depth(chunk)).await?;
     for round in 0..=bench.runs {
         for (size, rates) in sizes.iter().zip(&mut rates) {
-            let rate = write_all(&file, bytes / size * size, *size, DEPTH).await?;
+            let rate = write_all(&file, bytes / size * size, *size, amount.depth(*size)).await?;
             if round > 0 {
                 rates.push(rate);
             }
@@ -42,17 +46,29 @@ async fn smaller_requests(bench: &Bench, volume: &Volume, bytes: u64) -> Result<
 }
 
 /// Requests of one size, of which one to 16 make a chunk: what it costs to rewrite part of a chunk.
-async fn larger_chunks(bench: &Bench, volume: &Volume, bytes: u64) -> Result<()> {
+async fn larger_chunks(bench: &Bench, volume: &Volume, amount: &Amount, bytes: u64) -> Result<()> {
     let chunks = [1, 2, 4, 16].map(|times| times * CHUNK);
     let mut files = Vec::new();
     for chunk in chunks {
         let file = bench.file(volume, Some(chunk)).await?;
-        write_all(&file, bytes, u64::from(chunk), DEPTH).await?;
+        write_all(
+            &file,
+            bytes,
+            u64::from(chunk),
+            amount.depth(u64::from(chunk)),
+        )
+        .await?;
         files.push((file, Vec::new()));
     }
     for round in 0..=bench.runs {
         for (file, rates) in &mut files {
-            let rate = write_all(file, bytes, u64::from(CHUNK), DEPTH).await?;
+            let rate = write_all(
+                file,
+                bytes,
+                u64::from(CHUNK),
+                amount.depth(u64::from(CHUNK)),
+            )
+            .await?;
             if round > 0 {
                 rates.push(rate);
             }
@@ -72,15 +88,20 @@ async fn larger_chunks(bench: &Bench, volume: &Volume, bytes: u64) -> Result<()>
     Ok(())
 }
 
-async fn after_checkpoint(bench: &Bench, volume: &Volume, bytes: u64) -> Result<()> {
+async fn after_checkpoint(
+    bench: &Bench,
+    volume: &Volume,
+    amount: &Amount,
+    bytes: u64,
+) -> Result<()> {
     let file = bench.file(volume, None).await?;
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    write_all(&file, bytes, MIB, DEPTH).await?;
+    write_all(&file, bytes, MIB, amount.depth(MIB)).await?;
     for round in 0..=bench.runs {
-        let own = write_all(&file, bytes, MIB, DEPTH).await?;
+        let own = write_all(&file, bytes, MIB, amount.depth(MIB)).await?;
         let name = round.to_string();
         volume.make_checkpoint(file.path(), &name).await?;
-        let shared = write_all(&file, bytes, MIB, DEPTH).await?;
+        let shared = write_all(&file, bytes, MIB, amount.depth(MIB)).await?;
         volume.remove_checkpoint(file.path(), &name).await?;
         if round > 0 {
             before.push(own);
