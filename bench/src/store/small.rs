@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use weft_client::Volume;
+use weft_client::{OpenView, Volume};
 use weft_layout::ViewOffset;
 
 use super::{Amount, Bench, MIB, read_places, share, show, write_all};
@@ -13,6 +13,9 @@ use crate::disk;
 
 const DEPTH: usize = 16;
 const SIZE: u64 = 4096;
+/// Places of a list request, and such requests in flight.
+const LISTED: usize = 16;
+const LISTS: usize = 4;
 
 /// Different blocks of a file in no order; the same ones for the same round.
 fn places(bytes: u64, count: u64, round: u64) -> Vec<u64> {
@@ -40,8 +43,9 @@ pub(super) async fn run(bench: &Bench, volume: &Volume, amount: &Amount) -> Resu
     let data = &Bytes::from(vec![7; SIZE as usize]);
     let mut writes = (Vec::new(), Vec::new());
     let mut reads = (Vec::new(), Vec::new());
+    let mut lists = (Vec::new(), Vec::new());
     // What noise touches least: the server's processor time for each.
-    let mut busy = (Vec::new(), Vec::new());
+    let mut busy = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=bench.runs {
         let places = places(bytes, count, round as u64);
         let limit = disk::direct_write_synced(&direct, &places, SIZE as usize, DEPTH)?;
@@ -60,15 +64,24 @@ pub(super) async fn run(bench: &Bench, volume: &Volume, amount: &Amount) -> Resu
         let before = bench.running.cpu_seconds()?;
         let cold = read_places(view, &places, SIZE as usize, DEPTH).await?;
         let reading = bench.running.cpu_seconds()? - before;
+        bench.running.restart()?;
+        view.read_at(ViewOffset(0), &mut [0]).await?;
+        let deep_limit = disk::direct_read(&direct, &places, SIZE as usize, LISTED * LISTS)?;
+        let before = bench.running.cpu_seconds()?;
+        let listed = read_lists(view, &places).await?;
+        let listing = bench.running.cpu_seconds()? - before;
         if round > 0 {
             let rate = |seconds: f64| places.len() as f64 / seconds;
             writes.0.push(rate(seconds));
             writes.1.push(rate(limit));
             reads.0.push(rate(cold));
             reads.1.push(rate(cold_limit));
+            lists.0.push(rate(listed));
+            lists.1.push(rate(deep_limit));
             let each = |seconds: f64| seconds * 1e6 / places.len() as f64;
             busy.0.push(each(writing));
             busy.1.push(each(reading));
+            busy.2.push(each(listing));
         }
     }
     show(
@@ -83,5 +96,29 @@ pub(super) async fn run(bench: &Bench, volume: &Volume, amount: &Amount) -> Resu
     show("weft: random read, 4 KiB, depth 16, cold", "/s", &reads.0);
     share("share of direct I/O (aim 80 %)", &reads.0, &reads.1);
     show("the server's processor time", "us each", &busy.1);
+    let deep = format!("4 KiB, depth {}, cold", LISTED * LISTS);
+    show(&format!("direct: random read, {deep}"), "/s", &lists.1);
+    let listed = format!("weft: the same as lists of {LISTED}, {LISTS} in flight");
+    show(&listed, "/s", &lists.0);
+    share("share of direct I/O", &lists.0, &lists.1);
+    show("the server's processor time", "us each", &busy.2);
     Ok(())
+}
+
+/// Reads small blocks as list requests; seconds.
+async fn read_lists(view: &OpenView, places: &[u64]) -> Result<f64> {
+    let started = Instant::now();
+    stream::iter(places.chunks(LISTED))
+        .map(|places| async move {
+            let mut buffers = vec![[0_u8; SIZE as usize]; places.len()];
+            let of = buffers.iter_mut().zip(places);
+            let mut list: Vec<_> = of
+                .map(|(buffer, at)| (ViewOffset(*at), &mut buffer[..]))
+                .collect();
+            view.read_list(&mut list).await
+        })
+        .buffer_unordered(LISTS)
+        .try_collect::<Vec<u64>>()
+        .await?;
+    Ok(started.elapsed().as_secs_f64())
 }
