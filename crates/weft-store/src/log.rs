@@ -105,6 +105,13 @@ impl Segment {
     }
 }
 
+/// Gives back the space that was set aside in a closed segment for frames that came into the next one.
+pub(crate) fn trim(file: &dyn StorageFile, bytes: u64) {
+    if let Err(error) = file.truncate(bytes) {
+        tracing::debug!(%error, "space behind a segment of the log does not come back yet");
+    }
+}
+
 struct Files {
     closed: Vec<Segment>,
     /// Segments that were applied, of which the index may have something in its journal only; ascending.
@@ -393,10 +400,7 @@ impl Log {
         files.kept.extend(old);
         drop(files);
         for (file, bytes) in ends {
-            // Gives back what was set aside for frames that came into the next one.
-            if let Err(error) = file.truncate(bytes) {
-                tracing::debug!(%error, "space behind a segment of the log does not come back yet");
-            }
+            trim(&*file, bytes);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::disk::DiskSet;
 use crate::error::StoreError;
 use crate::flight::Flights;
 use crate::frames::{Damage, Parsed, parse};
-use crate::log::{Log, REACHED, Segment};
+use crate::log::{Log, REACHED, Segment, trim};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
     CheckpointRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace, ForkRecord, FrameRecord,
@@ -93,10 +93,8 @@ impl Store {
         let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
         let recovered = !closed.is_empty();
         for segment in &closed {
-            // What was set aside for more frames comes back: each opening begins a segment of its own.
-            if let Err(error) = segment.file.truncate(segment.bytes) {
-                tracing::debug!(%error, "space behind a segment of the log does not come back yet");
-            }
+            // Each opening begins a segment of its own.
+            trim(&*segment.file, segment.bytes);
         }
         write_reached(&*storage, reached.synced, sequence)?;
         write_running(&*storage, &config.boot_id).await?;
