@@ -103,6 +103,11 @@ impl Room {
         self.check_for(|space| space.last().saturating_add(bytes))
     }
 
+    /// Whether so much is free, whoever it is for.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        self.look().is_none_or(|space| space.free >= bytes)
+    }
+
     /// Whether growth is refused, or will be soon.
     pub(crate) fn is_short(&self) -> bool {
         self.look()

@@ -5,8 +5,10 @@
 //! margin, all tables are merged into new ones, if what is left of them fits and that is much less than they take.
 //!
 //! The engine drops what no snapshot may see any more, and removes files that no version of the tree names, as of the last time that it
-//! sealed what is in memory. So something is committed and sealed before a merge, and again after it.
+//! sealed what is in memory. So something is committed and sealed before a merge, and again after it; and where the engine has merged by
+//! itself and keeps the tables of before, too.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use parking_lot::Mutex;
 use crate::batch::NUMBER_KEY;
 use crate::fjall::settle;
 use crate::group::Group;
+use crate::lists::{TABLES, trees};
 use crate::room::Room;
 
 /// Tables of more bytes are left to the engine: who has those has a larger disk.
@@ -31,6 +34,8 @@ const ITEM_BYTES: usize = 32;
 const TIMES: u64 = 2;
 /// Of its time, the part that this may take.
 const PART: u32 = 10;
+/// Room for a table of what is in memory must be there so many times, and this much.
+const SEALING: (u64, u64) = (2, 1 << 20);
 /// After a merge that brought less than was hoped for: somebody holds a snapshot.
 const VAIN: Duration = Duration::from_mins(10);
 
@@ -72,12 +77,16 @@ impl Shrinker {
     /// Merges tables if there is need and use.
     pub(crate) fn look(&self, looks: &mut Looks, stopped: &dyn Fn() -> bool) {
         let due = looks.next.is_none_or(|next| next <= Instant::now());
-        let committed = self.committed.load(Ordering::Acquire);
-        if !due || looks.done == Some(committed) || !self.room.is_short() {
+        if !due || !self.room.is_short() {
             return;
         }
         let started = Instant::now();
-        let shrunk = self.shrink(stopped);
+        let committed = self.committed.load(Ordering::Acquire);
+        let shrunk = self.let_go().and_then(|kept| match kept {
+            Shrunk::Small if looks.done == Some(committed) => Ok(Shrunk::Small),
+            Shrunk::Small | Shrunk::Merged => self.shrink(stopped),
+            done => Ok(done),
+        });
         looks.next = Some(Instant::now() + started.elapsed() * PART);
         let trouble = match shrunk {
             Ok(Shrunk::Small | Shrunk::Merged) => {
@@ -100,6 +109,38 @@ impl Shrinker {
             tracing::warn!(%error, %folder, "the key-value engine's tables are not merged");
         }
         looks.said = trouble;
+    }
+
+    /// Has the engine let go of tables that only versions before the present one name.
+    fn let_go(&self) -> Result<Shrunk, String> {
+        let kept = || self.on_disk().saturating_sub(self.keyspace.disk_space());
+        let before = kept();
+        if before < GAIN_MIN {
+            return Ok(Shrunk::Small);
+        }
+        let waiting = self.keyspace.tree.active_memtable().size();
+        if !self.room.has(SEALING.0 * waiting + SEALING.1) {
+            return Ok(Shrunk::Not);
+        }
+        self.seal()?;
+        let now = kept();
+        let folder = self.folder.display();
+        tracing::info!(%folder, before, now, "its disk is short of room: tables of before a merge went");
+        Ok(if now > before / 2 {
+            Shrunk::InVain
+        } else {
+            Shrunk::Merged
+        })
+    }
+
+    /// Bytes of all tables that are there.
+    fn on_disk(&self) -> u64 {
+        let trees = trees(&self.folder).unwrap_or_default().into_iter();
+        let tables = trees.flat_map(|tree| fs::read_dir(self.folder.join(tree).join(TABLES)));
+        let tables = tables.flatten().flatten();
+        tables
+            .map(|table| table.metadata().map_or(0, |m| m.len()))
+            .sum()
     }
 
     fn shrink(&self, stopped: &dyn Fn() -> bool) -> Result<Shrunk, String> {
@@ -160,7 +201,6 @@ impl Shrinker {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::path::Path;
 
     use super::*;

@@ -311,6 +311,8 @@ fn write_index(index: &dyn OrderedKv, batches: Vec<Batch>) -> Result<(), StoreEr
 struct Retry {
     pause: Duration,
     at: Option<Instant>,
+    /// When it may be said again that it failed: the disk that is full may be that of the server's own log.
+    say: Option<Instant>,
 }
 
 impl Retry {
@@ -318,15 +320,27 @@ impl Retry {
         self.at.is_none_or(|at| at <= Instant::now())
     }
 
-    fn done(&mut self, result: Result<(), StoreError>) {
+    /// `longest`: after which it is tried again at the latest.
+    fn done(&mut self, result: Result<(), StoreError>, longest: Duration) {
         let Err(error) = result else {
             *self = Self::default();
             return;
         };
-        self.pause = (self.pause * 2).clamp(RETRY.0, RETRY.1);
-        self.at = Some(Instant::now() + self.pause);
-        tracing::warn!(%error, again_in = ?self.pause, "the log and space that is not needed any more do not come back yet");
+        let now = Instant::now();
+        self.at = Some(now + (self.pause * 2).clamp(RETRY.0, longest));
+        if self.say.is_none_or(|say| say <= now) {
+            self.pause = (self.pause * 2).clamp(RETRY.0, RETRY.1);
+            self.say = Some(now + self.pause);
+            tracing::warn!(%error, "the log and space that is not needed any more do not come back yet; it is tried again");
+        }
     }
+}
+
+/// What the background tries again: bringing space back, and an application for which the index has no room.
+#[derive(Default)]
+struct Retries {
+    space: Retry,
+    index: Retry,
 }
 
 /// Closes the store to writes if the background panics: nobody would make room any more.
@@ -348,11 +362,13 @@ impl Drop for Watched {
 /// An error of what must be done closes the store to writes: whoever waits for room is told.
 pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
     let _watched = Watched(store.clone());
-    let (mut reap, mut retry) = (false, Retry::default());
+    let (mut reap, mut retry) = (false, Retries::default());
     let mut apply_at = Instant::now() + APPLY_AFTER;
     loop {
         let reap_at = reap.then(|| Instant::now() + REAP_AFTER);
-        let timers = [reap_at, retry.at].into_iter().flatten();
+        let timers = [reap_at, retry.space.at, retry.index.at]
+            .into_iter()
+            .flatten();
         let first = timers.fold(apply_at, Instant::min);
         // Woken by a timer or by a call: either way there is something to look at.
         drop(tokio::time::timeout_at(first, signals.work.notified()).await);
@@ -412,11 +428,11 @@ impl Inner {
         settled.and(merged).and(removed)
     }
 
-    async fn work(&self, retry: &mut Retry) -> Result<(), StoreError> {
-        if retry.is_due() {
+    async fn work(&self, retry: &mut Retries) -> Result<(), StoreError> {
+        if retry.space.is_due() {
             let done = self.free_space().await;
             self.lock().check_failed()?;
-            retry.done(done);
+            retry.space.done(done, RETRY.1);
         }
         let mut may_flush = true;
         let wanted = self.signals.apply.swap(false, Relaxed);
@@ -424,14 +440,17 @@ impl Inner {
             match self.apply().await {
                 Err(full @ StoreError::IndexFull { .. }) => {
                     self.signals.apply.fetch_or(wanted, Relaxed);
-                    if retry.is_due() {
-                        retry.done(Err(full));
+                    if retry.index.is_due() {
+                        retry.index.done(Err(full), RETRY.0);
                     }
                     // What is dirty goes to its place all the same, unless what is left is kept for deletions; writers at the
                     // log's bound see that waiting would not end.
                     may_flush = self.log.has_room();
                 }
-                done => done?,
+                done => {
+                    done?;
+                    retry.index = Retry::default();
+                }
             }
         }
         let full = {
