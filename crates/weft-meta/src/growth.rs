@@ -139,13 +139,13 @@ impl Namespace {
             written.sort_unstable();
             written.dedup();
         }
-        self.growing_among(written, all)
+        self.growing_among(written, all, false)
     }
 
-    /// As [`Namespace::growing`], of one file, if somebody who pays for it has at most `margin` bytes left; what others are
+    /// As [`Namespace::growing`], of one file, be it inline still, if somebody who pays for it has at most `margin` bytes left; what others are
     /// known to have grown by is taken off.
     pub fn growing_soon(&self, file: u64, margin: u64) -> Result<GrowingFiles, MetaError> {
-        let mut found = self.growing_among(vec![file], false)?;
+        let mut found = self.growing_among(vec![file], false, true)?;
         let untold = self.growth.untold.lock();
         let own = untold.files.get(&file).map_or(0, |(more, _)| *more);
         for (payer, left) in &mut found.left {
@@ -160,13 +160,18 @@ impl Namespace {
         Ok(found)
     }
 
-    /// `all`: also files for which nobody with a bound pays.
-    fn growing_among(&self, written: Vec<u64>, all: bool) -> Result<GrowingFiles, MetaError> {
+    /// `all`: also files for which nobody with a bound pays; `inline`: also those that have no cells yet.
+    fn growing_among(
+        &self,
+        written: Vec<u64>,
+        all: bool,
+        inline: bool,
+    ) -> Result<GrowingFiles, MetaError> {
         let mut found = GrowingFiles::default();
         self.read(|reader| {
             let mut known = HashMap::new();
             for file in written {
-                let Some(inode) = keys::inode(reader, file)?.filter(|inode| !inode.inline) else {
+                let Some(inode) = keys::inode(reader, file)?.filter(|i| inline || !i.inline) else {
                     continue;
                 };
                 let layout = inode.layout.as_ref().map(checked);

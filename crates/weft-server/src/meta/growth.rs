@@ -116,7 +116,7 @@ impl MetaService {
         }
     }
 
-    /// Limits a file that was just attached for writing, if who pays for it has little left. Returns when its servers know.
+    /// Limits a file that was just attached for writing, or is about to get cells, if who pays for it has little left. Returns when its servers know.
     pub(super) async fn limit_attached(&self, file: u64) {
         if !self.namespace.limits_growth() {
             return;

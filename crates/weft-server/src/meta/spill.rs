@@ -130,10 +130,7 @@ impl MetaService {
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
         match self.spill(request.file).await {
-            Ok(()) => {
-                self.limit_attached(request.file).await;
-                call.reply.done(&SpillReply {});
-            }
+            Ok(()) => call.reply.done(&SpillReply {}),
             Err(failure) => call.reply.fail(&failure),
         }
         self.metrics
@@ -143,7 +140,12 @@ impl MetaService {
     /// Returns when the bytes of a file are in its cells, durably. Carried through even if the caller goes away.
     async fn spill(self: &Arc<Self>, file: u64) -> Result<(), Failure> {
         let service = self.clone();
-        let spilled = tokio::spawn(async move { service.carry_spill(file).await }).await;
+        let spilled = tokio::spawn(async move {
+            // Whoever learns that they are in its cells writes there: by an answer to this call, or to any other.
+            service.limit_attached(file).await;
+            service.carry_spill(file).await
+        });
+        let spilled = spilled.await;
         spilled.unwrap_or_else(|_| {
             let what = format!("moving the bytes of file {file} to its cells was given up");
             Err(Failure::new(Code::Unavailable, what))
