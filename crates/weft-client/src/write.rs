@@ -2,7 +2,7 @@
 //! pieces.
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use weft_layout::{
     Cutter, Endless, Pieces, Request, ServerSlot, Spaced, SpacedCopy, Stretch, View, bytes_of,
     copy_all,
@@ -188,7 +188,8 @@ impl OpenView {
         // First: whoever is cancelled has changed it, too.
         self.file.note_fork(&self.fork);
         let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
-        let moved = try_join_all(writes).await;
+        // All of them to their end: what is asked of the servers after a failure must not change any more.
+        let moved: Result<Vec<u64>, Error> = join_all(writes).await.into_iter().collect();
         // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
         let known = canonical && moved.is_ok();

@@ -4,6 +4,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use crate::chunk::{APPLYING, CHANGED};
 use crate::error::StoreError;
 use crate::index_room::Room;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
@@ -16,32 +17,51 @@ const STEP: usize = 1024;
 impl Inner {
     /// Merges all there is to merge.
     pub(crate) async fn merge(&self) -> Result<(), StoreError> {
+        while self.merge_one().await? {}
+        Ok(())
+    }
+
+    /// Merges one fork, if there is one; whether there may be more. Whoever waits for space has his turn in between.
+    pub(crate) async fn merge_one(&self) -> Result<bool, StoreError> {
         let _one = self.merge_lock.lock().await;
-        loop {
-            let next = {
-                let state = self.lock();
-                state.check_writable()?;
-                state.mergeable()
-            };
-            let Some((from, to)) = next else {
-                return Ok(());
-            };
-            // Its pages are flushed and its entries in the index then, for good: unless a disk failed and took the free
-            // blocks with it. Then it is left as it is, until there are others.
+        let next = {
+            let state = self.lock();
+            state.check_writable()?;
+            state
+                .mergeable()
+                .map(|pair| (pair, state.is_in_index(pair.0)))
+        };
+        let Some(((from, to), in_index)) = next else {
+            return Ok(false);
+        };
+        // Its pages are flushed and its entries in the index then, for good: unless a disk failed and took the free
+        // blocks with it. Then it is left as it is, until there are others.
+        if !in_index {
             self.apply_in(Room::Last).await?;
             if self.lock().has_dirty(from) {
-                return Ok(());
+                return Ok(false);
             }
-            let mut at = 0;
-            while let Some(chunks) = self.entries_of(from, at)? {
-                at = chunks[chunks.len() - 1] + 1;
-                if !self.adopt_all(from, to, &chunks)? {
-                    break;
-                }
-                self.apply_in(Room::Last).await?;
-            }
-            self.finish_merge(from, to)?;
         }
+        let mut at = 0;
+        while let Some(chunks) = self.entries_of(from, at)? {
+            at = chunks[chunks.len() - 1] + 1;
+            if !self.adopt_all(from, to, &chunks)? {
+                break;
+            }
+            self.apply_in(Room::Last).await?;
+        }
+        self.finish_merge(from, to)?;
+        Ok(true)
+    }
+
+    /// Merges until so many blocks are free, or will be after a sync.
+    pub(crate) async fn merge_for(&self, blocks: u64) -> Result<(), StoreError> {
+        let enough = || {
+            let disk = &self.lock().disk;
+            disk.available() + disk.waiting() >= blocks
+        };
+        while !enough() && self.merge_one().await? {}
+        Ok(())
     }
 
     /// The next chunks of a fork that are in the index.
@@ -123,6 +143,15 @@ impl Inner {
             Err(StoreError::Closed) => Ok(()),
             other => other,
         }
+    }
+}
+
+impl State {
+    /// Whether all that is known of a fork's chunks is in the index, on stable storage.
+    fn is_in_index(&self, id: ForkId) -> bool {
+        let chunks = self.forks.get(&id).map(|fork| fork.chunks.values());
+        let mut chunks = chunks.into_iter().flatten();
+        chunks.all(|chunk| !chunk.is_dirty() && chunk.marks & (CHANGED | APPLYING) == 0)
     }
 }
 

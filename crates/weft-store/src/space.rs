@@ -97,7 +97,7 @@ impl Inner {
             if let Err(error) = self.settle_all().await {
                 tracing::warn!(%error, "what was cut keeps its space");
             }
-            if let Err(error) = self.merge_if_open().await {
+            if let Err(error) = self.merge_for(blocks).await {
                 tracing::warn!(%error, "dropped checkpoints keep their space");
             }
             self.apply().await?;
