@@ -8,6 +8,7 @@
 //! sealed what is in memory. So something is committed and sealed before a merge, and again after it; and where the engine has merged by
 //! itself and keeps the tables of before, too.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,9 +20,10 @@ use lsm_tree::AbstractTree;
 use parking_lot::Mutex;
 
 use crate::batch::NUMBER_KEY;
+use crate::copies::table_path;
 use crate::fjall::settle;
 use crate::group::Group;
-use crate::lists::{TABLES, trees};
+use crate::lists::{TABLES, list, trees};
 use crate::room::Room;
 
 /// Tables of more bytes are left to the engine: who has those has a larger disk.
@@ -35,7 +37,7 @@ const TIMES: u64 = 2;
 /// Of its time, the part that this may take.
 const PART: u32 = 10;
 /// Room for a table of what is in memory must be there so many times, and this much.
-const SEALING: (u64, u64) = (2, 1 << 20);
+const SEALING: (u64, u64) = (2, 2 << 20);
 /// After a merge that brought less than was hoped for: somebody holds a snapshot.
 const VAIN: Duration = Duration::from_mins(10);
 
@@ -58,6 +60,8 @@ pub(crate) struct Looks {
     /// The last commit of which nothing more can be gained.
     done: Option<u64>,
     next: Option<Instant>,
+    /// Bytes of tables that no list names and that stayed all the same: of a merge that failed, say.
+    stay: u64,
     /// What was said last.
     said: Option<String>,
 }
@@ -82,11 +86,10 @@ impl Shrinker {
         }
         let started = Instant::now();
         let committed = self.committed.load(Ordering::Acquire);
-        let shrunk = self.let_go().and_then(|kept| match kept {
-            Shrunk::Small if looks.done == Some(committed) => Ok(Shrunk::Small),
-            Shrunk::Small | Shrunk::Merged => self.shrink(stopped),
-            done => Ok(done),
-        });
+        let shrunk = match self.let_go(&mut looks.stay) {
+            Ok(()) if looks.done == Some(committed) => Ok(Shrunk::Small),
+            done => done.and_then(|()| self.shrink(stopped)),
+        };
         looks.next = Some(Instant::now() + started.elapsed() * PART);
         let trouble = match shrunk {
             Ok(Shrunk::Small | Shrunk::Merged) => {
@@ -111,52 +114,63 @@ impl Shrinker {
         looks.said = trouble;
     }
 
-    /// Has the engine let go of tables that only versions before the present one name.
-    fn let_go(&self) -> Result<Shrunk, String> {
-        let kept = || self.on_disk().saturating_sub(self.keyspace.disk_space());
-        let before = kept();
-        if before < GAIN_MIN {
-            return Ok(Shrunk::Small);
-        }
+    /// Has the engine let go of tables that only versions before the present one name. `stay`: bytes of such that did not go.
+    fn let_go(&self, stay: &mut u64) -> Result<(), String> {
+        let before = self.tables().1;
         let waiting = self.keyspace.tree.active_memtable().size();
-        if !self.room.has(SEALING.0 * waiting + SEALING.1) {
-            return Ok(Shrunk::Not);
+        let sealing = self.keyspace.tree.sealed_memtable_count() > 0;
+        let room = self.room.has(SEALING.0 * waiting + SEALING.1);
+        if before < *stay + GAIN_MIN || sealing || !room {
+            return Ok(());
         }
         self.seal()?;
-        let now = kept();
+        let now = self.tables().1;
+        *stay = now;
         let folder = self.folder.display();
         tracing::info!(%folder, before, now, "its disk is short of room: tables of before a merge went");
-        Ok(if now > before / 2 {
-            Shrunk::InVain
-        } else {
-            Shrunk::Merged
-        })
+        Ok(())
     }
 
-    /// Bytes of all tables that are there.
-    fn on_disk(&self) -> u64 {
-        let trees = trees(&self.folder).unwrap_or_default().into_iter();
-        let tables = trees.flat_map(|tree| fs::read_dir(self.folder.join(tree).join(TABLES)));
-        let tables = tables.flatten().flatten();
-        tables
-            .map(|table| table.metadata().map_or(0, |m| m.len()))
-            .sum()
+    /// Bytes of the tables that are in use, and of the others that are there.
+    fn tables(&self) -> (u64, u64) {
+        let (mut used, mut others) = (0, 0);
+        for tree in trees(&self.folder).unwrap_or_default() {
+            let tree = self.folder.join(tree);
+            let named = list(&tree).ok().and_then(|list| list.tables);
+            let named = named.unwrap_or_default().into_iter();
+            let named: HashSet<PathBuf> = named.map(|table| table_path(&tree, &table)).collect();
+            let files = fs::read_dir(tree.join(TABLES)).into_iter().flatten();
+            for file in files.flatten() {
+                let bytes = file.metadata().map_or(0, |m| m.len());
+                if named.contains(&file.path()) {
+                    used += bytes;
+                } else {
+                    others += bytes;
+                }
+            }
+        }
+        (used, others)
     }
 
     fn shrink(&self, stopped: &dyn Fn() -> bool) -> Result<Shrunk, String> {
-        let tables = self.keyspace.disk_space();
+        let tables = self.tables().0;
         if tables > TABLES_MAX {
             return Ok(Shrunk::Small);
         }
-        let mut live = 0;
+        let all = self.keyspace.approximate_len() as u64;
+        let (mut live, mut items) = (0_u64, 0_u64);
         for item in self.keyspace.iter() {
             let (key, value) = item.into_inner().map_err(|error| error.to_string())?;
             live += (key.len() + value.len() + ITEM_BYTES) as u64;
+            items += 1;
             if stopped() {
                 return Ok(Shrunk::Not);
             }
         }
-        let gain = tables.saturating_sub(live);
+        // Tables are compressed: what is left of them takes no more than they do, and no more than its part of all entries.
+        live = live.min(tables);
+        let part = u128::from(tables) * u128::from(items) / u128::from(all.max(1));
+        let gain = tables.saturating_sub(live.min(part as u64));
         if gain < GAIN_MIN.max(tables / 4) {
             return Ok(Shrunk::Small);
         }
@@ -172,7 +186,7 @@ impl Shrinker {
         let merged = self.keyspace.major_compact();
         merged.map_err(|error| error.to_string())?;
         self.seal()?;
-        let (folder, now) = (self.folder.display(), self.keyspace.disk_space());
+        let (folder, now) = (self.folder.display(), self.tables().0);
         tracing::info!(%folder, before = tables, now, "its disk is short of room: tables were merged");
         let gained = tables.saturating_sub(now);
         Ok(if gained < gain / 2 {
@@ -236,6 +250,42 @@ mod tests {
                 .map_or(0, |m| if journal { 0 } else { m.len() })
         };
         fs::read_dir(folder).unwrap().flatten().map(of).sum()
+    }
+
+    #[test]
+    fn many_small_entries_count_as_what_they_take_with_their_filters() {
+        let folder = tempfile::tempdir().unwrap();
+        let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
+        let fill = |numbers: std::ops::Range<u64>, value: Option<&[u8]>| {
+            let change = |number: u64| {
+                let key = (number * 0x9e37_79b9).to_be_bytes().to_vec();
+                (KEYS, key, value.map(<[u8]>::to_vec))
+            };
+            let numbers: Vec<u64> = numbers.collect();
+            for some in numbers.chunks(1000) {
+                let changes = some.iter().copied().map(change).collect();
+                kv.write(Batch { changes }).unwrap();
+            }
+            kv.settle().unwrap();
+        };
+        fill(
+            0..400_000,
+            Some(b"the same in each of them, so that it can be compressed"),
+        );
+        kv.shrinker(room(folder.path(), 2 * MARGIN - 1))
+            .keyspace
+            .major_compact()
+            .unwrap();
+        fill(0..300_000, None);
+        let mut looks = Looks::default();
+        let before = bytes(folder.path());
+        kv.shrinker(room(folder.path(), 2 * MARGIN - 1))
+            .look(&mut looks, &|| false);
+        let after = bytes(folder.path());
+        assert!(
+            looks.done.is_some() && after < before / 2,
+            "{before} bytes became {after}"
+        );
     }
 
     #[test]

@@ -85,14 +85,34 @@ impl Namespace {
             let taken: Vec<u64> = files.noted.range(from..).take(most).copied().collect();
             for file in &taken {
                 files.noted.remove(file);
+                files.asked.insert(*file);
             }
             taken
         };
         let last = taken.last().copied();
+        let found = self.unsettled_among(&taken);
+        let mut files = self.unsettled.0.lock();
+        let Ok(found) = found else {
+            for file in &taken {
+                files.asked.remove(file);
+                files.noted.insert(*file);
+            }
+            return found.map(|found| (found, last));
+        };
+        for file in &taken {
+            if !found.iter().any(|unsettled| unsettled.file == *file) {
+                files.asked.remove(file);
+            }
+        }
+        Ok((found, last))
+    }
+
+    /// Those of the files of which the servers are to be asked.
+    fn unsettled_among(&self, taken: &[u64]) -> Result<Vec<UnsettledFile>, MetaError> {
         let open = self.open_files.lock();
         self.read(|reader| {
             let mut found = Vec::new();
-            for &file in &taken {
+            for &file in taken {
                 let Some(inode) = keys::inode(reader, file)? else {
                     continue;
                 };
@@ -108,11 +128,10 @@ impl Namespace {
                     continue;
                 }
                 if let Some(Ok(layout)) = inode.layout.as_ref().map(checked) {
-                    self.unsettled.0.lock().asked.insert(file);
                     found.push(UnsettledFile { file, layout });
                 }
             }
-            Ok((found, last))
+            Ok(found)
         })
     }
 
@@ -130,7 +149,11 @@ impl Namespace {
     /// Needs no sync: after power loss the size is asked for again.
     pub fn settle(&self, file: u64, size: u64, fork_bytes: u64) -> Result<(), MetaError> {
         let settled = self.note_size(file, size, fork_bytes);
-        self.unsettled.0.lock().asked.remove(&file);
+        let mut files = self.unsettled.0.lock();
+        files.asked.remove(&file);
+        if settled.is_err() {
+            files.noted.insert(file);
+        }
         settled
     }
 

@@ -39,6 +39,9 @@ const APPLY_AFTER: Duration = Duration::from_secs(30);
 /// The shortest and the longest wait before work that failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
+/// Parts of what is removed from the index in one application.
+const PARTS: usize = 16;
+
 /// Changes in one batch of the index.
 const BATCH: usize = 1024;
 
@@ -110,6 +113,7 @@ impl Inner {
             state.evict(self.bounds.cache);
         }
         self.log.release_through(bound);
+        self.signals.room.notify_waiters();
         self.remove_from_index(dead).await?;
         Counters::add(&self.counters.applies, 1);
         self.signals.room.notify_waiters();
@@ -123,11 +127,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes what dead forks have in the index, and chunks of nobody, as far as there is room for it.
+    /// Removes what dead forks have in the index, and chunks of nobody, as far as there is room for it; much of it not at once, as
+    /// others wait for the background.
     async fn remove_from_index(&self, dead: Vec<Dead>) -> Result<(), StoreError> {
         let garbage = std::mem::take(&mut *self.garbage.lock());
         let mut removal = Removal { dead, garbage };
-        while !removal.is_done() && self.check_removal_room().is_ok() {
+        let mut parts = 0;
+        while !removal.is_done() && parts < PARTS && self.check_removal_room().is_ok() {
+            parts += 1;
             let (index, most) = (Arc::clone(&self.index), self.removals());
             let part = self.run(move || {
                 let freed = removal.part(&*index, most);
@@ -141,6 +148,9 @@ impl Inner {
             for extent in freed {
                 state.disk.free_after(sequence, extent);
             }
+        }
+        if parts == PARTS && !removal.is_done() {
+            self.signals.apply.store(true, Relaxed);
         }
         self.garbage.lock().extend(removal.garbage);
         self.lock().changes.dead.extend(removal.dead);
@@ -452,6 +462,8 @@ impl Inner {
                     retry.index = Retry::default();
                 }
             }
+        } else {
+            retry.index = Retry::default();
         }
         let full = {
             let mut state = self.lock();

@@ -35,13 +35,16 @@ impl Inner {
         let Err(full) = self.index.check_room() else {
             return Ok(());
         };
-        let (growth, gain) = {
+        let growth = {
             let state = self.lock();
-            (growth(&state), gain(&state))
+            let gain = gain(&state);
+            let asks = room == Room::Last || gain > 0;
+            let growth = asks.then(|| growth(&state));
+            growth.filter(|growth| room == Room::Last || gain >= GAIN * growth)
         };
-        if room == Room::Shared && gain < GAIN * growth {
+        let Some(growth) = growth else {
             return Err(full.into());
-        }
+        };
         Ok(self.index.check_last_room(growth)?)
     }
 

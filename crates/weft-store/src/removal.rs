@@ -37,7 +37,7 @@ impl Removal {
     ) -> Result<Vec<Extent>, StoreError> {
         let (mut freed, mut left) = (Vec::new(), most);
         while left > 0
-            && let Some(fork) = self.dead.last()
+            && let Some(fork) = self.dead.last_mut()
         {
             let most = BATCH.min(left);
             let removed = remove_chunks(index, fork, most, &mut freed)?;
@@ -63,24 +63,26 @@ impl Removal {
 /// Removes at most so many chunks of a dead fork from the index; how many there were.
 fn remove_chunks(
     index: &dyn OrderedKv,
-    dead: &Dead,
+    dead: &mut Dead,
     most: usize,
     freed: &mut Vec<Extent>,
 ) -> Result<usize, StoreError> {
     let (low, high) = (
-        ChunkRecord::key(dead.id, 0),
+        ChunkRecord::key(dead.id, dead.next),
         ChunkRecord::key(dead.id, u64::MAX),
     );
     let mut batch = Batch::default();
-    let mut failed = None;
+    let (mut failed, mut next, before) = (None, dead.next, freed.len());
     index.snapshot()?.scan(
         CHUNKS,
         Bound::Included(&low),
         Bound::Included(&high),
         &mut |key, value| {
-            match ChunkRecord::decode_key(key)
-                .and_then(|(_, n)| Ok((n, ChunkRecord::decode(key, value)?)))
-            {
+            let decoded = ChunkRecord::decode_key(key).and_then(|(_, n)| {
+                next = n.saturating_add(1);
+                Ok((n, ChunkRecord::decode(key, value)?))
+            });
+            match decoded {
                 Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
                     let own = runs.runs.iter().filter(|r| !r.inherited);
                     let extents = own.map(|r| Extent {
@@ -107,5 +109,8 @@ fn remove_chunks(
     if removed > 0 {
         index.write(batch)?;
     }
+    dead.next = next;
+    let blocks: u64 = freed[before..].iter().map(|extent| extent.blocks).sum();
+    dead.blocks = dead.blocks.saturating_sub(blocks);
     Ok(removed)
 }

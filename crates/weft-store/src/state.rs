@@ -92,6 +92,8 @@ pub(crate) struct Dead {
     pub(crate) blocks: u64,
     /// Its record has left the index.
     pub(crate) recorded: bool,
+    /// Its chunks before this one have.
+    pub(crate) next: u64,
 }
 
 /// What differs from the index.
@@ -485,6 +487,7 @@ impl State {
             counted: false,
             blocks,
             recorded: false,
+            next: 0,
         });
     }
 

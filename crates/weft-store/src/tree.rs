@@ -335,6 +335,7 @@ impl State {
             counted: true,
             blocks: 0,
             recorded: false,
+            next: 0,
         });
     }
 }

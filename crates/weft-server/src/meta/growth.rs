@@ -1,7 +1,7 @@
 //! Keeps files that are being written within the quotas of who pays for them: rounds of asking the servers how large they
 //! are and telling how large they may become. `docs/design/0011-quotas.md` says by how much a bound is passed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,6 +11,7 @@ use weft_layout::{Layout, ServerId};
 use weft_meta::{Growing, GrowingFiles};
 use weft_proto::io::Grid;
 use weft_proto::limits::GROWTH_BATCH_MAX;
+use weft_proto::meta::ServerState;
 use weft_proto::quota::{GrowthLimit, LimitGrowthReply, LimitGrowthRequest};
 
 use super::MetaService;
@@ -166,15 +167,26 @@ impl MetaService {
         grown
     }
 
-    /// Calls every server, also those without files where limits are replaced; answers places and what was said of them.
+    /// The servers that have told in this life of the service that they are there.
+    fn servers_up(&self) -> BTreeSet<ServerId> {
+        let map = self.namespace.server_map(self.env.clock.now());
+        let servers = map.map(|map| map.servers).unwrap_or_default().into_iter();
+        let up = servers.filter(|server| server.state == ServerState::Up as i32);
+        up.map(|server| ServerId(server.id)).collect()
+    }
+
+    /// Calls every server that is up, also those without files where limits are replaced; answers places and what was said of them.
     async fn ask_growth(
         &self,
         mut requests: BTreeMap<ServerId, Vec<(usize, GrowthLimit)>>,
         keep: bool,
         patience: Duration,
     ) -> Vec<(ServerId, Vec<usize>, LimitGrowthReply)> {
+        // Who asks one that is about to start is not answered for a while after it has started, either.
+        let up = self.servers_up();
+        requests.retain(|server, _| up.contains(server));
         if !keep {
-            for server in self.carrier.servers() {
+            for server in up {
                 requests.entry(server).or_default();
             }
         }

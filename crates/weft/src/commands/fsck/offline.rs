@@ -205,6 +205,7 @@ fn indexes(sections: &[(ServerSection, PathBuf)], repair: bool) -> Result<Vec<Ro
     for error in failed {
         output::say(format_args!("weft: {}", output::error(&error)));
     }
+    say(&rows);
     Err(last)
 }
 
@@ -279,11 +280,19 @@ fn journal(
     Ok(Some(words::row(Found { finding, done })))
 }
 
+/// Says what was found, and done, where there will be no report.
+fn say(rows: &[Row]) {
+    for row in rows {
+        let done = row.repaired.as_ref();
+        let done = done.map_or(String::new(), |done| format!(" -- repaired: {done}"));
+        let place = words::place(row);
+        output::say(format_args!("weft: {place}: {}{done}", row.what));
+    }
+}
+
 /// A server that cannot be opened: says what was found of it.
 fn stuck(server: u32, reason: &str, obstacles: &[Row], repair: bool) -> anyhow::Error {
-    for row in obstacles {
-        output::say(format_args!("weft: {}: {}", words::place(row), row.what));
-    }
+    say(obstacles);
     let hint = if repair { "" } else { "; --repair may help" };
     anyhow!("server {server} cannot be opened: {reason}{hint}")
 }
