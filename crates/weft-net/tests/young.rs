@@ -123,7 +123,7 @@ async fn a_call_that_says_that_it_is_long_has_a_task_of_its_own() {
                 call.reply.long().await;
                 // Its task does nothing else meanwhile. Other tasks of this thread go on elsewhere: else it might be the one that
                 // looks after sockets and timers.
-                tokio::task::block_in_place(|| drop(holding.lock().unwrap().recv()));
+                let _ = tokio::task::block_in_place(|| holding.lock().unwrap().recv());
             }
             answer(call);
         }
