@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use crate::load::Wanted;
 use crate::record::Place;
@@ -13,24 +13,30 @@ use crate::record::Place;
 #[derive(Clone, Default)]
 pub(crate) struct Flights(Arc<Mutex<Reads>>);
 
-type Reads = BTreeMap<u64, (u64, watch::Receiver<()>)>;
+type Reads = BTreeMap<u64, (u64, Ended)>;
+
+/// Set when a read has ended. All who wait then go on in the order in which they came, which a replay of a simulation needs:
+/// those who wait for a `watch` go on in an order of chance.
+pub(crate) type Ended = Arc<SetOnce<()>>;
 
 /// A read under way; it ends when this is dropped, however that comes about.
 pub(crate) struct Flight {
     all: Flights,
     start: u64,
-    _end: watch::Sender<()>,
+    ended: Ended,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         self.all.0.lock().remove(&self.start);
+        // Nobody else sets it.
+        let _ = self.ended.set(());
     }
 }
 
 impl Flights {
     /// Which of these blocks nobody reads, and what to wait for to have the others.
-    pub(crate) fn divide(&self, wanted: &[Wanted]) -> (Vec<Wanted>, Vec<watch::Receiver<()>>) {
+    pub(crate) fn divide(&self, wanted: &[Wanted]) -> (Vec<Wanted>, Vec<Ended>) {
         let all = self.0.lock();
         let (mut free, mut under_way) = (Vec::with_capacity(wanted.len()), Vec::new());
         // The read that the last of those was in.
@@ -41,9 +47,9 @@ impl Flights {
                 continue;
             }
             match all.range(..=place).next_back() {
-                Some((start, (until, receiver))) if *until > place => {
+                Some((start, (until, ended))) if *until > place => {
                     within = *start..*until;
-                    under_way.push(receiver.clone());
+                    under_way.push(ended.clone());
                 }
                 _ => free.push(*w),
             }
@@ -52,7 +58,7 @@ impl Flights {
     }
 
     /// Begins a read, or says what to wait for: someone reads some of these blocks.
-    pub(crate) fn begin(&self, place: Place, blocks: u32) -> Result<Flight, watch::Receiver<()>> {
+    pub(crate) fn begin(&self, place: Place, blocks: u32) -> Result<Flight, Ended> {
         let (start, end) = (place.0, place.0 + u64::from(blocks));
         let mut all = self.0.lock();
         if let Some((_, (until, under_way))) = all.range(..end).next_back()
@@ -60,12 +66,12 @@ impl Flights {
         {
             return Err(under_way.clone());
         }
-        let (send, receive) = watch::channel(());
-        all.insert(start, (end, receive));
+        let ended = Ended::default();
+        all.insert(start, (end, ended.clone()));
         Ok(Flight {
             all: self.clone(),
             start,
-            _end: send,
+            ended,
         })
     }
 }
@@ -90,8 +96,8 @@ mod tests {
         );
         assert_eq!(under_way.len(), 2);
         drop(first);
-        assert!(under_way[0].has_changed().is_err());
-        assert!(under_way[1].has_changed().is_ok());
+        assert!(under_way[0].initialized());
+        assert!(!under_way[1].initialized());
         drop(second);
     }
 
@@ -104,6 +110,27 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn who_waits_goes_on_in_the_order_in_which_he_came() {
+        let flights = Flights::default();
+        let flight = flights.begin(Place(0), 1).ok().unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let waiting = (0..40).map(|n| {
+            let (ended, order) = (flights.begin(Place(0), 1).err().unwrap(), order.clone());
+            tokio::spawn(async move {
+                ended.wait().await;
+                order.lock().push(n);
+            })
+        });
+        let waiting: Vec<_> = waiting.collect();
+        tokio::task::yield_now().await;
+        drop(flight);
+        for waiter in waiting {
+            waiter.await.unwrap();
+        }
+        assert_eq!(*order.lock(), Vec::from_iter(0..40));
+    }
+
     #[test]
     fn blocks_are_read_by_one_at_a_time() {
         let flights = Flights::default();
@@ -114,7 +141,7 @@ mod tests {
         let beside = flights.begin(Place(15), 5).ok().unwrap();
         let under_way = flights.begin(Place(12), 1).err().unwrap();
         drop(first);
-        assert!(under_way.has_changed().is_err());
+        assert!(under_way.initialized());
         assert!(flights.begin(Place(5), 10).is_ok());
         drop(beside);
     }

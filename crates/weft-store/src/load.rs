@@ -95,9 +95,8 @@ impl Inner {
             }
         }
         if why != Why::Ahead {
-            for mut other in under_way {
-                // An error says that the read has ended, which is what is waited for.
-                let _ = other.changed().await;
+            for other in under_way {
+                other.wait().await;
             }
         }
         Ok(())
@@ -120,9 +119,8 @@ impl Inner {
                 }
                 // Nobody waits for what is read ahead.
                 Err(_) if why == Why::Ahead => Ok(()),
-                Err(mut under_way) => {
-                    // An error says that the read has ended, which is what is waited for.
-                    let _ = under_way.changed().await;
+                Err(under_way) => {
+                    under_way.wait().await;
                     Ok(())
                 }
             }

@@ -38,11 +38,10 @@ impl MetaService {
         if !self.namespace.may_be_held(file) {
             return true;
         }
-        let mut recovered = self.recovered.subscribe();
         tokio::select! {
             biased;
             () = reply.gone() => false,
-            told = recovered.wait_for(|recovered| *recovered) => told.is_ok(),
+            () = self.recovered.wait() => true,
         }
     }
 

@@ -16,7 +16,7 @@ mod watchers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SetOnce, watch};
 use tokio::time::Instant;
 use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
@@ -50,7 +50,7 @@ pub struct MetaService {
     carrier: Carrier,
     owed: owed::Owed,
     /// The grace after the start is over: clients of an earlier life have told what they hold.
-    recovered: watch::Sender<bool>,
+    recovered: SetOnce<()>,
     spilling: Lanes,
     /// There are new intents.
     owing: Notify,
@@ -120,7 +120,7 @@ impl MetaService {
             sessions: Sessions::default(),
             carrier,
             owed: owed::Owed::default(),
-            recovered: watch::Sender::new(false),
+            recovered: SetOnce::new(),
             spilling: Lanes::default(),
             owing: Notify::new(),
             unsynced: Notify::new(),
@@ -194,7 +194,8 @@ impl MetaService {
             if !orphans_reaped && started.elapsed() >= grace {
                 // Whoever survived this service has asserted what it has open by now.
                 orphans_reaped = logged("reap orphans", &self.namespace.reap_orphans());
-                self.recovered.send_replace(true);
+                // No other loop sets it.
+                let _ = self.recovered.set(());
             }
             for client in self.sessions.ended(grace) {
                 logged("end a session", &self.namespace.session_ended(client));
