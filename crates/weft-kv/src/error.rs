@@ -4,11 +4,13 @@ use std::path::Path;
 use thiserror::Error;
 
 /// A journal that ends too early, or the folder that lacks one.
-fn damaged_journal(path: &str, at: u64) -> String {
-    if at == 0 && Path::new(path).is_dir() {
-        return format!("a journal of the key-value engine in {path} is gone");
-    }
-    format!("the journal {path} is damaged at byte {at}")
+fn lost_commits(path: &str, at: u64, first: u64, last: u64) -> String {
+    let journal = if at == 0 && Path::new(path).is_dir() {
+        format!("a journal of the key-value engine in {path} is gone")
+    } else {
+        format!("the journal {path} is damaged at byte {at}")
+    };
+    format!("{journal}: commits {first} to {last}, which were on stable storage, cannot be read")
 }
 
 /// What can go wrong in a key-value engine.
@@ -27,10 +29,10 @@ pub enum KvError {
     },
     /// The journal lacks commits that were on stable storage; nothing was changed.
     #[error(
-        "{}: commits {first} to {last}, which were on stable storage, cannot be read. Nothing was changed. Restore the folder \
-         from a copy; or let `weft fsck --offline DIR --repair` go on without them (a server's index loses nothing by that where \
-         the server's log has them; a namespace may lose names: their files come to lost+found)",
-        damaged_journal(path, *at)
+        "{}. Nothing was changed. Restore the folder from a copy; or let `weft fsck --offline DIR --repair` go on without \
+         them (a server's index loses nothing by that where the server's log has them; a namespace may lose names: their \
+         files come to lost+found)",
+        lost_commits(path, *at, *first, *last)
     )]
     Lost {
         /// The journal.
@@ -86,6 +88,19 @@ pub enum KvError {
 }
 
 impl KvError {
+    /// What is wrong, without what to do about it: for who has done that.
+    pub fn fault(&self) -> String {
+        match self {
+            Self::Lost {
+                path,
+                at,
+                first,
+                last,
+            } => lost_commits(path, *at, *first, *last),
+            other => other.to_string(),
+        }
+    }
+
     /// The operating system does not let the engine be opened.
     pub(crate) fn open(path: &Path, error: &io::Error) -> Self {
         Self::Open {

@@ -338,7 +338,7 @@ impl Heartbeat {
     async fn run(self, stopping: watch::Receiver<bool>) {
         let stop = stopped(stopping);
         tokio::pin!(stop);
-        let mut silent = false;
+        let mut failed = 0_u32;
         loop {
             let beat = tokio::select! {
                 biased;
@@ -349,13 +349,15 @@ impl Heartbeat {
                 Ok(told) => {
                     self.io.set_epoch(told.epoch);
                     self.io.set_since(told.since);
-                    silent = false;
+                    failed = 0;
                 }
-                Err(reason) if !silent => {
-                    silent = true;
-                    tracing::warn!(%reason, "the metadata service cannot be told that this server is up");
+                Err(reason) => {
+                    failed = failed.saturating_add(1);
+                    // A service that starts beside this server answers the next time.
+                    if failed == 2 {
+                        tracing::warn!(%reason, "the metadata service cannot be told that this server is up");
+                    }
                 }
-                Err(_) => {}
             }
             tokio::select! {
                 biased;

@@ -198,7 +198,9 @@ impl Inner {
         let index = Arc::clone(&self.index);
         self.run(move || index.settle()).await??;
         self.log.settled(through);
-        self.lock().settled = indexed;
+        let mut state = self.lock();
+        // Another may have ended meanwhile.
+        state.settled = state.settled.max(indexed);
         Ok(())
     }
 }

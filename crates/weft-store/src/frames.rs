@@ -118,7 +118,8 @@ fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<Parsed, S
                 }
                 other => {
                     let legal = if power_lost {
-                        let expected = next.unwrap_or(applied + 1);
+                        // What the index has may be missing: of segments that are not needed some may be gone.
+                        let expected = next.unwrap_or(0).max(applied + 1);
                         !synced_beyond(&segments[index..], at, expected)
                     } else {
                         let last = segments[index + 1..].iter().all(|s| held(s) == 0);
@@ -310,6 +311,23 @@ mod tests {
             let mut changed = bytes.clone();
             changed[at] ^= 0x10;
             assert!(frames(&[changed], false).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn what_was_synced_and_is_in_the_index_may_be_missing() {
+        // Of segments that are not needed the first came back after a loss of power, the one with frames 4 and 5 did not.
+        let (first, _) = segment(3);
+        let mut second = vec![0; 512];
+        let mut body = new_body(7);
+        ItemRecord::Synced { through: 5 }.encode(&mut body);
+        FrameRecord::append(&mut second, 7, true, &body);
+        let segments = [Bytes::from(first), Bytes::from(second)];
+        for (applied, damaged) in [(5, false), (4, true), (3, true)] {
+            let parsed = parse(&segments, applied, true, 5).unwrap();
+            assert_eq!(parsed.cut, Some((1, 0)));
+            assert_eq!(parsed.damage.is_some(), damaged, "applied {applied}");
+            assert_eq!(parsed.reached(applied), applied);
         }
     }
 }

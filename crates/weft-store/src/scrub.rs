@@ -132,8 +132,18 @@ struct Suspect {
 
 impl Store {
     /// Makes sure that a pass that begins now sees everything there is.
+    ///
+    /// What the index has in its journal only, and once more in what is kept of the log, goes to tables, of which there are two
+    /// copies: the pass reads both. Where the index has no room for that, it stays in journal and log, of which the pass reads the
+    /// first.
     pub async fn scrub_begin(&self) -> Result<(), StoreError> {
-        self.apply_in(Room::Last).await
+        self.apply_in(Room::Last).await?;
+        let inner = &self.0;
+        if inner.log.kept() > 0 && inner.index.check_room().is_ok() {
+            inner.settle_index().await?;
+            inner.log.remove_settled()?;
+        }
+        Ok(())
     }
 
     /// The files of the index and the copies of them, for [`Store::verify_index`].

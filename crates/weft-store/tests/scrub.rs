@@ -155,3 +155,38 @@ fn files_that_change_during_a_pass_are_never_found_bad() {
         }
     });
 }
+
+#[test]
+fn a_pass_needs_no_log_behind_the_index() {
+    run(async {
+        let machine = Machine::new(3);
+        let store = filled(&machine).await;
+        let kept = |machine: &Machine| {
+            let names = machine.disk.names().into_iter();
+            let logs = names.filter(|name| name.starts_with("log."));
+            logs.filter(|name| {
+                machine
+                    .disk
+                    .bytes(name)
+                    .is_some_and(|bytes| bytes.iter().any(|b| *b != 0))
+            })
+            .collect::<Vec<_>>()
+        };
+        // What was brought into the index, which has it in its journal only.
+        let before = kept(&machine);
+        let [segment] = &before[..] else {
+            panic!("{before:?}")
+        };
+        assert!(machine.disk.damage(segment, |bytes| bytes[40] ^= 1));
+        assert_eq!(pass(&store, 1 << 20).await.0, []);
+        assert_eq!(kept(&machine), Vec::<String>::new());
+        drop(store);
+        machine.kill(1);
+        machine.index.lose_journal(0);
+        let store = machine.open().await.unwrap();
+        for file in 1..4 {
+            let found = read(&store, &key(file, 0), 0, 160 << 10).await.unwrap();
+            assert!(found == pattern(file, 160 << 10), "file {file}");
+        }
+    });
+}

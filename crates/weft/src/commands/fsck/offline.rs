@@ -251,7 +251,7 @@ fn journal(
 ) -> Result<Option<Row>> {
     let lost = match FjallKv::check(folder) {
         Ok(()) => return Ok(None),
-        Err(lost @ KvError::Lost { .. }) if repair => lost.to_string(),
+        Err(lost @ KvError::Lost { .. }) if repair => lost.fault(),
         Err(other) => return Err(other.into()),
     };
     let on_loss = log.map_or(OnLoss::Skip, |_| OnLoss::GoBack);
