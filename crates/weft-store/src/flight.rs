@@ -128,7 +128,7 @@ mod tests {
         for waiter in waiting {
             waiter.await.unwrap();
         }
-        assert_eq!(*order.lock(), Vec::from_iter(0..40));
+        assert_eq!(*order.lock(), (0..40).collect::<Vec<_>>());
     }
 
     #[test]
