@@ -365,6 +365,10 @@ fn a_list_comes_back_with_the_tables_that_it_names() {
         for table in tables(folder) {
             std::fs::remove_file(folder.join(table)).unwrap();
         }
+        // They are as if merged since into others that no list names: no damage of their own.
+        let told = FjallKv::verify_folder(folder).unwrap();
+        let paths: Vec<_> = told.iter().map(|bad| bad.path.clone()).collect();
+        assert_eq!(paths, [folder.join("keyspaces/1/current")]);
         holds(&open(folder).unwrap(), COUNT);
     }
     // An engine of another version is not touched.

@@ -118,9 +118,14 @@ fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<Parsed, S
                 }
                 other => {
                     let legal = if power_lost {
-                        // What the index has may be missing: of segments that are not needed some may be gone.
+                        // What the index has was synced, so it is not torn. But it may be missing: of segments that
+                        // are not needed some may be gone.
+                        let in_index = match next {
+                            Some(next) if at > 0 => next <= applied,
+                            _ => has_applied(segment, applied),
+                        };
                         let expected = next.unwrap_or(0).max(applied + 1);
-                        !synced_beyond(&segments[index..], at, expected)
+                        !in_index && !synced_beyond(&segments[index..], at, expected)
                     } else {
                         let last = segments[index + 1..].iter().all(|s| held(s) == 0);
                         matches!(other, Read::Torn) && last
@@ -184,25 +189,31 @@ fn frame_at(segment: &Bytes, at: usize, end: usize, next: Option<u64>, applied: 
     Read::Frame(frame, body)
 }
 
+/// Whether a frame of this segment is in the index, and so is the one that it begins with.
+fn has_applied(segment: &Bytes, applied: u64) -> bool {
+    whole_frames(segment, 0).any(|(frame, _)| frame.sequence <= applied)
+}
+
+/// The whole frames of a segment from `from` on, wherever they begin, with their bodies.
+fn whole_frames(segment: &Bytes, from: usize) -> impl Iterator<Item = (FrameRecord, Bytes)> + '_ {
+    (from..segment.len()).step_by(8).filter_map(move |offset| {
+        let Header::Good(frame) = FrameRecord::decode(&segment[offset..]) else {
+            return None;
+        };
+        let start = offset + FRAME_BYTES;
+        let body = segment.get(start..start + frame.body as usize)?;
+        (checksum(body) == frame.crc).then(|| (frame, segment.slice_ref(body)))
+    })
+}
+
 /// Whether somewhere after `at` a frame says that frame `expected` had been synced.
 fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
     segments.iter().enumerate().any(|(i, segment)| {
         let from = if i == 0 { at } else { 0 };
-        (from..segment.len()).step_by(8).any(|offset| {
-            let Header::Good(frame) = FrameRecord::decode(&segment[offset..]) else {
-                return false;
-            };
-            let start = offset + FRAME_BYTES;
-            let Some(body) = segment.get(start..start + frame.body as usize) else {
-                return false;
-            };
-            frame.synced
-                && checksum(body) == frame.crc
-                && decode_body(&segment.slice_ref(body)).is_some_and(|(_, items)| {
-                    items.iter().any(
-                        |i| matches!(i, ItemRecord::Synced { through } if *through >= expected),
-                    )
-                })
+        whole_frames(segment, from).any(|(frame, body)| {
+            let says =
+                |i: &ItemRecord| matches!(i, ItemRecord::Synced { through } if *through >= expected);
+            frame.synced && decode_body(&body).is_some_and(|(_, items)| items.iter().any(says))
         })
     })
 }
@@ -324,10 +335,31 @@ mod tests {
         FrameRecord::append(&mut second, 7, true, &body);
         let segments = [Bytes::from(first), Bytes::from(second)];
         for (applied, damaged) in [(5, false), (4, true), (3, true)] {
-            let parsed = parse(&segments, applied, true, 5).unwrap();
+            let parsed = parse(&segments, applied, true, 0).unwrap();
             assert_eq!(parsed.cut, Some((1, 0)));
             assert_eq!(parsed.damage.is_some(), damaged, "applied {applied}");
             assert_eq!(parsed.reached(applied), applied);
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_index_and_is_no_frame_any_more_is_damage() {
+        // It was synced before the index had it, whatever the log says of that.
+        let (bytes, last) = segment(6);
+        let stride = last / 5;
+        for (bad, applied, damaged) in [
+            (0, 3, true),
+            (0, 1, false),
+            (2, 3, true),
+            (2, 2, false),
+            (4, 2, false),
+        ] {
+            let mut changed = bytes.clone();
+            changed[bad * stride + 60] ^= 1;
+            let parsed = parse(&[Bytes::from(changed)], applied, true, 0).unwrap();
+            let what = format!("frame {} of 6, {applied} in the index", bad + 1);
+            assert_eq!(parsed.cut, Some((0, (bad * stride) as u64)), "{what}");
+            assert_eq!(parsed.damage.is_some(), damaged, "{what}");
         }
     }
 }

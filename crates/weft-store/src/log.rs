@@ -347,7 +347,9 @@ impl Log {
         if files.active.bytes > 0 {
             // A full disk is no failure here: the old segment simply goes on.
             if self.rotate_locked(&mut files).is_err() {
-                return Ok(files.closed.last().map_or(files.gone, |s| s.last));
+                // What the index has may reach further than a log of which segments are missing.
+                let closed = files.closed.last().map_or(0, |s| s.last);
+                return Ok(closed.max(files.gone));
             }
         }
         Ok(files.appended)
@@ -393,7 +395,7 @@ impl Log {
         let mut files = self.files.lock();
         let split = files.closed.partition_point(|s| s.last <= sequence);
         let old: Vec<Segment> = files.closed.drain(..split).collect();
-        files.gone = old.last().map_or(files.gone, |s| s.last);
+        files.gone = old.last().map_or(0, |s| s.last).max(files.gone);
         let bytes = old.iter().map(|s| s.bytes).sum();
         self.bytes.fetch_sub(bytes, Relaxed);
         let ends: Vec<_> = old.iter().map(|s| (Arc::clone(&s.file), s.bytes)).collect();

@@ -133,15 +133,17 @@ struct Suspect {
 impl Store {
     /// Makes sure that a pass that begins now sees everything there is.
     ///
-    /// What the index has in its journal only, and once more in what is kept of the log, goes to tables, of which there are two
-    /// copies: the pass reads both. Where the index has no room for that, it stays in journal and log, of which the pass reads the
-    /// first.
+    /// What the index has in its journal only, and once more in what is kept of the log, goes to tables, which the pass reads, and
+    /// which are copied some seconds later. Where the index has no room for that, it is in the journal, of which the pass reads
+    /// nothing.
     pub async fn scrub_begin(&self) -> Result<(), StoreError> {
         self.apply_in(Room::Last).await?;
         let inner = &self.0;
         if inner.log.kept() > 0 && inner.index.check_room().is_ok() {
-            inner.settle_index().await?;
-            inner.log.remove_settled()?;
+            let settled = inner.settle_index().await;
+            if let Err(error) = settled.and_then(|()| inner.log.remove_settled()) {
+                tracing::warn!(%error, "segments of the log are kept that this scrub does not read");
+            }
         }
         Ok(())
     }

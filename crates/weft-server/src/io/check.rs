@@ -102,10 +102,8 @@ impl IoService {
         }
         if request.file == 0 && after.is_none() {
             // What there is by now is in the index then.
-            self.store
-                .scrub_begin()
-                .await
-                .map_err(|e| failure::of_store(&e))?;
+            let begun = self.store.check_begin().await;
+            begun.map_err(|e| failure::of_store(&e))?;
         }
         let (cells, more) = self
             .store
