@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Machine, key, now, pattern, read, run, write};
-use weft_store::{Storage, Store, StoreError, rescue};
+use weft_layout::FileId;
+use weft_store::{FileKind, Storage, Store, StoreError, rescue};
 
 const CHUNK: u32 = 65536;
 const FILES: u64 = 12;
@@ -295,5 +296,50 @@ fn a_data_file_that_is_gone_after_a_kill_costs_what_lay_in_it() {
             read(&store, &key(7, 0), 0, 100).await.unwrap(),
             pattern(7, 100)
         );
+    });
+}
+
+#[test]
+fn without_room_for_a_segment_what_is_applied_is_not_set_back() {
+    run(async {
+        let machine = Machine::new(6);
+        let put = async |store: &Store, file: u64| {
+            let one = write(&key(file, 0), CHUNK, 0, pattern(file, 1000));
+            store.write(vec![one], now()).await.unwrap();
+        };
+        let store = machine.open().await.unwrap();
+        put(&store, 0).await;
+        store.apply().await.unwrap();
+        let first = segments(&machine)[0].clone();
+        let [bytes, reached] = [&first, "reached"].map(|name| machine.disk.bytes(name).unwrap());
+        put(&store, 1).await;
+        put(&store, 2).await;
+        store.reclaim().await.unwrap();
+        assert!(!machine.disk.names().contains(&first));
+        drop(store);
+        machine.kill(1);
+        // Of the removals of two segments only the second one reached the disk, and nothing that came after the last sync.
+        for name in segments(&machine) {
+            machine.disk.damage(&name, |bytes| bytes.fill(0));
+        }
+        machine.disk.damage("reached", |bytes| *bytes = reached);
+        let back = machine.disk.open(&first, FileKind::Log).unwrap();
+        back.write_plain(0, &bytes).unwrap();
+        machine.lose_power_but_no_bytes();
+        machine.disk.set_capacity(1 << 30);
+        let used = (1 << 30) - machine.disk.available().unwrap();
+        machine.disk.set_capacity(used - (64 << 10));
+        let store = machine.open().await.unwrap();
+        store.delete_file(FileId(1)).await.unwrap();
+        store.sync().await.unwrap();
+        store.apply().await.unwrap();
+        store.delete_file(FileId(2)).await.unwrap();
+        store.sync().await.unwrap();
+        drop(store);
+        machine.kill(2);
+        let store = machine.open().await.unwrap();
+        let found = read(&store, &key(0, 0), 0, 4096).await.unwrap();
+        assert!(found == pattern(0, 1000));
+        assert!(!store.holds(FileId(1)) && !store.holds(FileId(2)));
     });
 }

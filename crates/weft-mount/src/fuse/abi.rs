@@ -71,7 +71,6 @@ pub(super) mod init {
     pub(in crate::fuse) const POSIX_ACL: u64 = 1 << 20;
     pub(in crate::fuse) const MAX_PAGES: u64 = 1 << 22;
     pub(in crate::fuse) const CACHE_SYMLINKS: u64 = 1 << 23;
-    pub(in crate::fuse) const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
     pub(in crate::fuse) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub(in crate::fuse) const INIT_EXT: u64 = 1 << 30;
     pub(in crate::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;

@@ -26,7 +26,8 @@ pub struct Negotiated {
 ///
 /// Not `WRITEBACK_CACHE`: with it the kernel believes only itself about a file's size and times, so that what others
 /// append stays invisible. Not `AUTO_INVAL_DATA`: pages are dropped when a file has changed, which is looked at when it is
-/// opened. No file is opened with `NOFLUSH`, not even those that are only read: a close must tell whose locks end.
+/// opened. Not `EXPLICIT_INVAL_DATA`: whoever is told that a file is longer must not find the page in which it ended before, and
+/// zeros behind that. No file is opened with `NOFLUSH`, not even those that are only read: a close must tell whose locks end.
 const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
     | init::FLOCK_LOCKS
@@ -39,7 +40,6 @@ const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_ACL
     | init::MAX_PAGES
     | init::CACHE_SYMLINKS
-    | init::EXPLICIT_INVAL_DATA
     | init::HANDLE_KILLPRIV_V2
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
