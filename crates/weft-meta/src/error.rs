@@ -9,7 +9,6 @@ use weft_proto::limits::{
 };
 
 use crate::HARD_LINKS_MAX;
-use crate::quota::Payer;
 
 /// Why an operation was refused or failed. Paths are shown as text, bytes that are none replaced.
 #[derive(Debug, Error)]
@@ -255,7 +254,7 @@ pub enum MetaError {
     )]
     QuotaExceeded {
         /// Whose bound.
-        payer: Payer,
+        payer: String,
         /// bytes or files.
         what: &'static str,
         /// The bound.

@@ -18,8 +18,10 @@ use weft_proto::meta::FileKind;
 use weft_proto::quota::QuotaKind;
 
 use crate::MetaError;
+use crate::check::directory_path;
 use crate::edit::{Changed, Edit};
 use crate::keys::{self, QUOTAS};
+use crate::permission::text;
 use crate::record::{InodeRecord, QuotaRecord};
 
 /// Who is charged.
@@ -242,7 +244,13 @@ impl Edit<'_, '_> {
             };
             if !self.is_forced() {
                 let untold = self.namespace().growth.untold(payer);
-                allowed(payer, record, delta, (now, untold))?;
+                let refusal = allowed(record, delta, (now, untold));
+                refusal.map_err(|(what, bound, wanted)| MetaError::QuotaExceeded {
+                    payer: named(self.reader(), payer),
+                    what,
+                    bound,
+                    wanted,
+                })?;
             }
             record.set_used(now);
             written.push((payer, *record));
@@ -263,28 +271,33 @@ impl Edit<'_, '_> {
     }
 }
 
-/// Refuses what makes a usage rise above its bound. `untold`: bytes that writers have not told of yet.
+/// As people know it: a tree by its path.
+fn named(reader: &dyn Reader, payer: Payer) -> String {
+    match payer {
+        Payer::Tree(id) => directory_path(reader, id).map_or_else(
+            |_| payer.to_string(),
+            |path| format!("the tree {}", text(&path)),
+        ),
+        _ => payer.to_string(),
+    }
+}
+
+/// Refuses what makes a usage rise above its bound: bytes or files, the bound, and what would be used. `untold`: bytes that
+/// writers have not told of yet.
 fn allowed(
-    payer: Payer,
     record: &QuotaRecord,
     delta: Delta,
     (now, untold): (Used, u128),
-) -> Result<(), MetaError> {
-    let refused = |what, bound, wanted| MetaError::QuotaExceeded {
-        payer,
-        what,
-        bound,
-        wanted,
-    };
+) -> Result<(), (&'static str, u64, u128)> {
     if let Some(bound) = record.bytes_max
         && delta.bytes > 0
         && now.bytes + untold > u128::from(bound)
     {
-        return Err(refused("bytes", bound, now.bytes + untold));
+        return Err(("bytes", bound, now.bytes + untold));
     }
     match record.files_max {
         Some(bound) if delta.files > 0 && now.files > bound => {
-            Err(refused("files", bound, now.files.into()))
+            Err(("files", bound, now.files.into()))
         }
         _ => Ok(()),
     }

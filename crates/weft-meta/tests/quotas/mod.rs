@@ -161,6 +161,15 @@ fn what_would_rise_above_a_bound_is_refused_and_changes_nothing() {
     v.unlink(1, "renamed").unwrap();
     set(&v, Payer::User(1), "", (None, None)).unwrap();
     v.create(1, "d", 0o644).unwrap();
+    // A tree has a name.
+    v.mkdir(0, "e", 0o755).unwrap();
+    v.mkdir(0, "e/in", 0o755).unwrap();
+    set(&v, Payer::Tree(0), "e/in", (None, Some(1))).unwrap();
+    let error = v.create(0, "e/in/f", 0o644).unwrap_err().to_string();
+    assert!(
+        error.contains("the tree /e/in would use 2 files, and 1 are allowed"),
+        "{error}"
+    );
     v.check();
 }
 
