@@ -401,6 +401,26 @@ pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> 
     Ok(Found::Labelled(label.number, storage))
 }
 
+impl DiskConfig {
+    /// Refuses a disk that no new store can have: one that holds anything, is another's, or is not there. Writes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`].
+    pub fn check_new(&self) -> Result<(), StoreError> {
+        let refused = |reason| {
+            Err(StoreError::Disk {
+                path: self.path.clone(),
+                reason,
+            })
+        };
+        match find(self, "a new volume")? {
+            Found::New(_) => Ok(()),
+            Found::Missing(reason) => refused(reason),
+            Found::Labelled(..) => refused("it has a label already".to_owned()),
+        }
+    }
+}
+
 fn is_empty(storage: &dyn Storage) -> bool {
     let data = storage.open(DATA, FileKind::Data);
     data.and_then(|file| file.length()).is_ok_and(|n| n == 0)

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use weft_client::{ConnectOptions, Volume};
 
-use crate::Global;
+use crate::{Global, volume_config};
 
 /// How to reach the volume: `--address` and `--key-file`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
 pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
@@ -14,7 +14,7 @@ pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
         return Ok(ConnectOptions::from_folder(folder)?);
     }
     let here = std::path::Path::new("weft-volume");
-    if here.join("volume.address").exists() {
+    if here.join(volume_config::ADDRESS).exists() {
         return Ok(ConnectOptions::from_folder(here)?);
     }
     bail!(

@@ -218,6 +218,24 @@ fn a_disk_is_one_servers_and_once() {
         text(&twice)
     );
     assert!(!volume.path("volume").exists());
+    // Nor is one in use because another will not do: of two servers, the second has no good disk.
+    fs::write(volume.path("b").join("precious"), "bytes").unwrap();
+    let up = |disks: &str| {
+        let disks = disks.replace("BASE", base);
+        let arguments = ["--servers", "2", "--cache", "64M", "--disks", &disks];
+        let mut up = weft();
+        up.arg("up").arg(volume.path("volume")).args(arguments);
+        up.output().unwrap()
+    };
+    let refused = up("BASE/a,BASE/b");
+    assert!(
+        !refused.status.success() && text(&refused).contains("holds \"precious\""),
+        "{}",
+        text(&refused)
+    );
+    assert!(!volume.path("volume").exists());
+    fs::create_dir(volume.path("c")).unwrap();
+    good(&up("BASE/a,BASE/c"));
 }
 
 #[test]

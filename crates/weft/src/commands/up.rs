@@ -10,8 +10,8 @@ use clap::Args;
 use crate::commands::{format, mount, status};
 use crate::output;
 use crate::volume_config::{
-    Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, VolumeSection,
-    free_addresses, lock_of,
+    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size,
+    VolumeSection, check_new_disk, free_addresses, lock_of,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none
@@ -199,6 +199,10 @@ impl Up {
             }
             known.push(real);
         }
+        for disk in &disks {
+            // Before any is given its label: none is half in use because another will not do.
+            check_new_disk(disk)?;
+        }
         if self.dir.exists() && fs::read_dir(&self.dir)?.next().is_some() {
             bail!(
                 "{} is not empty and holds no volume (no {FILE}); choose another folder, or empty it if what it holds is of a \
@@ -249,11 +253,24 @@ impl Up {
             path: base.join(FILE),
             base,
         };
-        format::volume(&config, &config.nodes())?;
         // Last: a folder with a configuration is a whole volume.
-        config.write()?;
+        let made = format::volume(&config, &config.nodes()).and_then(|()| config.write());
+        made.inspect_err(|_| take_away(&config))?;
         Ok(config)
     }
+}
+
+/// What was made of a volume that cannot be made whole, so that it can be tried again. What stays is no worse than before.
+fn take_away(config: &Config) {
+    for node in config.nodes() {
+        if let Ok(folder) = node.folder(config) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+    for file in [Path::new(FILE), Path::new(ADDRESS), &config.volume.key] {
+        let _ = fs::remove_file(config.at(file));
+    }
+    let _ = fs::remove_dir(&config.base);
 }
 
 /// A server that may hold nothing is of no use, and says so only when somebody writes.

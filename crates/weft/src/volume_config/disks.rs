@@ -72,6 +72,18 @@ pub(crate) fn label_disks(
     })
 }
 
+/// Refuses a path that cannot be a disk of a new volume, before anything is written anywhere.
+pub(crate) fn check_new_disk(path: &Path) -> Result<()> {
+    let disk = DiskConfig {
+        path: path.display().to_string(),
+        storage: open(path, true)?,
+        new: true,
+        capacity: 0,
+        reserve: 0,
+    };
+    Ok(disk.check_new()?)
+}
+
 /// A disk that cannot be reached is missing; one that somebody else uses is an error.
 fn open(path: &Path, new: bool) -> Result<Result<Arc<dyn Storage>, String>> {
     let done: Result<Arc<dyn Storage>, StoreError> = match std::fs::metadata(path) {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
-pub(crate) use disks::{label_disks, store_config};
+pub(crate) use disks::{check_new_disk, label_disks, store_config};
 pub(crate) use ending::wait_for_end;
 pub(crate) use folder::{Lock, Marker, NodeName, lock_of, write_durably};
 pub(crate) use ports::{FreeAddresses, free_addresses};
@@ -20,6 +20,8 @@ pub(crate) use size::Size;
 
 /// The name of the configuration in a volume's folder.
 pub(crate) const FILE: &str = "weft.toml";
+/// The name of the file that says where the metadata service listens.
+pub(crate) const ADDRESS: &str = "volume.address";
 
 /// A volume's configuration. Relative paths count from the folder the file is in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
