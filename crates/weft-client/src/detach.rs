@@ -78,6 +78,20 @@ impl Volume {
         while self.tell_detached().await {}
     }
 
+    /// Waits until the service was told of the end of every attachment, also of files that were dropped and not closed. For who
+    /// is about to end: what the service is not told it notices when the connection has been away for its grace. A file that is
+    /// still held keeps this waiting.
+    pub async fn all_ended(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.shared.ended.notified());
+            ended.as_mut().enable();
+            if self.shared.has_ended_all() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// Tells of ends of writers, if there are any: one that was not told looks like somebody else who writes, for whom a
     /// small file's bytes would have to go to its cells.
     pub(crate) async fn tell_ended_writers(&self) {

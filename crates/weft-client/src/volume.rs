@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     counters: Arc<Counters>,
     /// What is attached: asserted again when the metadata service was lost.
     attached: Mutex<AttachedFiles>,
+    /// A file is attached no more.
+    pub(crate) ended: tokio::sync::Notify,
     /// What is locked: asserted again as well.
     pub(crate) locks: parking_lot::Mutex<LocksHeld>,
     /// Names that were changed ahead of the service.
@@ -102,6 +104,7 @@ impl Volume {
             servers,
             counters,
             attached: Mutex::default(),
+            ended: tokio::sync::Notify::new(),
             locks: parking_lot::Mutex::default(),
             ahead: Ahead::default(),
             detaches: Detaches::default(),
@@ -380,6 +383,10 @@ impl Shared {
         }
     }
 
+    pub(crate) fn has_ended_all(&self) -> bool {
+        self.attached().files.is_empty()
+    }
+
     pub(crate) fn note_detached(&self, file: u64, write: bool) {
         let mut attached = self.attached();
         if let Some(entry) = attached.files.get_mut(&file) {
@@ -392,6 +399,7 @@ impl Shared {
             if entry.reading == 0 && entry.writing == 0 {
                 attached.files.remove(&file);
                 self.locks_ended(file);
+                self.ended.notify_waiters();
             }
         }
     }

@@ -61,8 +61,8 @@ struct Shared {
     room: Arc<Room>,
     /// Held for a pass.
     work: Mutex<Work>,
-    /// Trees of which the copy is damaged.
-    renew: Mutex<HashSet<PathBuf>>,
+    /// Trees of which the copy is damaged, and the files of it that were told.
+    renew: Mutex<HashMap<PathBuf, HashSet<PathBuf>>>,
     stopped: Mutex<bool>,
     stop: Condvar,
 }
@@ -98,15 +98,22 @@ impl Copier {
         ))
     }
 
-    /// Verifies a file; a damaged copy is made anew soon.
+    /// Verifies a file; a damaged copy is made anew soon, which is told once.
     pub(crate) fn verify(&self, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
         let (read, bad) = copies::verify(&self.shared.folder, file)?;
-        match file.copied_tree() {
-            Some(tree) if bad.is_some() => drop(self.shared.renew.lock().insert(tree.to_owned())),
-            None if bad.is_some() => copies::suspect(&self.shared.folder),
-            _ => {}
-        }
-        Ok((read, bad))
+        let Some(found) = &bad else {
+            return Ok((read, None));
+        };
+        let Some(tree) = file.copied_tree() else {
+            copies::suspect(&self.shared.folder);
+            return Ok((read, bad));
+        };
+        let mut renew = self.shared.renew.lock();
+        let known = renew.entry(tree.to_owned()).or_default();
+        Ok((
+            read,
+            known.insert(found.path.clone()).then_some(bad).flatten(),
+        ))
     }
 }
 
@@ -177,7 +184,8 @@ impl Shared {
     /// more of them that goes then.
     fn pass(&self, go_on: &mut dyn FnMut(usize) -> bool) -> io::Result<Pass> {
         let mut work = self.work.lock();
-        for tree in self.renew.lock().drain() {
+        let damaged = std::mem::take(&mut *self.renew.lock());
+        for tree in damaged.into_keys() {
             copies::forget_copy(&self.folder, &tree)?;
             let copy = self.folder.join(COPIES).join(&tree);
             work.good.retain(|path, _| !path.starts_with(&copy));

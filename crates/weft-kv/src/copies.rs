@@ -239,6 +239,16 @@ pub(crate) fn heal(folder: &Path, accept_loss: bool, all: bool) -> Result<(), Kv
     }
 }
 
+/// Whether each tree has a list, and a copy of it, that this version of the engine reads.
+fn is_known(folder: &Path, copied: &[PathBuf]) -> Result<bool, KvError> {
+    let own = trees(folder).map_err(|error| KvError::open(folder, &error))?;
+    let reads = |tree: &PathBuf| {
+        whole_copy(&folder.join(tree)).is_some()
+            && whole_copy(&folder.join(COPIES).join(tree)).is_some()
+    };
+    Ok(!own.is_empty() && own.iter().all(reads) && copied.iter().all(|tree| own.contains(tree)))
+}
+
 /// Looks at no more tables than have `most` bytes together, but for each whether it is there.
 fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
     let copies = folder.join(COPIES);
@@ -246,7 +256,9 @@ fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
     let second = trees(&copies).unwrap_or_default();
     let (version, known) = VERSION;
     let own = fs::read(folder.join(version)).unwrap_or_default();
-    let whole = own.len() == known.len() && own[..3] == known[..3];
+    let told = own.len() == known.len() && own[..3] == known[..3];
+    // Where all else is as this version writes it, and so is the copy of it, it is the number that is not what was written.
+    let whole = told && (own == known || !is_known(folder, &second)?);
     if whole && own != known {
         // Of another version of the engine: it is not for this one to judge.
         return Ok(Vec::new());

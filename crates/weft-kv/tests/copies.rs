@@ -371,6 +371,12 @@ fn a_list_comes_back_with_the_tables_that_it_names() {
         assert_eq!(paths, [folder.join("keyspaces/1/current")]);
         holds(&open(folder).unwrap(), COUNT);
     }
+    // A version that nothing else is of is damage.
+    for said in [b"FJL\x02", b"FJL\x13", b"FJL\x09"] {
+        restore(folder, &whole);
+        std::fs::write(folder.join("version"), said).unwrap();
+        holds(&open(folder).unwrap(), COUNT);
+    }
     // An engine of another version is not touched.
     restore(folder, &whole);
     std::fs::write(folder.join("version"), b"FJL\x09").unwrap();

@@ -184,8 +184,9 @@ pub enum StoreError {
     },
     /// The log lacks frames that were given to the kernel or the disk, or holds what is no frame before its end.
     #[error(
-        "the log is damaged: {file}, byte {at}: {what}; frame {first} and what follows it cannot be read. Nothing was changed. \
-         Restore the server's folder from a copy; or let `weft fsck --offline DIR --repair` go on without them"
+        "{}. Nothing was changed. Restore the server's folder from a copy; or let `weft fsck --offline DIR --repair` go on \
+         without them",
+        log_damage(file, *at, what, *first)
     )]
     LogDamaged {
         /// The segment's file, relative to the store's folder.
@@ -229,7 +230,26 @@ pub enum StoreError {
     Closed,
 }
 
+fn log_damage(file: &str, at: u64, what: &str, first: u64) -> String {
+    format!(
+        "the log is damaged: {file}, byte {at}: {what}; frame {first} and what follows it cannot be read"
+    )
+}
+
 impl StoreError {
+    /// What is wrong, without what to do about it: for who has done that.
+    pub(crate) fn fault(&self) -> String {
+        match self {
+            Self::LogDamaged {
+                file,
+                at,
+                what,
+                first,
+            } => log_damage(file, *at, what, *first),
+            other => other.to_string(),
+        }
+    }
+
     /// Bytes of a block that changed in memory.
     pub(crate) fn memory(key: &ForkKey, chunk: u64, at: u32, closes: bool) -> Self {
         Self::Memory {

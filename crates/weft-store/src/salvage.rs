@@ -25,7 +25,8 @@ use crate::scrub::{Fault, Finding};
 use crate::storage::{FileKind, Storage};
 
 /// What becomes of a file that frames wrote to which go.
-const BEFORE: &str = "went on without it: the file is as it was before";
+const BEFORE: &str = "went on without it: what was written there is lost, and reads as what was there before or as zeros: restore \
+     the file from a copy";
 const WENT_ON: &str =
     "went on without them; the log's files as they were are kept beside it as damaged.log.N";
 const GREW: &str = "reading what lay there fails until it is written anew";
@@ -184,6 +185,11 @@ impl Rescue {
     }
 
     fn tell_dropped(&mut self, error: &StoreError, dropped: &Dropped) {
+        let error = if self.repair {
+            error.fault()
+        } else {
+            error.to_string()
+        };
         self.obstacles.push(Obstacle {
             finding: None,
             reason: format!(

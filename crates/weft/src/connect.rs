@@ -1,9 +1,18 @@
 //! Finds the volume that a command is about and connects to it.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use weft_client::{ConnectOptions, Volume};
 
 use crate::{Global, volume_config};
+
+/// How long a command that ends waits until the service knows that its files are closed.
+const LEAVE: Duration = Duration::from_secs(1);
+
+/// The volumes that this command has connected to.
+static CONNECTED: Mutex<Vec<Volume>> = Mutex::new(Vec::new());
 
 /// How to reach the volume: `--address` and `--key-file`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
 pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
@@ -25,7 +34,20 @@ pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
 
 /// Connects to the volume that the command line names.
 pub(crate) async fn volume(global: &Global) -> Result<Volume> {
-    Ok(Volume::connect(options(global)?).await?)
+    let volume = Volume::connect(options(global)?).await?;
+    let mut connected = CONNECTED.lock().unwrap_or_else(PoisonError::into_inner);
+    connected.push(volume.clone());
+    Ok(volume)
+}
+
+/// The service hears that the files of a command that fails are closed: else it would take the command for one that may come
+/// back, and keep what was removed for it.
+async fn leave() {
+    let connected = std::mem::take(&mut *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner));
+    for volume in connected {
+        // A service that is away notices by itself.
+        let _ = tokio::time::timeout(LEAVE, volume.all_ended()).await;
+    }
 }
 
 /// Runs a client command on a runtime of its own.
@@ -39,5 +61,9 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .max_blocking_threads(2 * processors.max(2))
         .enable_all()
         .build()?
-        .block_on(work)
+        .block_on(async {
+            let done = work.await;
+            leave().await;
+            done
+        })
 }

@@ -392,6 +392,21 @@ fn a_block_device_is_a_disk_that_one_server_has_alone() {
 #[test]
 fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
     let volume = Volume::up(&["--servers", "2", "--cache", "64M", "--capacity", "32M"]);
+    // What a command that failed had written is nobody's when it is removed: nothing waits for the command to come back.
+    let failed = volume.put("/large", &bytes(7, 70 * MIB));
+    assert!(
+        !failed.status.success() && text(&failed).contains("no space"),
+        "{}",
+        text(&failed)
+    );
+    good(&volume.run("rm /large"));
+    let put = (0..40).find(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        volume.put("/second", &bytes(7, 48 * MIB)).status.success()
+    });
+    assert!(put.is_some(), "its space does not come back");
+    good(&volume.run("rm /second"));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     let data = bytes(7, 5 * MIB);
     let full = (0..40).find(|n| {
         let put = volume.put(&format!("/f{n}"), &data);

@@ -23,7 +23,8 @@ Examples:
   weft checkpoint create /project monday         a directory with everything below it, at one moment
   weft ls /project/.weft/checkpoints/monday      looked into and copied as any directory, also under a mount
 
-Each write to one server is wholly before or wholly after a checkpoint. What does not change afterwards is shared, so a
+Each write to one server is wholly before or wholly after a checkpoint; a mount sends what programs write in parts of its own,
+unless it is strict or the file is open with O_SYNC. What does not change afterwards is shared, so a
 checkpoint takes as much space as is rewritten later.
 
 Rolling a tree back gives every file that it had its old content, attributes and names in the tree, also if it was deleted

@@ -20,8 +20,10 @@ const NAMED_MAX: usize = 10_000;
 
 /// Check a volume for disagreements between names, cells, chunks and blocks, and repair them
 ///
-/// Without --repair nothing that is stored is changed (--offline starts the nodes in this process, and they note that). Both ways it runs while the volume is used. What cannot be placed goes to
-/// /lost+found; nothing that is valid is thrown away.
+/// Without --repair nothing that is stored is changed (--offline starts the nodes in this process, and they note that; a second copy
+/// of a server's tables is made anew by itself, which is told once). Both ways it runs while the volume is used. What cannot be
+/// placed goes to /lost+found. What cannot be read is gone on without, and named: of a damaged log that is everything behind the
+/// damage, and what only that had reads as what was there before, or as zeros. Restore the files that a repair names from a copy.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
