@@ -46,6 +46,7 @@ mod list;
 mod load;
 mod locked;
 mod log;
+mod losses;
 mod merge;
 mod note;
 mod part;
