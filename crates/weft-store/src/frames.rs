@@ -218,8 +218,8 @@ fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
     })
 }
 
-/// The times and items of the whole frames of a segment from `at` on, whatever lies between them.
-pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<(i64, Vec<ItemRecord>)> {
+/// The whole frames of a segment from `at` on, whatever lies between them.
+pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<Vec<ItemRecord>> {
     let (mut found, mut at) = (Vec::new(), at);
     while at + FRAME_BYTES <= segment.len() {
         let whole = match FrameRecord::decode(&segment[at..]) {
@@ -228,13 +228,13 @@ pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<(i64, Vec<ItemRecord>
                 let fits = start + frame.body as usize <= segment.len();
                 let body = fits.then(|| segment.slice(start..start + frame.body as usize));
                 let body = body.filter(|body| checksum(body) == frame.crc);
-                body.and_then(|body| Some((frame.stride(), decode_body(&body)?)))
+                body.and_then(|body| Some((frame.stride(), decode_body(&body)?.1)))
             }
             _ => None,
         };
         at += match whole {
-            Some((stride, frame)) => {
-                found.push(frame);
+            Some((stride, items)) => {
+                found.push(items);
                 stride as usize
             }
             None => 8,

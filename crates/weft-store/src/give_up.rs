@@ -42,6 +42,9 @@ impl State {
         let Some(entry) = fork.chunks.get_mut(&chunk) else {
             return;
         };
+        if entry.place(block).is_none() {
+            return;
+        }
         if let Some((place, false)) = entry.set(block, Place::LOST.plus(block), 0) {
             // Recovery counts blocks only after it has replayed the log.
             fork.blocks = fork.blocks.saturating_sub(1);

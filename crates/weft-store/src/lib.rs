@@ -46,7 +46,6 @@ mod list;
 mod load;
 mod locked;
 mod log;
-mod losses;
 mod merge;
 mod note;
 mod part;

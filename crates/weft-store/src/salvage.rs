@@ -2,7 +2,7 @@
 //!
 //! A store holds a prefix of what it acknowledged: so a damaged log is cut at the first frame that is missing or cannot be read, and
 //! what follows goes, too, though frames of it may be whole. Before anything is cut, the segments from there on are put beside
-//! the log as `damaged.log.N`; and the whole frames in them say which forks they wrote to: those blocks are lost (`losses.rs`).
+//! the log as `damaged.log.N`; and the whole frames in them say which forks they wrote to.
 //!
 //! Blocks that frames freed may have been used again by later ones that go with them: then a chunk's checksum is wrong, which
 //! is an error where it is read, and never wrong bytes.
@@ -17,7 +17,6 @@ use crate::error::StoreError;
 use crate::frames::{Parsed, held, scattered};
 use crate::key::ForkKey;
 use crate::log::{REACHED, Segment};
-use crate::losses::Losses;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, META, STORE_KEY, StoreRecord};
 use crate::recover::{cut_log, damaged, open_segments, read_log, read_reached, read_running};
@@ -26,8 +25,8 @@ use crate::scrub::{Fault, Finding};
 use crate::storage::{FileKind, Storage};
 
 /// What becomes of a file that frames wrote to which go.
-const BEFORE: &str = "went on without it: blocks that were written there are marked as lost, and reading them fails until they are \
-     written anew: restore the file from a copy";
+const BEFORE: &str = "went on without it: what was written there is lost, and reads as what was there before or as zeros: restore \
+     the file from a copy";
 const WENT_ON: &str =
     "went on without them; the log's files as they were are kept beside it as damaged.log.N";
 const GREW: &str = "reading what lay there fails until it is written anew";
@@ -40,7 +39,6 @@ struct Dropped {
     frames: u64,
     /// By fork: from the first to behind the last byte that they wrote.
     written: BTreeMap<ForkId, Range<u64>>,
-    losses: Losses,
 }
 
 impl Rescue {
@@ -70,14 +68,10 @@ impl Rescue {
         let Some(damage) = parsed.damage else {
             return Ok(());
         };
-        let known = self.forks.clone();
         let dropped = self.dropped(&contents, damage.at);
         self.tell_dropped(&damaged(&segments, damage), &dropped);
         if self.repair {
             set_aside(storage, &segments, &contents, damage.at.0).await?;
-            let next = parsed.reached(applied) + 1;
-            let marks = dropped.losses.marks(&known, &self.forks, next);
-            put_behind(storage, &segments, &marks).await?;
             cut_log(storage, segments, &parsed).await?;
             forget_reached(storage)?;
         }
@@ -146,10 +140,9 @@ impl Rescue {
         for (index, content) in contents.iter().enumerate().skip(first) {
             let from = if index == first { at as usize } else { 0 };
             dropped.bytes += held(content).saturating_sub(from) as u64;
-            for (modified, items) in scattered(content, from) {
+            for items in scattered(content, from) {
                 dropped.frames += 1;
                 self.meet(&items);
-                dropped.losses.frame(modified, &items, &self.forks);
                 for item in &items {
                     self.written(item, &mut dropped.written);
                 }
@@ -260,26 +253,6 @@ async fn set_aside(
         file.write_plain(0, content).map_err(fail)?;
         file.sync().await.map_err(fail)?;
     }
-    storage
-        .sync_folder()
-        .map_err(|e| StoreError::io("sync", ".", &e))
-}
-
-/// Writes frames to a segment behind these, on stable storage.
-async fn put_behind(
-    storage: &dyn Storage,
-    segments: &[Segment],
-    frames: &[u8],
-) -> Result<(), StoreError> {
-    if frames.is_empty() {
-        return Ok(());
-    }
-    let number = segments.last().map_or(1, |s| s.number + 1);
-    let name = Segment::name(number);
-    let fail = |e: std::io::Error| StoreError::io("write", &name, &e);
-    let segment = Segment::create(storage, number, frames.len() as u64).map_err(fail)?;
-    segment.file.write_plain(0, frames).map_err(fail)?;
-    segment.file.sync().await.map_err(fail)?;
     storage
         .sync_folder()
         .map_err(|e| StoreError::io("sync", ".", &e))

@@ -23,7 +23,7 @@ const NAMED_MAX: usize = 10_000;
 /// Without --repair nothing that is stored is changed (--offline starts the nodes in this process, and they note that; a second copy
 /// of a server's tables is made anew by itself, which is told once). Both ways it runs while the volume is used. What cannot be
 /// placed goes to /lost+found. What cannot be read is gone on without, and named: of a damaged log that is everything behind the
-/// damage, and reading what was written there fails until it is written anew. Restore the files that a repair names from a copy.
+/// damage, and what only that had reads as what was there before, or as zeros. Restore the files that a repair names from a copy.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
