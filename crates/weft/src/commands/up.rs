@@ -260,7 +260,7 @@ impl Up {
     }
 }
 
-/// What was made of a volume that cannot be made whole, so that it can be tried again. What stays is no worse than before.
+/// What was made of a volume that cannot be made whole, so that it can be tried again. Disks that have their label by then keep it.
 fn take_away(config: &Config) {
     for node in config.nodes() {
         if let Ok(folder) = node.folder(config) {
