@@ -39,7 +39,7 @@ impl OpenView {
             access: self.access(pattern, slot),
         };
         let what = self.what("clear a range of");
-        let done = a.volume.io(&what, server, &request, Repeat::Safe).await;
-        done.map(|_| ())
+        let done = self.file.change(&what, server, &request, Repeat::Safe);
+        done.await.map(drop)
     }
 }

@@ -12,7 +12,7 @@ use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{self, TryStreamExt};
 use tokio::time::Instant;
 use weft_layout::{CellIndex, FileOffset, Layout, Map, Request, ServerId, ServerSlot, ViewOffset};
-use weft_proto::io::{Access, CopyRangeRequest, SendRangeRequest};
+use weft_proto::io::{Access, CopyRangeRequest, SendRangeReply, SendRangeRequest};
 use weft_proto::{Code, limits};
 
 use crate::volume::Repeat;
@@ -118,7 +118,7 @@ pub(crate) async fn copy_there(from: &OpenView, to: &OpenView, length: u64) -> R
             chunk: target.layout.chunk(),
         };
         // Not repeated: one that is on its way still may come when the source is gone, and copy that.
-        let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
+        let reply = to.file.change(&what, server, &request, Repeat::Unsafe);
         all_copied(&what, server, reply.await?.bytes, now)?;
         done += now;
     }
@@ -160,7 +160,7 @@ impl Copy {
             chunk: target.layout.chunk(),
         };
         let what = format!("copy from {} to {}", source.path, target.path);
-        let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
+        let reply = self.to.file.change(&what, server, &request, Repeat::Unsafe);
         let bytes = reply.await?.bytes;
         all_copied(
             &what,
@@ -258,7 +258,8 @@ impl Copy {
         };
         let what = format!("copy from {} to {}", source.path, target.path);
         let reply = source.volume.io(&what, server, &request, Repeat::Unsafe);
-        let bytes = reply.await?.bytes;
+        let SendRangeReply { bytes, written } = reply.await?;
+        target.volume.shared.unsynced.note_all(target.id, &written);
         all_copied(
             &what,
             server,

@@ -140,6 +140,17 @@ impl Error {
         }
     }
 
+    /// Changes that were acknowledged are gone, as was said before.
+    pub(crate) fn lost(message: String) -> Error {
+        Error::Refused {
+            what: "acknowledged changes are lost".to_owned(),
+            code: Code::Lost,
+            errno: Code::Lost.errno(),
+            retry: Retry::Never,
+            message,
+        }
+    }
+
     pub(crate) fn of_call(what: impl Into<String>, error: CallError) -> Error {
         let what = what.into();
         match error {

@@ -48,7 +48,8 @@ impl OpenView {
                 chunk: a.layout.chunk(),
             };
             let (what, server) = (self.what("extend"), a.layout.servers()[slot.0 as usize]);
-            a.volume.io(&what, server, &request, Repeat::Safe).await?;
+            let extended = self.file.change(&what, server, &request, Repeat::Safe);
+            extended.await?;
         }
         Ok(())
     }

@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use weft_layout::{CellIndex, Layout, Map, ServerId, View};
 use weft_net::CallError;
 use weft_proto::io::{CreateForkRequest, ForkPlace, RemoveForkRequest, SyncRequest};
 use weft_proto::meta::{AttachReply, ReportReply, ReportRequest, Target, TruncateRequest};
 use weft_proto::prost::Message;
+use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code};
 
 use crate::stat::{Cells, size_of};
+use crate::unsynced::on;
 use crate::volume::{Ending, Repeat};
 use crate::{Attributes, Error, OpenView, Volume};
 
@@ -47,6 +49,8 @@ pub(crate) struct Attachment {
     end: AtomicU64,
     /// Other forks than `data` were written or removed through this attachment.
     forks: AtomicBool,
+    /// Losses of acknowledged bytes that its program was told of.
+    told: AtomicU64,
 }
 
 /// What the service knows of a file whose last writer has closed it.
@@ -73,6 +77,7 @@ impl File {
         own: bool,
     ) -> File {
         let inline = Mutex::new(reply.inline.take());
+        let told = volume.shared.unsynced.baseline(reply.attributes.id);
         File(Arc::new(Attachment {
             volume,
             path,
@@ -87,6 +92,7 @@ impl File {
             written: AtomicI64::new(i64::MIN),
             end: AtomicU64::new(0),
             forks: AtomicBool::new(false),
+            told: AtomicU64::new(told),
         }))
     }
 
@@ -221,10 +227,10 @@ impl File {
             checkpoint: None,
         };
         let what = format!("create fork {fork} in cell {cell} of {}", a.path);
-        a.volume
-            .io(&what, self.server_of(cell)?, &request, Repeat::Safe)
+        let server = self.server_of(cell)?;
+        self.change(&what, server, &request, Repeat::Safe)
             .await
-            .map(|_| ())
+            .map(drop)
     }
 
     /// Removes a fork of a cell with its bytes.
@@ -242,10 +248,10 @@ impl File {
         };
         self.note_fork(fork);
         let what = format!("remove fork {fork} of cell {cell} of {}", a.path);
-        a.volume
-            .io(&what, self.server_of(cell)?, &request, Repeat::Safe)
+        let server = self.server_of(cell)?;
+        self.change(&what, server, &request, Repeat::Safe)
             .await
-            .map(|_| ())
+            .map(drop)
     }
 
     /// Sets the file's size in canonical order; the metadata service carries it through to the servers.
@@ -283,6 +289,10 @@ impl File {
 
     /// Makes everything written so far, by anybody, survive power loss: one request to each server; of an inline file
     /// one to the service.
+    ///
+    /// # Errors
+    /// With [`Code::Lost`], once for each attachment of the file, when a server came back without something that this
+    /// client had been told was written.
     pub async fn sync(&self) -> Result<(), Error> {
         let a = &self.0;
         if self.inline_data().is_some() {
@@ -290,13 +300,99 @@ impl File {
         }
         let what = format!("sync {}", a.path);
         let used = a.layout.servers().len().min(a.layout.cells() as usize);
-        let file = a.cells.file;
-        let request = SyncRequest { file };
-        let syncs = a.layout.servers()[..used]
-            .iter()
-            .map(|server| a.volume.io(&what, *server, &request, Repeat::Unsafe));
-        try_join_all(syncs).await?;
-        Ok(())
+        let servers = &a.layout.servers()[..used];
+        let synced = self.ask_for_written(&what, servers, false).await;
+        self.losses()?;
+        synced
+    }
+
+    /// Whether something that was written through any attachment of this client is known to be lost, and this attachment has not
+    /// told it yet. Local.
+    ///
+    /// # Errors
+    /// With [`Code::Lost`]; the next call does not tell it again.
+    pub fn losses(&self) -> Result<(), Error> {
+        let a = &self.0;
+        let untold = a.volume.shared.unsynced.untold(a.id, &a.told);
+        untold.map_or(Ok(()), |message| Err(Error::lost(message)))
+    }
+
+    /// Asks servers whether they have what this client wrote, and, unless `check_only`, to make it survive power loss. Repeated when
+    /// a connection is lost: what the server lost meanwhile it says.
+    async fn ask_for_written(
+        &self,
+        what: &str,
+        servers: &[ServerId],
+        check_only: bool,
+    ) -> Result<(), Error> {
+        let a = &self.0;
+        let unsynced = &a.volume.shared.unsynced;
+        let asked = unsynced.of_file(a.id);
+        let asks = servers.iter().map(|server| {
+            let request = SyncRequest {
+                file: a.cells.file,
+                written: on(&asked, *server),
+                check_only,
+            };
+            async move {
+                let told = a.volume.io(what, *server, &request, Repeat::Safe).await;
+                (*server, told)
+            }
+        });
+        let mut failed = None;
+        for (server, told) in join_all(asks).await {
+            match told {
+                Ok(_) if check_only => {}
+                Ok(_) => unsynced.synced(&asked, server),
+                Err(error) if error.code() == Code::Lost => {
+                    unsynced.lost(a.id, &asked, server, &error.to_string());
+                }
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Finds out whether servers that began another incarnation since have lost what this client wrote. A server that cannot be
+    /// reached is not waited for: no promise was made for it.
+    async fn look_for_losses(&self) {
+        let a = &self.0;
+        let mut doubtful = Vec::new();
+        for ((server, incarnation), _) in a.volume.shared.unsynced.of_file(a.id) {
+            let same = match a.volume.server_connection(server).await {
+                Ok(connection) => connection.incarnation() == incarnation,
+                Err(_) => true,
+            };
+            if !same && !doubtful.contains(&server) {
+                doubtful.push(server);
+            }
+        }
+        if !doubtful.is_empty() {
+            let what = format!("close {}", a.path);
+            let asked = self.ask_for_written(&what, &doubtful, true).await;
+            if let Err(error) = asked {
+                tracing::debug!(%error, "whether written bytes were lost is not known");
+            }
+        }
+    }
+
+    /// One call without payload that changes something of the file on a server.
+    pub(crate) async fn change<C: Call>(
+        &self,
+        what: &str,
+        server: ServerId,
+        request: &C,
+        repeat: Repeat,
+    ) -> Result<C::Reply, Error> {
+        let a = &self.0;
+        let (reply, stamp) = a.volume.io_stamped(what, server, request, repeat).await?;
+        a.volume.shared.unsynced.note(a.id, server, &stamp);
+        Ok(reply)
+    }
+
+    /// A server has acknowledged bytes.
+    pub(crate) fn note_acknowledged(&self, server: ServerId, stamp: &Stamp) {
+        self.0.volume.shared.unsynced.note(self.0.id, server, stamp);
     }
 
     /// Ends the attachment and tells the metadata service what was written: one request. If the size does not follow
@@ -327,6 +423,12 @@ impl File {
             return Ok(None);
         }
         let what = format!("close {}", a.path);
+        self.look_for_losses().await;
+        let lost = self.losses();
+        if lost.is_err() {
+            // How far the file reaches only the servers know.
+            a.end.fetch_max(END_UNKNOWN, Ordering::AcqRel);
+        }
         let written = a.written.load(Ordering::Acquire);
         let wrote = written != i64::MIN;
         let mut request = ReportRequest {
@@ -373,6 +475,7 @@ impl File {
         if let Some(error) = unknown {
             return Err(error);
         }
+        lost?;
         let alone = reply.alone;
         let closed = |attributes| Closed { attributes, alone };
         Ok(reply.attributes.map(closed))
@@ -463,13 +566,45 @@ impl Volume {
     /// each.
     pub async fn sync(&self, servers: impl IntoIterator<Item = ServerId>) -> Result<(), Error> {
         // File 0 is no file: a server syncs all it has, and has no cells to report.
-        let request = SyncRequest { file: 0 };
-        let syncs = servers.into_iter().map(|server| {
-            let request = &request;
-            async move { self.io("sync", server, request, Repeat::Unsafe).await }
+        let unsynced = &self.shared.unsynced;
+        let syncs = servers.into_iter().map(|server| async move {
+            let asked = unsynced.on_server(server);
+            let request = SyncRequest {
+                file: 0,
+                written: on(&asked, server),
+                check_only: false,
+            };
+            let synced = self.io("sync", server, &request, Repeat::Safe).await;
+            match &synced {
+                Ok(_) => unsynced.synced(&asked, server),
+                Err(error) if error.code() == Code::Lost => {
+                    self.find_lost_files(server, error).await;
+                }
+                Err(_) => {}
+            }
+            synced
         });
         try_join_all(syncs).await?;
         Ok(())
+    }
+
+    /// A server has lost something of some file: asks of which.
+    async fn find_lost_files(&self, server: ServerId, error: &Error) {
+        let unsynced = &self.shared.unsynced;
+        for file in unsynced.files_on(server) {
+            let asked = unsynced.of_file(file);
+            let request = SyncRequest {
+                file: 0,
+                written: on(&asked, server),
+                check_only: true,
+            };
+            match self.io("sync", server, &request, Repeat::Safe).await {
+                Err(e) if e.code() == Code::Lost => {
+                    unsynced.lost(file, &asked, server, &error.to_string());
+                }
+                _ => {}
+            }
+        }
     }
 
     /// One call without payload to an I/O server, which is looked for again if it has moved.
@@ -480,10 +615,21 @@ impl Volume {
         request: &C,
         repeat: Repeat,
     ) -> Result<C::Reply, Error> {
+        Ok(self.io_stamped(what, server, request, repeat).await?.0)
+    }
+
+    /// As [`Volume::io`], and what the server says of the change.
+    pub(crate) async fn io_stamped<C: Call>(
+        &self,
+        what: &str,
+        server: ServerId,
+        request: &C,
+        repeat: Repeat,
+    ) -> Result<(C::Reply, Stamp), Error> {
         let mut tries = 0;
         loop {
             let result = match self.server_connection(server).await {
-                Ok(connection) => connection.call(request).await,
+                Ok(connection) => connection.call_stamped(request).await,
                 Err(e) => Err(e),
             };
             match result {

@@ -53,6 +53,7 @@ mod servers;
 mod span;
 mod stat;
 mod transfer;
+mod unsynced;
 mod upkeep;
 mod view;
 mod volume;

@@ -1,21 +1,22 @@
 //! An open volume: the link to the metadata service and those to the servers.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_net::{
     BufferPool, CallError, Connection, Counters, CountersSnapshot, Env, Identity, Link,
 };
-use weft_proto::Call;
 use weft_proto::coord::SyncNamespaceRequest;
 use weft_proto::meta::{Credentials, ReassertRequest, ServerMapReply, ServerMapRequest};
 use weft_proto::session::Role;
+use weft_proto::{Call, Code};
 
 use crate::ahead::Ahead;
 use crate::detach::Detaches;
 use crate::locks::LocksHeld;
 use crate::servers::Servers;
+use crate::unsynced::Unsynced;
 use crate::{ConnectOptions, Error};
 
 /// An open volume. Cheap to clone; clones share the connections.
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     lazy: bool,
     /// When servers were last found not to reach each other.
     pub(crate) apart: parking_lot::Mutex<Option<tokio::time::Instant>>,
+    /// Changes that may not survive power loss yet.
+    pub(crate) unsynced: Unsynced,
     /// Where operations in the background go on.
     pub(crate) runtime: tokio::runtime::Handle,
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
@@ -110,6 +113,7 @@ impl Volume {
             detaches: Detaches::default(),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
+            unsynced: Unsynced::default(),
             runtime: tokio::runtime::Handle::current(),
             told: tokio::sync::Mutex::default(),
         };
@@ -179,7 +183,13 @@ impl Volume {
         let mut tries = 0;
         loop {
             let result = match self.meta_connection().await {
-                Ok((connection, run)) => connection.call(request).await.map(|reply| (reply, run)),
+                Ok((connection, run)) => {
+                    let called = connection.call_stamped(request).await;
+                    called.map(|(reply, stamp)| {
+                        self.shared.unsynced.note_names(&stamp);
+                        (reply, run)
+                    })
+                }
                 Err(e) => Err(e),
             };
             match result {
@@ -256,11 +266,38 @@ impl Volume {
 
     /// Makes every metadata operation acknowledged so far, to anybody, survive power loss. One request. Without
     /// [`ConnectOptions::lazy`] each operation does that itself before it is acknowledged.
+    ///
+    /// # Errors
+    /// With [`Code::Lost`], once, when the service came back without changes that this client was told of.
     pub async fn sync_namespace(&self) -> Result<(), Error> {
-        let request = SyncNamespaceRequest {};
-        self.meta("sync the namespace", &request, Repeat::Safe)
-            .await?;
-        Ok(())
+        self.catch_up().await;
+        let request = SyncNamespaceRequest {
+            changed: self.shared.unsynced.of_names(),
+        };
+        let synced = self.meta_now("sync the namespace", &request, Repeat::Safe);
+        let (unsynced, synced) = (&self.shared.unsynced, synced.await);
+        match &synced {
+            Ok(_) => unsynced.asked_names(&request.changed, None),
+            Err(error) if error.code() == Code::Lost => {
+                unsynced.asked_names(&request.changed, Some(&error.to_string()));
+            }
+            Err(_) => {}
+        }
+        synced.map(drop)
+    }
+
+    /// How many losses of names a descriptor that is opened now counts as told of, for [`Volume::name_loss_since`].
+    pub fn name_losses(&self) -> u64 {
+        self.shared.unsynced.names_baseline()
+    }
+
+    /// The loss of names that a descriptor was not told of yet, which then counts as told. Local.
+    ///
+    /// # Errors
+    /// With [`Code::Lost`].
+    pub fn name_loss_since(&self, told: &AtomicU64) -> Result<(), Error> {
+        let untold = self.shared.unsynced.untold_names(told);
+        untold.map_or(Ok(()), |message| Err(Error::lost(message)))
     }
 }
 

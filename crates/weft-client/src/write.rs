@@ -10,6 +10,7 @@ use weft_layout::{
 use weft_net::{CallError, Connection};
 use weft_proto::Call;
 use weft_proto::io::{Pattern, WriteRequest};
+use weft_proto::stamp::Stamp;
 
 use crate::span::Source;
 use crate::volume::Repeat;
@@ -215,8 +216,13 @@ impl OpenView {
                 Ok(connection) => send_frames(&connection, &call, gather).await,
                 Err(e) => Err(e),
             };
-            match sent.map(|reply| reply.bytes) {
-                Ok(moved) => return Ok(moved),
+            match sent {
+                Ok((reply, stamp)) => {
+                    if write.durability == Durability::Process {
+                        self.file.note_acknowledged(server, &stamp);
+                    }
+                    return Ok(reply.bytes);
+                }
                 Err(e) if tries == 0 && self.file.0.volume.try_again(&e, Repeat::Unsafe).await => {
                     tries += 1;
                 }
@@ -229,12 +235,12 @@ impl OpenView {
     }
 }
 
-/// Sends a call with its payload and waits for the answer.
+/// Sends a call with its payload and waits for the answer, and for what the server says of the change.
 pub(crate) async fn send_frames<C: Call>(
     connection: &Connection,
     call: &C,
     mut gather: Gather<'_>,
-) -> Result<C::Reply, CallError> {
+) -> Result<(C::Reply, Stamp), CallError> {
     let first = gather.frame();
     let mut last = gather.finished();
     let mut outgoing = connection.send(call, first, last).await?;
@@ -243,5 +249,5 @@ pub(crate) async fn send_frames<C: Call>(
         last = gather.finished();
         outgoing.more(frame, last).await?;
     }
-    outgoing.reply().await
+    outgoing.stamped_reply().await
 }

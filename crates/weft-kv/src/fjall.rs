@@ -347,6 +347,10 @@ impl OrderedKv for FjallKv {
         })
     }
 
+    fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
     fn sync(&self) -> Result<(), KvError> {
         self.group.join(|| {
             let number = self.committed.load(Ordering::Acquire);

@@ -32,6 +32,8 @@ type Before = (Space, Vec<u8>, Option<Vec<u8>>);
 struct State {
     spaces: BTreeMap<Space, BTreeMap<Vec<u8>, Vec<Version>>>,
     commit: u64,
+    /// The last commit that is there: commits that were taken back do not count.
+    number: u64,
     /// Keys that keep more than their newest value because of a snapshot.
     crowded: Vec<(Space, Vec<u8>)>,
     /// What each commit since the last sync replaced, oldest first.
@@ -43,13 +45,16 @@ struct State {
 impl State {
     /// Takes commits back, the newest first.
     fn take_back(&mut self, undone: impl Iterator<Item = Vec<Before>>) {
-        for (space, key, before) in undone.flatten() {
-            let commit = self.commit;
-            let keys = self.spaces.entry(space).or_default();
-            match before {
-                Some(value) => keys.insert(key, vec![(commit, Some(value))]),
-                None => keys.remove(&key),
-            };
+        for before in undone {
+            self.number -= 1;
+            for (space, key, before) in before {
+                let commit = self.commit;
+                let keys = self.spaces.entry(space).or_default();
+                match before {
+                    Some(value) => keys.insert(key, vec![(commit, Some(value))]),
+                    None => keys.remove(&key),
+                };
+            }
         }
     }
 }
@@ -143,6 +148,7 @@ impl MemKv {
         }
         let state = State {
             spaces,
+            number: state.number - state.unsynced.len() as u64,
             ..State::default()
         };
         MemKv {
@@ -167,6 +173,7 @@ impl MemKv {
         let mut state = self.state.write();
         let state = &mut *state;
         state.commit += 1;
+        state.number += 1;
         let commit = state.commit;
         let oldest = self.live.lock().keys().next().copied().unwrap_or(commit);
         let mut undo = Vec::new();
@@ -337,6 +344,10 @@ impl OrderedKv for MemKv {
             journal.clear();
         }
         Ok(())
+    }
+
+    fn committed(&self) -> u64 {
+        self.state.read().number
     }
 
     fn sync(&self) -> Result<(), KvError> {

@@ -107,6 +107,10 @@ pub trait OrderedKv: Send + Sync {
         self.sync()
     }
 
+    /// The number of the last commit: each transaction or batch that changes something has the next one. An engine that lost its
+    /// last commits counts on from the last one that it has.
+    fn committed(&self) -> u64;
+
     /// Blocks until everything committed before the call is on stable storage.
     /// After a failure every later call fails with [`KvError::Poisoned`].
     fn sync(&self) -> Result<(), KvError>;

@@ -311,6 +311,14 @@ pub enum MetaError {
         /// What is wrong.
         reason: String,
     },
+    /// Changes that the service acknowledged are gone.
+    #[error(
+        "changes of names that the service acknowledged are gone since it came back without them"
+    )]
+    Lost {
+        /// When it came back without them, in nanoseconds since the epoch.
+        began: i64,
+    },
     /// The engine failed.
     #[error(transparent)]
     Kv(#[from] KvError),
@@ -359,6 +367,7 @@ impl MetaError {
             MetaError::NotFormatted => Code::WrongVolume,
             MetaError::FormatVersion { .. } => Code::Version,
             MetaError::Corrupt { .. } => Code::Corrupt,
+            MetaError::Lost { .. } => Code::Lost,
             MetaError::Kv(_) => Code::Io,
         }
     }

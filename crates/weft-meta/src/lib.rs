@@ -24,6 +24,7 @@ mod delegations;
 mod edit;
 mod error;
 mod growth;
+mod incarnation;
 mod inline;
 mod intents;
 mod keys;

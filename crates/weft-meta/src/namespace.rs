@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use prost::Message;
-use weft_kv::{Batch, OrderedKv, Reader, transact_with};
+use weft_kv::{Batch, History, OrderedKv, Reader, transact_with};
 use weft_layout::{SERVERS_MAX, ServerId};
 use weft_proto::Kind;
 use weft_proto::meta::{FileKind, ROOT};
@@ -95,6 +95,9 @@ pub struct Inner {
     /// Intents from before were owed when the last run broke off; 0 where it ended well.
     pub(crate) first_intent: u64,
     volume: VolumeRecord,
+    /// The engine's last commit when it was opened.
+    pub(crate) found: u64,
+    pub(crate) history: RwLock<History>,
 }
 
 impl std::fmt::Debug for Namespace {
@@ -193,6 +196,7 @@ impl Namespace {
     }
 
     fn open_for(kv: Arc<dyn OrderedKv>, alone: bool) -> Result<Namespace, MetaError> {
+        let found = kv.committed();
         count_first(&*kv)?;
         let (volume, mut counters, servers) = {
             let reader = kv.snapshot()?;
@@ -239,6 +243,8 @@ impl Namespace {
             first_id: if alone { 0 } else { counters.next_id },
             first_intent: if clean { 0 } else { counters.next_intent },
             volume,
+            found,
+            history: RwLock::default(),
         };
         let namespace = Namespace {
             inner: Arc::new(inner),

@@ -128,6 +128,10 @@ impl OrderedKv for Failing {
         self.inner.write(batch)
     }
 
+    fn committed(&self) -> u64 {
+        self.inner.committed()
+    }
+
     fn sync(&self) -> Result<(), KvError> {
         self.step()?;
         self.inner.sync()

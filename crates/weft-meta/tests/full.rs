@@ -47,6 +47,10 @@ impl OrderedKv for Cramped {
         Ok(())
     }
 
+    fn committed(&self) -> u64 {
+        self.inner.committed()
+    }
+
     fn sync(&self) -> Result<(), KvError> {
         self.inner.sync()
     }

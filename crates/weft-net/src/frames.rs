@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
+use weft_proto::stamp::Stamp;
 use weft_proto::{Call, FrameError, HEADER_BYTES, Header, Kind, body_from, limits};
 use weft_sum::Sums;
 
@@ -33,6 +34,13 @@ pub(crate) struct Frame {
 impl Frame {
     pub(crate) fn body_as<M: prost_message::Message + Default>(&self) -> Result<M, FrameError> {
         body_from(self.header.kind, &self.body)
+    }
+
+    /// The body as a reply, and what it says of the change that its call made.
+    pub(crate) fn stamped<M: prost_message::Message + Default>(
+        &self,
+    ) -> Result<(M, Stamp), FrameError> {
+        Ok((self.body_as()?, self.body_as()?))
     }
 
     /// The payload with its sums.

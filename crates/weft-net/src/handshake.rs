@@ -203,7 +203,7 @@ async fn ask<C: Call>(
 pub(crate) async fn receive(
     env: &Env,
     identity: &Identity,
-    server: Option<u32>,
+    (server, incarnation): (Option<u32>, u64),
     bounds: &Bounds,
     door: Door<'_>,
     reader: &mut FrameReader,
@@ -238,6 +238,7 @@ pub(crate) async fn receive(
         server,
         window: bounds.window,
         calls: bounds.calls,
+        incarnation,
     };
     reader.proven();
     answer(queue, Kind::Proof, id, welcome.encode_to_vec())?;

@@ -89,6 +89,7 @@ async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
             server: Some(SERVER),
             window: 1 << 20,
             calls: 8,
+            incarnation: 0,
         };
         raw.send(Kind::Proof, end, 2, &welcome, &[]).await;
         // The client says no word more.

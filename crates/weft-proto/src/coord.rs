@@ -3,9 +3,16 @@
 
 use bytes::Bytes;
 
+use crate::stamp::Position;
+
 /// Make every metadata operation acknowledged so far, to anybody, survive power loss.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct SyncNamespaceRequest {}
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SyncNamespaceRequest {
+    /// What the client was told when it changed something: with [`Lost`](crate::Code::Lost) the service answers that some of
+    /// it is gone.
+    #[prost(message, repeated, tag = "1")]
+    pub changed: Vec<Position>,
+}
 
 /// Done.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]

@@ -68,6 +68,10 @@ pub enum Code {
     QuotaExceeded = 30,
     /// Members of a group did not come, or were lost, where none may be missing.
     MembersMissing = 31,
+    /// Changes that were acknowledged are gone: the server lost power, or its store went back.
+    Lost = 32,
+    /// The server's store is older than what it said before: nothing of it is believed.
+    RolledBack = 33,
 }
 
 /// What a client may do about it.
@@ -103,7 +107,7 @@ pub struct Failure {
 
 impl Code {
     /// Every code, in the order of its number.
-    pub const ALL: [Code; 32] = [
+    pub const ALL: [Code; 34] = [
         Code::Internal,
         Code::Invalid,
         Code::Unauthenticated,
@@ -136,6 +140,8 @@ impl Code {
         Code::ReadOnly,
         Code::QuotaExceeded,
         Code::MembersMissing,
+        Code::Lost,
+        Code::RolledBack,
     ];
 
     /// The closest errno of Linux.
@@ -159,7 +165,7 @@ impl Code {
             Code::Stale | Code::StaleMap => 116,
             Code::NoSpace => 28,
             Code::TooLarge => 27,
-            Code::Io | Code::Corrupt | Code::Internal => 5,
+            Code::Io | Code::Corrupt | Code::Internal | Code::Lost | Code::RolledBack => 5,
             Code::Busy | Code::Spilled => 11,
             Code::Unavailable => 112,
             Code::Unsupported => 95,

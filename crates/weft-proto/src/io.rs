@@ -1,6 +1,8 @@
 //! Messages to I/O servers. A request carries view, layout parameters and pattern; the server works out its own
 //! pieces, so the size of a request does not grow with their number.
 
+use crate::stamp::{Position, ServerPosition};
+
 /// What the mapping needs of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Grid {
@@ -265,11 +267,18 @@ pub struct WriteReply {
 }
 
 /// Make acknowledged writes survive power loss.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SyncRequest {
     /// The file whose lengths the reply tells; 0: none. Everything on the server is synced, whatever the file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
+    /// What the client was told when it wrote: with [`Lost`](crate::Code::Lost) the server answers that some of it is gone, and
+    /// syncs nothing.
+    #[prost(message, repeated, tag = "2")]
+    pub written: Vec<Position>,
+    /// Only say whether what was written is there.
+    #[prost(bool, tag = "3")]
+    pub check_only: bool,
 }
 
 /// Done; also how long the cells here are now, so that sync tells the file's size without another request.
@@ -573,11 +582,14 @@ pub struct SendRangeRequest {
 }
 
 /// The bytes survive the death of any server's process.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SendRangeReply {
     /// Bytes that were sent.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
+    /// Covers what the target's servers wrote of them.
+    #[prost(message, repeated, tag = "2")]
+    pub written: Vec<ServerPosition>,
 }
 
 /// The bytes survive the death of the server's process.

@@ -29,6 +29,7 @@ pub mod limits;
 pub mod meta;
 pub mod quota;
 pub mod session;
+pub mod stamp;
 pub mod upkeep;
 
 pub use call::{Call, Kind};

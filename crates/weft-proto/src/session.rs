@@ -84,6 +84,9 @@ pub struct Welcome {
     /// Calls the client may have in flight.
     #[prost(uint32, tag = "4")]
     pub calls: u32,
+    /// The incarnation of the server's store, or of the namespace where it has none; 0: it does not say.
+    #[prost(fixed64, tag = "5")]
+    pub incarnation: u64,
 }
 
 /// Are you there.

@@ -53,6 +53,7 @@ use weft_proto::prost::Message;
 use weft_proto::session::{
     Cancel, Challenge, Credit, Hello, Never, Nothing, Ping, Pong, Proof, Role, Welcome,
 };
+use weft_proto::stamp::{Position, ServerPosition, Stamp};
 use weft_proto::upkeep::{
     DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest,
     ScrubState, ScrubStatusReply, ScrubStatusRequest,
@@ -124,6 +125,27 @@ fn shaped_requests_have_the_bytes_they_always_had() {
         &shaped(),
         "123608808080808020120b088080011a0508ff3f100212022002120408011040121608d8042a110a0305c801120205061a02020122020e00",
     );
+}
+
+fn position() -> Position {
+    Position {
+        incarnation: 0x0102_0304_0506_0708,
+        sequence: 300,
+    }
+}
+
+#[test]
+fn a_stamp_is_two_more_fields_of_any_reply() {
+    let stamp = Stamp {
+        changed: Some(position()),
+        durable: 299,
+    };
+    let golden = "c23e0c09080706050403020110ac02c83eab02";
+    same(Kind::Write, &stamp, golden);
+    let reply = WriteReply { bytes: 1_000_000 };
+    let stamped = [reply.encode_to_vec(), stamp.encode_to_vec()].concat();
+    assert_eq!(body_from::<WriteReply>(Kind::Write, &stamped), Ok(reply));
+    assert_eq!(body_from::<Stamp>(Kind::Write, &stamped), Ok(stamp));
 }
 
 fn grid() -> Grid {
@@ -555,9 +577,10 @@ fn session(kind: Kind) -> Kind {
                 server: Some(0),
                 window: 2 << 20,
                 calls: 256,
+                incarnation: 0x0102_0304_0506_0708,
             },
             "0a20808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f100018808080\
-             01208002",
+             01208002290807060504030201",
         ),
         Kind::Ping => call(&Ping {}, "", &Pong {}, ""),
         Kind::Credit => call(
@@ -698,8 +721,12 @@ fn io(kind: Kind) -> Kind {
             "08c0843d",
         ),
         Kind::Sync => call(
-            &SyncRequest { file: 77 },
-            "084d",
+            &SyncRequest {
+                file: 77,
+                written: vec![position()],
+                check_only: true,
+            },
+            "084d120c09080706050403020110ac021801",
             &SyncReply {
                 cells: vec![fork_state()],
             },
@@ -819,8 +846,14 @@ fn io(kind: Kind) -> Kind {
             "0a29084d120808061080800418041a021805220d0a0b0880808080802010c0843d2802320464\
              61746138091229084e120808061080800418041a021804220d0a0b0880808080802010c084\
              3d280232046461746138091880801022020301",
-            &SendRangeReply { bytes: 1_000_000 },
-            "08c0843d",
+            &SendRangeReply {
+                bytes: 1_000_000,
+                written: vec![ServerPosition {
+                    server: 3,
+                    at: position(),
+                }],
+            },
+            "08c0843d12100803120c09080706050403020110ac02",
         ),
         Kind::Checkpoint => call(
             &CheckpointRequest {
@@ -1263,7 +1296,14 @@ fn rest(kind: Kind) -> Kind {
             &AppendReply { offset: 1 << 40 },
             "08808080808020",
         ),
-        Kind::SyncNamespace => call(&SyncNamespaceRequest {}, "", &SyncNamespaceReply {}, ""),
+        Kind::SyncNamespace => call(
+            &SyncNamespaceRequest {
+                changed: vec![position()],
+            },
+            "0a0c09080706050403020110ac02",
+            &SyncNamespaceReply {},
+            "",
+        ),
         Kind::StoreInline => call(
             &StoreInlineRequest {
                 file: 77,

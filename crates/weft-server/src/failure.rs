@@ -1,5 +1,7 @@
 //! Each family's errors as failures on the wire: exhaustive, so that a new variant must choose its code.
 
+use std::time::{Duration, SystemTime};
+
 use weft_layout::MapError;
 use weft_meta::MetaError;
 use weft_proto::{Code, ConvertError, Failure, FrameError};
@@ -29,8 +31,27 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
+/// Changes that this peer acknowledged are gone since `began`, in nanoseconds since the epoch.
+pub(crate) fn lost(who: &str, began: i64) -> Failure {
+    let what = format!(
+        "{who} acknowledged changes that are gone: it came back at {} without them, after a loss of power or with an older copy of its folder; \
+         write them again",
+        time(began)
+    );
+    Failure::new(Code::Lost, what)
+}
+
+/// A time in nanoseconds since the epoch, for people.
+pub(crate) fn time(nanos: i64) -> String {
+    let since = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string()
+}
+
 pub(crate) fn of_meta(error: &MetaError) -> Failure {
-    Failure::new(error.code(), error.to_string())
+    match error {
+        MetaError::Lost { began } => lost("the metadata service", *began),
+        error => Failure::new(error.code(), error.to_string()),
+    }
 }
 
 pub(crate) fn of_convert(error: &ConvertError) -> Failure {

@@ -1,5 +1,6 @@
 //! Group commit: callers that wait together share one sync.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
@@ -19,6 +20,8 @@ pub(crate) struct GroupSync {
     kv: Arc<dyn OrderedKv>,
     blocking: Blocking,
     state: Mutex<State>,
+    /// Commits up to this one are on stable storage.
+    durable: AtomicU64,
 }
 
 type Answer = Result<(), String>;
@@ -35,6 +38,7 @@ impl GroupSync {
             kv,
             blocking,
             state: Mutex::default(),
+            durable: AtomicU64::new(0),
         })
     }
 
@@ -65,11 +69,20 @@ impl GroupSync {
                 }
                 std::mem::take(&mut state.waiting)
             };
+            let committed = self.kv.committed();
             let result = self.sync_once().await.map_err(|e| e.to_string());
+            if result.is_ok() {
+                self.durable.fetch_max(committed, Ordering::AcqRel);
+            }
             for caller in callers {
                 let _ = caller.send(result.clone());
             }
         }
+    }
+
+    /// The last commit that a sync of this group covered.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
     }
 
     async fn sync_once(&self) -> Result<(), KvError> {

@@ -124,6 +124,14 @@ impl Service for Roles {
         Some(Arc::new(InStore(io.store().memory().clone())))
     }
 
+    fn incarnation(&self) -> u64 {
+        match (&self.io, &self.meta) {
+            (Some(io), _) => io.store().incarnation().number,
+            (None, Some(meta)) => meta.incarnation(),
+            (None, None) => 0,
+        }
+    }
+
     fn opened(&self, peer: &Arc<Peer>) {
         if let Some(io) = &self.io {
             io.opened(peer);
@@ -202,8 +210,12 @@ impl Node {
         };
         let mut server = None;
         let io = match config.io {
-            Some(role) => {
+            Some(mut role) => {
                 server = Some(role.server);
+                if role.store.incarnation == 0 {
+                    role.store.incarnation = env.random_u64();
+                }
+                role.store.now = env.clock.now();
                 let store = Store::open(role.store).await?;
                 let identity = Identity {
                     role: Role::IoServer,

@@ -75,6 +75,9 @@ impl Machine {
         store.segment_bytes = 256 << 10;
         store.growth_bytes = 4 << 20;
         store.reserve_bytes = 0;
+        if self.canary == Some(Canary::SameIncarnation) {
+            store.incarnation = 4711;
+        }
         IoRole {
             server,
             store_id: Vec::new(),

@@ -6,12 +6,14 @@
 //! 1. A value may be read if its write began before the read ended and nothing surely replaced it before the read began.
 //! 2. A write surely replaces what had ended before it began, once it is acknowledged itself.
 //! 3. Power loss on the byte's server undoes 2, unless the write had ended before a sync began that was acknowledged before
-//!    the loss.
+//!    the loss; or before one that its own writer was told is done, at whatever time: who wrote hears from a sync what was
+//!    lost, and hears it once.
 //! 4. A write that failed may have happened in part, up to [`LINGER`] after that was told: what was sent to other servers
 //!    may still be on its way.
 //!
 //! Deliberately absent: an order between bytes, or between reads. Each byte is judged alone.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use weft_layout::{FileOffset, Layout};
@@ -68,11 +70,24 @@ pub struct Oracle {
     base: Option<Image>,
     writes: Vec<Write>,
     /// Those that were acknowledged.
-    syncs: Vec<(Time, Time)>,
+    syncs: Vec<Sync>,
+    /// Those that said that something was lost.
+    told: Vec<Sync>,
+}
+
+/// A sync that was answered.
+#[derive(Clone, Copy, Debug)]
+struct Sync {
+    /// The process that asked.
+    by: u64,
+    begun: Time,
+    ended: Time,
 }
 
 #[derive(Clone, Debug)]
 struct Write {
+    /// The process that wrote.
+    by: u64,
     at: usize,
     data: Vec<u8>,
     begun: Time,
@@ -118,6 +133,7 @@ impl Oracle {
             base: None,
             writes: Vec::new(),
             syncs: Vec::new(),
+            told: Vec::new(),
         }
     }
 
@@ -137,17 +153,23 @@ impl Oracle {
 
     /// A write is sent.
     pub fn begin(&mut self, at: usize, data: &[u8], now: Time) -> WriteId {
-        self.add(at, data.to_vec(), now, false)
+        self.begin_by(0, at, data, now)
+    }
+
+    /// As [`Oracle::begin`], by one of several processes.
+    pub fn begin_by(&mut self, by: u64, at: usize, data: &[u8], now: Time) -> WriteId {
+        self.add(by, at, data.to_vec(), now, false)
     }
 
     /// The file is cut at `size`: like a write of zeros from there on that survives power loss.
     pub fn begin_cut(&mut self, size: usize, now: Time) -> WriteId {
         let zeros = vec![0; self.length.saturating_sub(size)];
-        self.add(size.min(self.length), zeros, now, true)
+        self.add(0, size.min(self.length), zeros, now, true)
     }
 
-    fn add(&mut self, at: usize, data: Vec<u8>, begun: Time, durable: bool) -> WriteId {
+    fn add(&mut self, by: u64, at: usize, data: Vec<u8>, begun: Time, durable: bool) -> WriteId {
         self.writes.push(Write {
+            by,
             at,
             data,
             begun,
@@ -167,7 +189,41 @@ impl Oracle {
 
     /// A sync was acknowledged.
     pub fn synced(&mut self, begun: Time, ended: Time) {
-        self.syncs.push((begun, ended));
+        self.synced_by(0, begun, ended);
+    }
+
+    /// As [`Oracle::synced`], to one of several processes.
+    pub fn synced_by(&mut self, by: u64, begun: Time, ended: Time) {
+        self.syncs.push(Sync { by, begun, ended });
+    }
+
+    /// A sync told a process that something it wrote is lost. Whether that may be: what it wrote, and was not told of before, lay
+    /// on a machine that lost power.
+    pub fn told_lost(&mut self, by: u64, (begun, ended): (Time, Time), losses: &Losses) -> bool {
+        let own = self
+            .writes
+            .iter()
+            .filter(|w| w.by == by && w.begun <= ended);
+        let may_be_lost = |write: &&Write| {
+            let spared = self
+                .told
+                .iter()
+                .any(|t| t.by == by && write.ended.is_some_and(|e| e < t.begun));
+            let hit = |server| losses.of(server).iter().any(|p| *p >= write.begun);
+            !spared && !write.durable && self.servers_of(&write.range()).into_iter().any(hit)
+        };
+        let explained = own.filter(may_be_lost).count() > 0;
+        self.told.push(Sync { by, begun, ended });
+        explained
+    }
+
+    /// The servers that hold bytes of a range.
+    fn servers_of(&self, range: &Range<usize>) -> BTreeSet<usize> {
+        let bsu = self.layout.bsu() as usize;
+        let places = (range.start / bsu..=range.end / bsu).map(|n| n * bsu);
+        places
+            .map(|at| self.server_of(at.clamp(range.start, range.end.max(1) - 1)))
+            .collect()
     }
 
     /// The first byte of a read from `begun` to `ended` that nothing explains.
@@ -294,7 +350,11 @@ impl Oracle {
         let Some(first) = first.filter(|_| !write.durable) else {
             return true;
         };
-        self.syncs.iter().any(|(b, e)| end < *b && e < first)
+        self.syncs.iter().any(|sync| {
+            let own = sync.by == write.by;
+            let told = |t: &Sync| t.by == write.by && end < t.begun && t.ended <= sync.begun;
+            end < sync.begun && (sync.ended < *first || own && !self.told.iter().any(told))
+        })
     }
 }
 
@@ -340,6 +400,24 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_after_power_was_lost_proves_what_its_own_writer_wrote_unless_it_was_told_of_a_loss() {
+        let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
+        write(&mut oracle, b'a', (1, 2));
+        losses.note(0, 3);
+        assert_eq!(allowed(&oracle, 4, &losses), b"\0a");
+        let mut told = oracle.clone();
+        oracle.synced_by(1, 5, 6);
+        assert_eq!(allowed(&oracle, 7, &losses), b"\0a", "of another process");
+        oracle.synced(8, 9);
+        assert_eq!(allowed(&oracle, 10, &losses), b"a");
+        assert!(told.told_lost(0, (5, 6), &losses));
+        told.synced(8, 9);
+        assert_eq!(allowed(&told, 10, &losses), b"\0a");
+        assert!(!told.told_lost(0, (11, 12), &losses), "it was told already");
+        assert!(!told.told_lost(1, (11, 12), &losses), "it wrote nothing");
+    }
+
+    #[test]
     fn of_writes_at_once_any_may_be_the_last() {
         let (mut oracle, losses) = (one_byte(), Losses::new(1));
         let first = oracle.begin(0, b"a", 1);
@@ -366,15 +444,18 @@ mod tests {
     }
 
     #[test]
-    fn power_that_is_lost_during_a_write_or_a_sync_counts_as_lost_after_it() {
+    fn power_that_is_lost_during_a_write_or_another_s_sync_counts_as_lost_after_it() {
         let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
         losses.note(0, 2);
         write(&mut oracle, b'a', (1, 3));
         assert_eq!(allowed(&oracle, 4, &losses), b"\0a");
         write(&mut oracle, b'b', (5, 6));
         losses.note(0, 8);
-        oracle.synced(7, 9);
+        oracle.synced_by(1, 7, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"\0ab");
+        // Its own sync would have been told.
+        oracle.synced(7, 9);
+        assert_eq!(allowed(&oracle, 10, &losses), b"b");
     }
 
     #[test]

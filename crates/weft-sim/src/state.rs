@@ -114,6 +114,15 @@ impl Shared {
         self.outcome.wrong.get_or_insert(what);
     }
 
+    /// A client was told that something it wrote is lost. None is made up.
+    pub(crate) fn note_loss(&mut self, explained: bool, error: &Error) {
+        let count = self.outcome.operations.entry("loss told").or_default();
+        count.acknowledged += 1;
+        if !explained {
+            self.note_wrong(format!("nothing was lost, but a client was told: {error}"));
+        }
+    }
+
     pub(crate) fn note_unexplained(&mut self, path: &str, found: &Unexplained) {
         let Unexplained { at, value, allowed } = found;
         self.note_wrong(format!(
@@ -165,7 +174,7 @@ fn is_of_a_fault(error: &Error) -> bool {
         Error::Unreachable { .. } | Error::MayHaveHappened { .. } => true,
         Error::Refused { code, .. } => matches!(
             code,
-            Code::Unavailable | Code::Busy | Code::Cancelled | Code::StaleMap
+            Code::Unavailable | Code::Busy | Code::Cancelled | Code::StaleMap | Code::Lost
         ),
         _ => false,
     }

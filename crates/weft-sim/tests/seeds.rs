@@ -124,3 +124,8 @@ fn an_engine_of_names_that_only_says_that_it_synced_is_found() {
 fn disks_that_lose_blocks_are_found() {
     found(Canary::LostBlocks);
 }
+
+#[test]
+fn a_server_that_passes_for_its_earlier_incarnation_is_found() {
+    found(Canary::SameIncarnation);
+}

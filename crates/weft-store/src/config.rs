@@ -74,6 +74,11 @@ pub struct StoreConfig {
     /// Names this boot of the machine (`/proc/sys/kernel/random/boot_id`): a store that finds the
     /// same name after a crash knows that the kernel still held what it had been given.
     pub boot_id: String,
+    /// Names this opening of the store, drawn at random: what the store acknowledges is told together with it. 0: a
+    /// number that none of the openings before it had.
+    pub incarnation: u64,
+    /// The time, in nanoseconds since the epoch, for messages to people.
+    pub now: i64,
     /// Bound of the page cache, dirty pages included.
     pub cache_bytes: u64,
     /// Bound of dirty pages, half of the cache at most: writes wait for the flusher beyond it.
@@ -118,6 +123,8 @@ impl StoreConfig {
             owner: String::new(),
             index,
             boot_id,
+            incarnation: 0,
+            now: 0,
             cache_bytes: 1 << 30,
             dirty_bytes: 256 << 20,
             log_bytes: 512 << 20,

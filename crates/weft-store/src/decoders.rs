@@ -10,8 +10,8 @@ use bytes::Bytes;
 use crate::frames;
 use crate::record::{
     CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
-    Header, ItemRecord, LabelRecord, NoteRecord, ReachedRecord, RunningRecord, StoreRecord,
-    decode_body, new_body,
+    Header, HistoryRecord, ItemRecord, LabelRecord, NoteRecord, ReachedRecord, RunningRecord,
+    StoreRecord, decode_body, new_body,
 };
 
 /// Decodes bytes and encodes what they say; `None`: they were refused.
@@ -56,6 +56,9 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     }),
     ("note", |value| {
         Some(NoteRecord::encode(&NoteRecord::decode(b"", value).ok()?))
+    }),
+    ("incarnations", |value| {
+        Some(HistoryRecord::decode(value)?.encode())
     }),
     ("reached", |value| {
         Some(ReachedRecord::decode(value)?.encode())

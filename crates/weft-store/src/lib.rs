@@ -40,6 +40,7 @@ mod flush;
 mod folder;
 mod frames;
 mod give_up;
+mod incarnation;
 mod index_room;
 mod key;
 mod list;

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::incarnation::Incarnations;
 use crate::locked::Taken;
 use crate::queued::Queued;
 use crate::record::ReachedRecord;
@@ -170,6 +171,7 @@ pub(crate) struct Log {
     files: Mutex<Files>,
     bytes: std::sync::atomic::AtomicU64,
     tight: std::sync::atomic::AtomicBool,
+    incarnations: Arc<Incarnations>,
     signals: Arc<Signals>,
 }
 
@@ -182,6 +184,7 @@ impl Log {
         next: u64,
         sequence: u64,
         segment_bytes: u64,
+        incarnations: Arc<Incarnations>,
         signals: Arc<Signals>,
     ) -> Result<Self, StoreError> {
         let active = Segment::create_at_all(&*storage, next, segment_bytes)
@@ -195,6 +198,7 @@ impl Log {
             segment_bytes,
             bytes: std::sync::atomic::AtomicU64::new(bytes),
             tight: false.into(),
+            incarnations,
             signals,
             files: Mutex::new(Files {
                 unsynced: closed.iter().map(|s| Arc::clone(&s.file)).collect(),
@@ -292,6 +296,7 @@ impl Log {
         files.fresh += length;
         files.unmarked += length;
         files.appended = last;
+        self.incarnations.appended(last);
         if files.unmarked >= UNMARKED_MAX.min(self.segment_bytes / 32) {
             files.mark();
         }
@@ -332,6 +337,7 @@ impl Log {
     pub(crate) fn synced(&self, through: u64) {
         let mut files = self.files.lock();
         files.synced = files.synced.max(through);
+        self.incarnations.synced(through);
         files.mark();
     }
 

@@ -25,6 +25,7 @@ use crate::disk::DiskSet;
 use crate::error::StoreError;
 use crate::flight::Flights;
 use crate::frames::{Damage, Parsed, parse};
+use crate::incarnation::Incarnations;
 use crate::log::{Log, REACHED, Segment, trim};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
@@ -97,7 +98,10 @@ impl Store {
             trim(&*segment.file, segment.bytes);
         }
         write_reached(&*storage, reached.synced, sequence)?;
+        let (number, now) = (config.incarnation, config.now);
+        let incarnations = Incarnations::begin(&*storage, number, sequence, now).await?;
         write_running(&*storage, &config.boot_id).await?;
+        let incarnations = Arc::new(incarnations);
         let signals = Arc::new(Signals::default());
         let log = Log::new(
             Arc::clone(&storage),
@@ -106,6 +110,7 @@ impl Store {
             next,
             sequence,
             config.segment_bytes,
+            Arc::clone(&incarnations),
             Arc::clone(&signals),
         )?;
         let inner = Arc::new_cyclic(|me: &Weak<Inner>| Inner {
@@ -117,6 +122,7 @@ impl Store {
             bounds: Bounds::of(&config),
             state: Mutex::new(state),
             log,
+            incarnations,
             counters: Counters::default(),
             sync_lock: Arc::default(),
             flush_lock: tokio::sync::Mutex::new(()),

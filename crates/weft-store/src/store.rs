@@ -14,6 +14,7 @@ use crate::counters::{CounterSnapshot, Counters};
 use crate::disk::{DiskSet, DiskStatus};
 use crate::error::StoreError;
 use crate::flight::Flights;
+use crate::incarnation::Incarnations;
 use crate::key::{ForkKey, ForkStatus, Usage};
 use crate::locked::Locked;
 use crate::log::Log;
@@ -86,6 +87,7 @@ pub(crate) struct Inner {
     pub(crate) bounds: Bounds,
     pub(crate) state: Mutex<State>,
     pub(crate) log: Log,
+    pub(crate) incarnations: Arc<Incarnations>,
     pub(crate) counters: Counters,
     pub(crate) sync_lock: Arc<tokio::sync::Mutex<()>>,
     pub(crate) flush_lock: tokio::sync::Mutex<()>,

@@ -90,6 +90,9 @@ impl OrderedKv for Index {
         }
         self.engine.write(batch)
     }
+    fn committed(&self) -> u64 {
+        self.engine.committed()
+    }
     fn sync(&self) -> Result<(), KvError> {
         self.left.fetch_sub(1, Ordering::Relaxed);
         self.engine.sync()

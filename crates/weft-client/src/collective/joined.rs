@@ -346,11 +346,13 @@ impl<'a> Joined<'a> {
                 let frame = frames.next(writings, &mut left);
                 outgoing.more(vec![frame], left == 0).await?;
             }
-            outgoing.reply().await
+            outgoing.stamped_reply().await
         };
-        Ok(sent
-            .await
-            .map_err(|e| self.failed("write", server, e))?
-            .bytes)
+        let sent = sent.await;
+        let (reply, stamp) = sent.map_err(|e| self.failed("write", server, e))?;
+        if !request.sync {
+            self.view().file.note_acknowledged(server, &stamp);
+        }
+        Ok(reply.bytes)
     }
 }

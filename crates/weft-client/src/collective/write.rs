@@ -78,7 +78,12 @@ impl Collective<'_> {
                 Err(e) => Err(e),
             };
             match sent {
-                Ok(reply) => return Ok(reply),
+                Ok((reply, stamp)) => {
+                    if writing.durability == Durability::Process {
+                        self.view.file.note_acknowledged(server, &stamp);
+                    }
+                    return Ok(reply);
+                }
                 Err(e) if patience.again(self.view, &e).await => {
                     call.membership.again = true;
                     call.access = self.view.access(pattern, slot);

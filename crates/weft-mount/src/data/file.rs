@@ -368,7 +368,8 @@ impl OpenData {
             // Whatever lands from here on is a later sync's.
             let unsynced = std::mem::replace(&mut self.data.state.lock().unsynced, false);
             if !unsynced {
-                return Ok(());
+                // Another open may have synced, and heard that something is lost.
+                return Ok(self.file.losses()?);
             }
         }
         // Also where the caller goes away.

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -103,6 +103,8 @@ pub(super) struct OpenDirectory {
     caller: Caller,
     volume: Volume,
     listing: Mutex<Listing>,
+    /// Losses of names that it was told of.
+    told: AtomicU64,
 }
 
 /// What is known of the pages so far.
@@ -166,6 +168,7 @@ impl FileSystem {
             caller,
             volume,
             listing: Mutex::new(listing),
+            told: AtomicU64::new(self.volume.name_losses()),
         }))
     }
 
@@ -375,17 +378,22 @@ impl FileSystem {
 
     /// What was done to the directory survives power loss when it returns.
     pub async fn sync_directory(&self, handle: u64) -> Result<(), FsError> {
-        self.directories.get(handle)?;
-        self.sync_names().await
+        let directory = self.directories.get(handle)?;
+        self.sync_names(&directory.told).await
     }
 
-    /// Makes every change of the namespace that this mount has made so far survive power loss. No request, if it does.
-    pub(super) async fn sync_names(&self) -> Result<(), FsError> {
+    /// Makes every change of the namespace that this mount has made so far survive power loss. No request, if it does. A
+    /// descriptor hears once that some were lost; `told` counts what it heard.
+    pub(super) async fn sync_names(&self, told: &AtomicU64) -> Result<(), FsError> {
         let changes = self.changes.load(Ordering::Acquire);
-        if self.options.durable || self.synced.load(Ordering::Acquire) >= changes {
-            return self.tell_refusals();
-        }
-        self.call(|| self.volume.sync_namespace()).await?;
+        let stable = self.options.durable || self.synced.load(Ordering::Acquire) >= changes;
+        let synced = if stable {
+            Ok(())
+        } else {
+            self.call(|| self.volume.sync_namespace()).await
+        };
+        self.volume.name_loss_since(told)?;
+        synced?;
         self.synced.fetch_max(changes, Ordering::AcqRel);
         self.tell_refusals()
     }

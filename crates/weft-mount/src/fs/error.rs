@@ -86,6 +86,8 @@ fn program_errno(code: Code, errno: i32) -> i32 {
         | Code::Corrupt
         | Code::StaleMap
         | Code::Unavailable
+        | Code::Lost
+        | Code::RolledBack
         | Code::Cancelled => Errno::IO.raw_os_error(),
     }
 }

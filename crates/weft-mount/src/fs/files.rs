@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -47,6 +47,8 @@ pub(super) struct Handle {
     pub(super) stripped: AtomicBool,
     /// What the pages show that are read from now on, until the first is.
     pub(super) opening: Mutex<Option<Content>>,
+    /// Losses of names that its program was told of.
+    pub(super) told: AtomicU64,
 }
 
 impl Handle {
@@ -56,6 +58,7 @@ impl Handle {
         write: bool,
         past: PastPages,
         opening: Option<Content>,
+        told: u64,
     ) -> Handle {
         Handle {
             id: file.id(),
@@ -71,6 +74,7 @@ impl Handle {
             wrote: AtomicBool::new(false),
             stripped: AtomicBool::new(false),
             opening: Mutex::new(opening),
+            told: AtomicU64::new(told),
         }
     }
 

@@ -250,7 +250,9 @@ impl FileSystem {
             all: past_pages,
             direct,
         };
-        let handle = Arc::new(Handle::new(file, data, write, past, verdict.opening));
+        let told = self.volume.name_losses();
+        let handle = Handle::new(file, data, write, past, verdict.opening, told);
+        let handle = Arc::new(handle);
         self.files.add(&handle);
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
@@ -407,7 +409,7 @@ impl FileSystem {
             self.settle(&handle, handle.data.flush_to_sync()).await?;
             // It may have grown out of there.
             if handle.data.is_inline() {
-                return self.sync_names().await;
+                return self.sync_names(&handle.told).await;
             }
         }
         let data = async {
@@ -415,7 +417,7 @@ impl FileSystem {
             synced.inspect_err(|_| self.forget_data(handle.id))?;
             Ok(())
         };
-        tokio::try_join!(data, self.sync_names())?;
+        tokio::try_join!(data, self.sync_names(&handle.told))?;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use weft_proto::limits::{self, window_cost};
 use weft_proto::session::{Cancel, Credit};
+use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Failure, Flags, Kind, prost::Message as _};
 
 use super::{Connection, REPLY_WINDOW};
@@ -314,12 +315,17 @@ impl<C: Call> Outgoing<C> {
     }
 
     /// The reply.
-    pub async fn reply(mut self) -> Result<C::Reply, CallError> {
+    pub async fn reply(self) -> Result<C::Reply, CallError> {
+        Ok(self.stamped_reply().await?.0)
+    }
+
+    /// The reply, and what the server says of the change that the call made.
+    pub async fn stamped_reply(mut self) -> Result<(C::Reply, Stamp), CallError> {
         if self.torn && !self.answered() {
             return Err(self.given_up());
         }
         let frame = self.call.next().await?;
-        let reply = frame.body_as();
+        let reply = frame.stamped();
         reply.map_err(|e| self.call.connection.protocol(&e.to_string()))
     }
 

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use weft_proto::limits::{self, window_cost};
 use weft_proto::session::Credit;
+use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code, Failure, Flags, Kind};
 
 pub use call::{Incoming, Outgoing};
@@ -42,6 +43,7 @@ pub struct Connection(Arc<Inner>);
 struct Inner {
     address: String,
     server: Option<u32>,
+    incarnation: u64,
     queue: SendQueue,
     calls: Mutex<Calls>,
     next: AtomicU64,
@@ -174,6 +176,7 @@ impl Connection {
         let connection = Connection(Arc::new(Inner {
             address: address.to_owned(),
             server: welcome.server,
+            incarnation: welcome.incarnation,
             queue,
             calls: Mutex::default(),
             next: AtomicU64::new(16),
@@ -225,6 +228,11 @@ impl Connection {
         self.0.server
     }
 
+    /// The incarnation of what the peer serves; 0: it did not say.
+    pub fn incarnation(&self) -> u64 {
+        self.0.incarnation
+    }
+
     /// Why the connection is of no more use, if so.
     pub fn lost(&self) -> Option<String> {
         self.calls().lost.clone()
@@ -235,12 +243,23 @@ impl Connection {
     /// # Cancellation
     /// Safe: the server is told; what it did until then stays done.
     pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, CallError> {
+        let frame = self.only_frame(request).await?;
+        frame.body_as().map_err(|e| self.protocol(&e.to_string()))
+    }
+
+    /// As [`Connection::call`], and what the server says of the change that the call made.
+    pub async fn call_stamped<C: Call>(&self, request: &C) -> Result<(C::Reply, Stamp), CallError> {
+        let frame = self.only_frame(request).await?;
+        frame.stamped().map_err(|e| self.protocol(&e.to_string()))
+    }
+
+    async fn only_frame<C: Call>(&self, request: &C) -> Result<Frame, CallError> {
         let mut call = self.ask(request).await?;
         let frame = call.next().await?;
         if !frame.header.flags.has(Flags::LAST) {
             return Err(self.protocol("the reply goes on where none should"));
         }
-        frame.body_as().map_err(|e| self.protocol(&e.to_string()))
+        Ok(frame)
     }
 
     /// A request whose reply carries payload.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weft_proto::limits::{self, window_cost};
+use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code, Failure, Flags, FrameError, Kind, body_from, prost::Message};
 use weft_sum::Sums;
 
@@ -207,6 +208,18 @@ impl Reply {
         );
         match self.encode(reply) {
             Ok(body) => self.last(Flags::default(), body),
+            Err(failure) => self.send_failure(&failure),
+        }
+    }
+
+    /// As [`Reply::done`], of a call that changed something; `stamp` says what the change survives.
+    pub fn done_at<M: Message>(mut self, reply: &M, stamp: &Stamp) {
+        match self.encode(reply) {
+            Ok(mut body) => {
+                // Fields of their own numbers: appended, they are fields of the reply.
+                body.extend(stamp.encode_to_vec());
+                self.last(Flags::default(), body);
+            }
             Err(failure) => self.send_failure(&failure),
         }
     }

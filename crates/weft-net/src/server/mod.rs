@@ -61,6 +61,10 @@ pub trait Service: Send + Sync + 'static {
     fn landing(&self) -> Option<Arc<dyn Landing>> {
         None
     }
+    /// Which incarnation of what it serves acknowledges changes from now on; 0: it does not say.
+    fn incarnation(&self) -> u64 {
+        0
+    }
     /// A connection was proven.
     fn opened(&self, peer: &Arc<Peer>);
     /// A connection has ended; calls of it may still be running.

@@ -87,7 +87,7 @@ impl Accepting {
         let proving = receive(
             &self.env,
             &self.identity,
-            self.server,
+            (self.server, self.service.incarnation()),
             &self.bounds,
             door,
             &mut reader,

@@ -225,7 +225,10 @@ pub fn write(file: u64) -> WriteRequest {
 }
 
 pub fn sync(file: u64) -> SyncRequest {
-    SyncRequest { file }
+    SyncRequest {
+        file,
+        ..SyncRequest::default()
+    }
 }
 
 /// Answers with the number it was asked with.
@@ -420,6 +423,7 @@ impl Raw {
             server: Some(SERVER),
             window,
             calls,
+            incarnation: 0,
         };
         raw.send(Kind::Proof, end, 2, &welcome, &[]).await;
         raw

@@ -6,6 +6,7 @@ use weft_proto::io::{
     DeleteCellsRequest, ForkPlace, ForkSeen, ForkState, RemoveForkReply, RemoveForkRequest,
     SyncReply, SyncRequest, TruncateCellsReply, TruncateCellsRequest,
 };
+use weft_proto::stamp::Position;
 use weft_proto::{Code, Failure};
 use weft_store::{ForkKey, ForkName, ForkStatus, Timestamp};
 
@@ -36,12 +37,28 @@ fn key(file: u64, place: &ForkPlace) -> Result<ForkKey, Failure> {
 
 impl IoService {
     pub(super) async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Failure> {
-        self.store.sync().await.map_err(|e| failure::of_store(&e))?;
+        self.has(&request.written)?;
+        if !request.check_only {
+            self.store.sync().await.map_err(|e| failure::of_store(&e))?;
+        }
         let file = super::file_id(request.file)?;
         let page = self.status_page((file, 0), "data", None).await?;
         // A file of more cells than fit one page is asked for its status separately.
         let cells = if page.more { Vec::new() } else { page.forks };
         Ok(SyncReply { cells })
+    }
+
+    /// Refuses a client that was told of changes which are gone.
+    fn has(&self, written: &[Position]) -> Result<(), Failure> {
+        for at in written {
+            let at = weft_kv::Position {
+                incarnation: at.incarnation,
+                sequence: at.sequence,
+            };
+            let held = self.store.still_has(at);
+            held.map_err(|without| failure::lost("this server", without.began))?;
+        }
+        Ok(())
     }
 
     pub(super) async fn cell_status(

@@ -29,9 +29,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use weft_kv::Position;
 use weft_layout::{FileId, Map, Request, ServerSlot};
 use weft_net::{Peer, Served, WallClock};
 use weft_proto::io::Access;
+use weft_proto::stamp::{self, Stamp};
 use weft_proto::upkeep::ScrubStatusRequest;
 use weft_proto::{Code, Failure, Kind, limits};
 use weft_store::{ForkName, Store, Timestamp};
@@ -173,7 +175,7 @@ impl IoService {
             Kind::JoinedRead => Box::pin(self.joined_read(call)).await,
             Kind::JoinedWrite => Box::pin(self.joined_write(call)).await,
             Kind::CopyRange => {
-                Box::pin(answer(call, async |r| self.copy_range(r).await)).await;
+                Box::pin(self.change(call, async |r| self.copy_range(r).await)).await;
             }
             Kind::SendRange => {
                 let sender = Sender::new(self.budget(&call.peer), call.reply.caller());
@@ -181,8 +183,8 @@ impl IoService {
             }
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
-            Kind::CreateFork => answer(call, async |r| self.create_fork(r).await).await,
-            Kind::RemoveFork => answer(call, async |r| self.remove_fork(r).await).await,
+            Kind::CreateFork => self.change(call, async |r| self.create_fork(r).await).await,
+            Kind::RemoveFork => self.change(call, async |r| self.remove_fork(r).await).await,
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
             Kind::Advise => answer(call, async |r| self.advise(r).await).await,
             Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
@@ -195,8 +197,11 @@ impl IoService {
             Kind::ListKept => answer(call, async |r| self.list_kept(r)).await,
             Kind::WhichDeleted => answer(call, async |r| Ok(self.which_deleted(&r))).await,
             Kind::CheckStore => answer(call, async |r| self.check_store(r).await).await,
-            Kind::ClearRange => answer(call, async |r| self.clear_range(r).await).await,
-            Kind::ExtendCells => answer(call, async |r| self.extend_cells(r).await).await,
+            Kind::ClearRange => self.change(call, async |r| self.clear_range(r).await).await,
+            Kind::ExtendCells => {
+                self.change(call, async |r| self.extend_cells(r).await)
+                    .await
+            }
             Kind::TruncateCells => {
                 let Some(call) = only_service(call) else {
                     return;
@@ -234,6 +239,37 @@ impl IoService {
                 answer(call, async |r| self.delete_cells(r).await).await;
             }
             _ => unsupported(call, "an I/O server"),
+        }
+    }
+
+    /// What replies to calls that changed something say of it: taken after the change.
+    fn stamp(&self) -> Stamp {
+        let Position {
+            incarnation,
+            sequence,
+        } = self.store.position();
+        Stamp {
+            changed: Some(stamp::Position {
+                incarnation,
+                sequence,
+            }),
+            durable: self.store.durable_position().sequence,
+        }
+    }
+
+    /// Serves a call that changes something and has no payload either way.
+    async fn change<C: weft_proto::Call>(
+        &self,
+        call: Served,
+        work: impl AsyncFnOnce(C) -> Result<C::Reply, Failure>,
+    ) {
+        let request = match call.request::<C>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        match work(request).await {
+            Ok(reply) => call.reply.done_at(&reply, &self.stamp()),
+            Err(failure) => call.reply.fail(&failure),
         }
     }
 

@@ -20,6 +20,7 @@ use weft_layout::{
 };
 use weft_net::Caller;
 use weft_proto::io::{Access, Pattern, SendRangeReply, SendRangeRequest, WriteRequest};
+use weft_proto::stamp::{Position, ServerPosition};
 use weft_proto::{Code, Failure, limits};
 use weft_store::ForkKey;
 
@@ -124,22 +125,37 @@ impl IoService {
                 (key.clone(), window)
             })
         });
-        let failed = Mutex::new(None);
+        let (failed, written) = (Mutex::new(None), Mutex::new(BTreeMap::new()));
         // Who hears of a failure does what is missing by himself: nothing of this may come later.
         let sent = stream::iter(windows).for_each_concurrent(DEPTH, |(key, window)| {
-            let (from, target, failed) = (&from, &target, &failed);
+            let (from, target, failed, written) = (&from, &target, &failed, &written);
             async move {
                 if failed.lock().is_some() {
                     return;
                 }
-                if let Err(failure) = self.send_window(from, target, sender, key, window).await {
-                    failed.lock().get_or_insert(failure);
+                let sent = self.send_window(from, target, sender, key, window);
+                match sent.await {
+                    Ok(all) => all.into_iter().for_each(|at| note(&mut written.lock(), at)),
+                    Err(failure) => drop(failed.lock().get_or_insert(failure)),
                 }
             }
         });
         sent.await;
         match failed.into_inner() {
-            None => Ok(SendRangeReply { bytes }),
+            None => {
+                let written = written.into_inner().into_iter();
+                let at = |((server, incarnation), sequence)| ServerPosition {
+                    server,
+                    at: Position {
+                        incarnation,
+                        sequence,
+                    },
+                };
+                Ok(SendRangeReply {
+                    bytes,
+                    written: written.map(at).collect(),
+                })
+            }
             Some(failure) => Err(failure),
         }
     }
@@ -151,7 +167,7 @@ impl IoService {
         sender: &Sender,
         key: ForkKey,
         window: Range<u64>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<ServerPosition>, Failure> {
         let _room = sender.room(window.end - window.start).await?;
         let (at, length) = (CellOffset(window.start), window.end - window.start);
         let slices = match from.checkpoint {
@@ -163,7 +179,8 @@ impl IoService {
         let sends = shares
             .into_iter()
             .map(|(slot, share)| self.send_share(target, slot, share));
-        join_all(sends).await.into_iter().collect()
+        let sent: Result<Vec<_>, Failure> = join_all(sends).await.into_iter().collect();
+        Ok(sent?.into_iter().flatten().collect())
     }
 
     async fn send_share(
@@ -171,7 +188,7 @@ impl IoService {
         target: &Target<'_>,
         slot: ServerSlot,
         share: Share,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<ServerPosition>, Failure> {
         let server = ServerId(target.servers[slot.0 as usize]);
         let base = share.runs[0].0;
         let list = share
@@ -194,9 +211,9 @@ impl IoService {
         let connection = self.peers.connection(server).await?;
         let written = async {
             let outgoing = connection.send(&write, long(share.slices), true).await?;
-            outgoing.reply().await
+            outgoing.stamped_reply().await
         };
-        let written = written.await.map_err(|e| failure_at(server, &e))?;
+        let (written, stamp) = written.await.map_err(|e| failure_at(server, &e))?;
         if written.bytes != share.bytes {
             let what = format!(
                 "server {server} wrote {} of {} bytes",
@@ -204,8 +221,15 @@ impl IoService {
             );
             return Err(Failure::new(Code::Internal, what));
         }
-        Ok(())
+        let server = server.0;
+        Ok(stamp.changed.map(|at| ServerPosition { server, at }))
     }
+}
+
+/// Keeps the last of a server's positions under each of its incarnations.
+fn note(written: &mut BTreeMap<(u32, u64), u64>, at: ServerPosition) {
+    let last = written.entry((at.server, at.at.incarnation)).or_default();
+    *last = (*last).max(at.at.sequence);
 }
 
 impl Target<'_> {

@@ -114,7 +114,7 @@ impl IoService {
         self.metrics
             .stage(Kind::Write, Stage::Total, started.elapsed());
         match result {
-            Ok(bytes) => call.reply.done(&WriteReply { bytes }),
+            Ok(bytes) => call.reply.done_at(&WriteReply { bytes }, &self.stamp()),
             Err(failure) => {
                 tracing::debug!(client = call.peer.client, call = call.id, message = %failure.message, "write failed");
                 call.reply.fail(&failure);

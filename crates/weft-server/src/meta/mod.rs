@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, SetOnce, watch};
 use tokio::time::Instant;
+use weft_kv::Position;
 use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
@@ -26,6 +27,7 @@ use weft_proto::meta::{
     ReportRequest, ServerMapRequest, StatReply, StatRequest, Target, TruncateRequest,
 };
 use weft_proto::session::Role;
+use weft_proto::stamp::{self, Stamp};
 use weft_proto::{Call, Code, Failure, Kind};
 
 use crate::failure;
@@ -104,6 +106,7 @@ impl MetaService {
         } else {
             Namespace::open(role.kv.clone())
         }?;
+        namespace.begin_incarnation(env.random_u64(), env.clock.now())?;
         let blocking = role.blocking;
         let group = GroupSync::new(role.kv, blocking);
         let carrier = Carrier::new(env.clone(), identity);
@@ -134,6 +137,11 @@ impl MetaService {
     pub(crate) async fn close(&self) -> Result<(), String> {
         self.group.sync().await?;
         self.namespace.close().map_err(|e| e.to_string())
+    }
+
+    /// The incarnation that acknowledges changes.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.namespace.position().map_or(0, |at| at.incarnation)
     }
 
     pub(crate) fn opened(&self, peer: &Arc<Peer>) {
@@ -281,7 +289,15 @@ impl MetaService {
                 self.answer(call, reassert).await;
             }
             Kind::SyncNamespace => {
-                let sync = |_: &SyncNamespaceRequest| Ok((SyncNamespaceReply {}, Stable::Now));
+                let sync = |r: &SyncNamespaceRequest| {
+                    for at in &r.changed {
+                        n.still_has(Position {
+                            incarnation: at.incarnation,
+                            sequence: at.sequence,
+                        })?;
+                    }
+                    Ok((SyncNamespaceReply {}, Stable::Now))
+                };
                 self.answer_with(call, sync).await;
             }
             Kind::Stat => self.answer(call, |r| n.stat(r)).await,
@@ -410,6 +426,7 @@ impl MetaService {
             self.freed.notify_one();
         }
         match result {
+            Ok((reply, Stable::Soon)) => call.reply.done_at(&reply, &self.stamp()),
             Ok((reply, _)) => call.reply.done(&reply),
             Err(failure) => {
                 tracing::debug!(client = call.peer.client, call = call.id, kind = kind.name(), error = %failure.message, "refused");
@@ -417,6 +434,18 @@ impl MetaService {
             }
         }
         self.metrics.stage(kind, Stage::Total, started.elapsed());
+    }
+
+    /// What replies to calls that changed something say of it: taken after the change.
+    fn stamp(&self) -> Stamp {
+        let at = self.namespace.position();
+        Stamp {
+            changed: at.map(|at| stamp::Position {
+                incarnation: at.incarnation,
+                sequence: at.sequence,
+            }),
+            durable: self.group.durable(),
+        }
     }
 
     /// Returns when what was committed may be acknowledged to this client.
@@ -481,7 +510,7 @@ impl MetaService {
             }
         };
         match result {
-            Ok(reply) => call.reply.done(&reply),
+            Ok(reply) => call.reply.done_at(&reply, &self.stamp()),
             Err(failure) => call.reply.fail(&failure),
         }
         self.metrics

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use rand::{Rng, RngCore};
 use weft_client::{Error, File};
 use weft_layout::{Order, Subfile, View, ViewOffset};
+use weft_proto::Code;
 
 use super::{CELLS, Client, LENGTH};
 use crate::canary::Canary;
@@ -23,7 +24,8 @@ impl Client {
         let most = if self.rng.random() { 300 } else { 20_000 };
         let mut data = vec![0; self.rng.random_range(0..=(to - at).min(most))];
         self.rng.fill_bytes(&mut data);
-        let write = self.state.lock().oracle().begin(at, &data, now());
+        let by = self.number as u64;
+        let write = self.state.lock().oracle().begin_by(by, at, &data, now());
         let result = self.send(file, at, data).await;
         let mut state = self.state.lock();
         state.oracle().end(write, result.is_ok(), now());
@@ -75,9 +77,18 @@ impl Client {
     }
 
     pub(super) async fn sync(&mut self, file: &File) -> Result<(), Error> {
-        let begun = now();
-        file.sync().await?;
-        self.state.lock().oracle().synced(begun, now());
-        Ok(())
+        let (begun, by) = (now(), self.number as u64);
+        let synced = file.sync().await;
+        let mut state = self.state.lock();
+        let losses = state.losses.clone();
+        match &synced {
+            Ok(()) => state.oracle().synced_by(by, begun, now()),
+            Err(error) if error.code() == Code::Lost => {
+                let told = state.oracle().told_lost(by, (begun, now()), &losses);
+                state.note_loss(told, error);
+            }
+            Err(_) => {}
+        }
+        synced
     }
 }

@@ -2,6 +2,7 @@
 
 use weft_client::{Error, File};
 use weft_layout::ViewOffset;
+use weft_proto::Code;
 
 use super::own::linger;
 use super::size::Size;
@@ -46,10 +47,23 @@ impl Content {
     pub(super) async fn sync(&mut self, state: &State, file: &File) -> Result<(), Error> {
         let begun = now();
         self.size.begin_sync(&state.lock().losses);
-        file.sync().await?;
+        let synced = file.sync().await;
+        self.told(state, begun, &synced);
+        synced?;
         self.oracle.synced(begun, now());
         self.size.synced(&state.lock().losses);
         Ok(())
+    }
+
+    /// A sync or a close that began then may have said that something is lost.
+    pub(super) fn told(&mut self, state: &State, begun: Time, result: &Result<(), Error>) {
+        if let Err(error) = result
+            && error.code() == Code::Lost
+        {
+            let mut state = state.lock();
+            let told = self.oracle.told_lost(0, (begun, now()), &state.losses);
+            state.note_loss(told, error);
+        }
     }
 
     /// What a checkpoint keeps that was made from `begun` to `ended`.

@@ -10,10 +10,10 @@ use weft_client::{Error, File, NewLayout, Volume};
 use weft_layout::{FileOffset, ViewOffset};
 
 use super::content::Content;
-use super::own::make;
+use super::own::{make, told_is_done};
 use super::settle::settle;
 use super::{BSU, CELLS};
-use crate::state::State;
+use crate::state::{State, now};
 
 /// Bytes of the source: of longer stretches than 256 KiB servers send each other what they have, and shorter ones go through
 /// the client.
@@ -95,7 +95,9 @@ impl Copies {
         for (file, content) in &mut self.targets {
             let read = content.check(&self.state, file.path(), file).await;
             self.state.lock().tolerate(read)?;
-            file.close().await?;
+            let (begun, closed) = (now(), file.close().await);
+            content.told(&self.state, begun, &closed);
+            told_is_done(closed)?;
         }
         self.source.close().await
     }

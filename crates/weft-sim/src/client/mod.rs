@@ -25,7 +25,7 @@ use weft_client::{Access, ConnectOptions, Error, File, NewLayout, Volume};
 use self::copies::Copies;
 pub(crate) use self::mortal::Mortal;
 use self::names::Names;
-use self::own::Own;
+use self::own::{Own, told_is_done};
 use self::tree::Tree;
 use crate::oracle::Oracle;
 use crate::scenario::Plan;
@@ -139,7 +139,7 @@ impl Client {
     ) -> Result<(), Error> {
         let read = self.read(file, 0, LENGTH).await;
         self.state.lock().tolerate(read)?;
-        self.sync(file).await?;
+        told_is_done(self.sync(file).await)?;
         names.check(volume, &self.state).await?;
         own.after_healing().await?;
         tree.after_healing().await?;
@@ -148,7 +148,7 @@ impl Client {
             // What went bad may be a block of any of its files.
             tree.clear().await?;
         }
-        file.close().await?;
+        told_is_done(file.close().await)?;
         self.state.lock().looking -= 1;
         if self.number == 0 {
             while self.state.lock().looking > 0 {

@@ -11,10 +11,12 @@ use weft_client::{
     Access, ConnectOptions, Error, File, LockKind, LockOwner, LockRange, Locked, Volume,
 };
 use weft_layout::ViewOffset;
+use weft_proto::Code;
 
+use super::own::told_is_done;
 use super::settle::{PATIENCE, settle};
 use super::{HEALING, connect, layout};
-use crate::oracle::{Oracle, WriteId};
+use crate::oracle::{Oracle, Time, WriteId};
 use crate::scenario::Plan;
 use crate::state::{State, now};
 
@@ -38,6 +40,8 @@ struct Memory {
     oracle: Option<Oracle>,
     /// What is being written.
     writing: Option<WriteId>,
+    /// Counts its lives: what one wrote another cannot be told of.
+    life: u64,
 }
 
 impl Mortal {
@@ -49,6 +53,7 @@ impl Mortal {
                 rng: SmallRng::seed_from_u64(plan.seed ^ 0xdead),
                 oracle: None,
                 writing: None,
+                life: 0,
             })),
         }
     }
@@ -57,6 +62,7 @@ impl Mortal {
     pub(crate) async fn live(self, options: ConnectOptions) -> Result<(), String> {
         let volume = connect(options).await;
         self.bury();
+        self.memory().life += 1;
         while !self.state.lock().is_quiet() {
             let worked = self.work(&volume).await;
             worked.map_err(|e| format!("client that dies: {e}"))?;
@@ -84,6 +90,20 @@ impl Mortal {
         }
     }
 
+    /// A sync or a close that began then may have said that something is lost.
+    fn told(&self, begun: Time, result: &Result<(), Error>) {
+        if let Err(error) = result
+            && error.code() == Code::Lost
+        {
+            let (mut memory, mut state) = (self.memory(), self.state.lock());
+            let life = memory.life;
+            let told = memory
+                .oracle()
+                .told_lost(life, (begun, now()), &state.losses);
+            state.note_loss(told, error);
+        }
+    }
+
     /// Attaches the file, has it for itself for some operations, and lets it go.
     async fn work(&self, volume: &Volume) -> Result<(), Error> {
         let file = self.attach(volume).await?;
@@ -107,7 +127,11 @@ impl Mortal {
                     let begun = now();
                     let result = file.sync().await;
                     if result.is_ok() {
-                        self.memory().oracle().synced(begun, now());
+                        let mut memory = self.memory();
+                        let life = memory.life;
+                        memory.oracle().synced_by(life, begun, now());
+                    } else {
+                        self.told(begun, &result);
                     }
                     self.state.lock().count("sync of one who dies", &result);
                 }
@@ -118,7 +142,8 @@ impl Mortal {
             .lock(LockKind::Unlock, LockRange::Whole, OWNER, true)
             .await;
         self.state.lock().count("unlock", &unlocked);
-        let closed = file.close().await;
+        let (begun, closed) = (now(), file.close().await);
+        self.told(begun, &closed);
         self.state.lock().count("close of one who dies", &closed);
         tokio::time::sleep(Duration::from_millis(self.dice(300) as u64)).await;
         Ok(())
@@ -142,7 +167,8 @@ impl Mortal {
             let at = memory.rng.random_range(0..LENGTH);
             let mut data = vec![0; memory.rng.random_range(1..=LENGTH - at)];
             memory.rng.fill_bytes(&mut data);
-            let write = memory.oracle().begin(at, &data, now());
+            let life = memory.life;
+            let write = memory.oracle().begin_by(life, at, &data, now());
             memory.writing = Some(write);
             (at, Bytes::from(data))
         };
@@ -182,7 +208,9 @@ impl Mortal {
                 let read = self.read(&file).await;
                 self.state.lock().tolerate(read)?;
             }
-            file.close().await?;
+            let (began, closed) = (now(), file.close().await);
+            self.told(began, &closed);
+            told_is_done(closed)?;
             if sole {
                 return Ok(());
             }

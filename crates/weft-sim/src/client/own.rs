@@ -18,7 +18,7 @@ use super::fork::{self, FORKS};
 use super::kept::Kept;
 use super::settle::settle;
 use super::size::Size;
-use crate::oracle::{LINGER, Oracle};
+use crate::oracle::{LINGER, Oracle, Time};
 use crate::state::{State, now};
 
 /// Bytes of the file at most.
@@ -106,7 +106,9 @@ impl Own {
         }
         self.check_size().await?;
         self.check_kept().await?;
-        self.file.close().await
+        let (begun, closed) = (now(), self.file.close().await);
+        self.told(begun, &closed);
+        told_is_done(closed)
     }
 
     pub(super) fn next_name(&mut self, what: &str) -> String {
@@ -158,12 +160,28 @@ impl Own {
     async fn sync(&mut self) -> Result<(), Error> {
         let begun = now();
         self.size.begin_sync(&self.state.lock().losses);
-        self.file.sync().await?;
+        let synced = self.file.sync().await;
+        self.told(begun, &synced);
+        synced?;
         for fork in &mut self.forks {
             fork.synced(begun, now());
         }
         self.size.synced(&self.state.lock().losses);
         Ok(())
+    }
+
+    /// A sync or a close that began then may have said that something is lost.
+    fn told(&mut self, begun: Time, result: &Result<(), Error>) {
+        if let Err(error) = result
+            && error.code() == Code::Lost
+        {
+            let mut state = self.state.lock();
+            let losses = state.losses.clone();
+            let forks = self.forks.iter_mut();
+            let told = forks.map(|fork| fork.told_lost(0, (begun, now()), &losses));
+            let told = told.fold(false, |any, one| any | one);
+            state.note_loss(told, error);
+        }
     }
 
     async fn check_size(&mut self) -> Result<(), Error> {
@@ -225,6 +243,14 @@ impl Own {
         self.kept.clear();
         Ok(())
     }
+}
+
+/// A close that says what was lost has closed.
+pub(super) fn told_is_done(closed: Result<(), Error>) -> Result<(), Error> {
+    closed.or_else(|error| match error.code() {
+        Code::Lost => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Returns when what a failed call has sent to other servers is not on its way any more.

@@ -7,6 +7,7 @@ use rand::{Rng, RngCore};
 use weft_client::{Error, File, Volume};
 use weft_layout::{Order, Subfile, View, ViewOffset};
 
+use super::own::told_is_done;
 use super::settle::PATIENCE;
 use super::{BSU, CELLS, Client, LENGTH};
 use crate::state::now;
@@ -30,7 +31,7 @@ impl Client {
         self.state.lock().tolerate(read)?;
         self.write_all(&file).await?;
         self.read(&file, 0, LENGTH).await?;
-        file.close().await?;
+        told_is_done(file.close().await)?;
         // What went bad earlier may be a block of any of these.
         for entry in volume.list("/").all().await? {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
@@ -83,7 +84,7 @@ impl Client {
             view.write_at(ViewOffset(0), bytes).await?;
         }
         self.state.lock().oracle().end(write, true, now());
-        self.sync(file).await?;
+        told_is_done(self.sync(file).await)?;
         let length = data.len() as u64;
         file.canonical()?.release(ViewOffset(0), length).await
     }

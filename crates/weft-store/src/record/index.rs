@@ -383,6 +383,36 @@ impl ReachedRecord {
     }
 }
 
+/// The files `incarnations.0` and `incarnations.1`: the history of the store's incarnations, in turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HistoryRecord {
+    /// Rises with each writing; the newer of the two files counts.
+    pub(crate) turn: u64,
+    /// [`weft_kv::History::encode`].
+    pub(crate) history: Vec<u8>,
+}
+
+impl HistoryRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.put_u64_le(self.turn);
+        out.put_u32_le(self.history.len() as u32);
+        out.extend_from_slice(&self.history);
+        seal(out)
+    }
+    /// What follows the record, zeros up to the file's length, does not matter.
+    pub(crate) fn decode(value: &[u8]) -> Option<Self> {
+        let length = Fields(value.get(9..)?).u32()? as usize;
+        let value = value.get(..13_usize.checked_add(length)?.checked_add(4)?)?;
+        let mut fields = open("a history of incarnations", b"incarnations", value).ok()?;
+        let (turn, length) = (fields.u64()?, fields.u32()? as usize);
+        (fields.0.len() == length).then(|| Self {
+            turn,
+            history: fields.0.to_vec(),
+        })
+    }
+}
+
 /// The file `running`: the boot under which the store was opened.
 pub(crate) struct RunningRecord;
 

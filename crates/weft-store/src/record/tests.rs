@@ -315,6 +315,16 @@ fn files_beside_the_log_have_their_golden_bytes_and_come_back() {
     };
     golden("reached", &reached.encode());
     assert_eq!(ReachedRecord::decode(&reached.encode()), Some(reached));
+    let mut history = weft_kv::History::default();
+    history.begin(7, 3, 5);
+    let history = HistoryRecord {
+        turn: 2,
+        history: history.encode(),
+    };
+    golden("incarnations", &history.encode());
+    let mut padded = history.encode();
+    padded.resize(4096, 0);
+    assert_eq!(HistoryRecord::decode(&padded), Some(history));
     golden("running", &RunningRecord::encode("boot"));
     assert_eq!(
         RunningRecord::decode(&RunningRecord::encode("boot")),
@@ -337,6 +347,7 @@ proptest! {
         let _ = StoreRecord::decode(&bytes);
         let _ = RunningRecord::decode(&bytes);
         let _ = ReachedRecord::decode(&bytes);
+        let _ = HistoryRecord::decode(&bytes);
     }
 
     #[test]

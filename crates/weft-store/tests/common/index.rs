@@ -94,6 +94,9 @@ impl OrderedKv for CrashKv {
         *self.settled.lock() = (Arc::clone(&self.now.lock()), Vec::new());
         self.sync()
     }
+    fn committed(&self) -> u64 {
+        unimplemented!("the store counts its own frames")
+    }
     fn sync(&self) -> Result<(), KvError> {
         *self.durable.lock() = (Arc::clone(&self.now.lock()), Vec::new());
         Ok(())
@@ -187,6 +190,9 @@ impl OrderedKv for Living {
     fn settle(&self) -> Result<(), KvError> {
         self.step("settle")?;
         self.index.settle()
+    }
+    fn committed(&self) -> u64 {
+        self.index.committed()
     }
     fn sync(&self) -> Result<(), KvError> {
         self.step("sync")?;

@@ -209,10 +209,11 @@ impl IoService {
             return;
         }
         if let Some(bytes) = ended.bytes.get(&member) {
-            part.reply.done(&CollectiveWriteReply {
+            let reply = CollectiveWriteReply {
                 bytes: *bytes,
                 missing: ended.missing.clone(),
-            });
+            };
+            part.reply.done_at(&reply, &self.stamp());
         } else {
             let what = format!(
                 "collective {} of group `{}` went on without {}, whose connection was lost; any part of what it was to write is written",

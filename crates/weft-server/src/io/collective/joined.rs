@@ -50,7 +50,7 @@ impl IoService {
             Err(e) => Err(failure::of_frame(&e)),
         };
         match result {
-            Ok(reply_body) => reply.done(&reply_body),
+            Ok(reply_body) => reply.done_at(&reply_body, &self.stamp()),
             Err(failure) => reply.fail(&failure),
         }
     }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use weft_layout::{CellOffset, Comparison, Cutter, Endless, Shared};
 use weft_net::Reply;
 use weft_proto::collective::CollectiveWriteReply;
+use weft_proto::stamp::Stamp;
 use weft_proto::{Code, Failure, Kind};
 use weft_store::{StoreError, Write};
 
@@ -109,7 +110,7 @@ impl IoService {
                     .into_iter()
                     .filter(|(m, _)| !missing.contains(m))
                     .collect();
-                answer(replies, &number, &bytes, &missing);
+                answer(replies, &number, &bytes, &missing, &self.stamp());
                 Outcome {
                     failure: None,
                     bytes,
@@ -297,14 +298,21 @@ fn deal(job: &Job, cutter: &mut Cutter<Endless>, data: &Bytes, chunk: u32) -> Ve
     writes
 }
 
-fn answer(replies: Vec<Reply>, number: &[u32], bytes: &BTreeMap<u32, u64>, missing: &[u32]) {
+fn answer(
+    replies: Vec<Reply>,
+    number: &[u32],
+    bytes: &BTreeMap<u32, u64>,
+    missing: &[u32],
+    stamp: &Stamp,
+) {
     for (reply, member) in replies.into_iter().zip(number) {
         // One that was lost hears nothing: its reply says by itself that the call was cancelled.
         if let Some(bytes) = bytes.get(member) {
-            reply.done(&CollectiveWriteReply {
+            let written = CollectiveWriteReply {
                 bytes: *bytes,
                 missing: missing.to_vec(),
-            });
+            };
+            reply.done_at(&written, stamp);
         }
     }
 }

@@ -1,0 +1,215 @@
+//! The incarnations of something that counts its commits: an engine, or a store's log.
+//!
+//! A process that opens such a thing begins an *incarnation*: it draws a random number, notes up to which commit it found
+//! the thing, and makes that note durable before it acknowledges anything. A position, `(incarnation, sequence)`, then names
+//! one commit for ever, although numbers are used again after a loss of power took the last ones.
+//!
+//! Whether a commit is still there follows from the notes alone: it is, if its incarnation is known and no later one began
+//! below it. A process that was only killed lost nothing, so the next incarnation begins above all that was acknowledged. A loss
+//! of power takes the commits since the last sync, and the next incarnation begins where recovery ended. An older copy of
+//! the whole thing has older notes as well, which do not know the incarnation, or begin the next one below the position.
+//!
+//! Deliberately absent: clocks. The time of an opening is kept for messages to people only.
+
+/// Incarnations that a history keeps: a position of an older one counts as lost.
+pub const INCARNATIONS_KEPT: usize = 128;
+
+/// A commit, for ever: which process made it, and its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The process's number; 0 is none's.
+    pub incarnation: u64,
+    /// The commit's number.
+    pub sequence: u64,
+}
+
+/// From one opening to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// Drawn at random, not 0.
+    pub number: u64,
+    /// The last commit that it found.
+    pub found: u64,
+    /// When it began, in nanoseconds since the epoch.
+    pub began: i64,
+}
+
+/// The last incarnations, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History(Vec<Incarnation>);
+
+/// Bytes of an incarnation in [`History::encode`].
+const ENTRY_BYTES: usize = 24;
+
+impl History {
+    /// Begins an incarnation that found the thing as of commit `found`.
+    ///
+    /// A `number` of 0, and one that is taken, is replaced by one that is not.
+    pub fn begin(&mut self, number: u64, found: u64, began: i64) -> Incarnation {
+        let taken = |n: u64| n == 0 || self.0.iter().any(|one| one.number == n);
+        let mut number = number;
+        while taken(number) {
+            number = number.wrapping_add(1);
+        }
+        let incarnation = Incarnation {
+            number,
+            found,
+            began,
+        };
+        if self.0.len() >= INCARNATIONS_KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(incarnation);
+        incarnation
+    }
+
+    /// The newest incarnation.
+    pub fn current(&self) -> Option<&Incarnation> {
+        self.0.last()
+    }
+
+    /// Whether what was committed at a position is still there, if the thing now has commits up to `reached`. If not, the
+    /// incarnation that began without it.
+    ///
+    /// # Errors
+    /// The incarnation that lacks it; none, if the history is empty.
+    pub fn holds(&self, at: Position, reached: u64) -> Result<(), Option<Incarnation>> {
+        let Some(index) = self.0.iter().position(|one| one.number == at.incarnation) else {
+            // Of all that are known the oldest began without it, as far as anybody can tell.
+            return Err(self.0.first().copied());
+        };
+        let later = self.0[index + 1..].iter();
+        if let Some(without) = later.clone().find(|one| one.found < at.sequence) {
+            return Err(Some(*without));
+        }
+        if at.sequence > reached {
+            return Err(self.current().copied());
+        }
+        Ok(())
+    }
+
+    /// All incarnations, oldest first.
+    pub fn incarnations(&self) -> &[Incarnation] {
+        &self.0
+    }
+
+    /// The bytes to keep it in, at most 3 KiB: a count, then number, found and began of each, little-endian.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = (self.0.len() as u32).to_le_bytes().to_vec();
+        for one in &self.0 {
+            out.extend(one.number.to_le_bytes());
+            out.extend(one.found.to_le_bytes());
+            out.extend(one.began.to_le_bytes());
+        }
+        out
+    }
+
+    /// The history in these bytes, if they are one.
+    pub fn decode(bytes: &[u8]) -> Option<History> {
+        let (count, rest) = bytes.split_first_chunk::<4>()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        if count > INCARNATIONS_KEPT || rest.len() != count * ENTRY_BYTES {
+            return None;
+        }
+        let mut all = Vec::with_capacity(count);
+        for entry in rest.chunks_exact(ENTRY_BYTES) {
+            let field = |n: usize| entry[n * 8..].first_chunk::<8>().copied();
+            let one = Incarnation {
+                number: u64::from_le_bytes(field(0)?),
+                found: u64::from_le_bytes(field(1)?),
+                began: i64::from_le_bytes(field(2)?),
+            };
+            if one.number == 0 {
+                return None;
+            }
+            all.push(one);
+        }
+        Some(History(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(incarnation: u64, sequence: u64) -> Position {
+        Position {
+            incarnation,
+            sequence,
+        }
+    }
+
+    #[test]
+    fn a_killed_process_has_lost_nothing() {
+        let mut history = History::default();
+        history.begin(7, 0, 0);
+        history.begin(8, 100, 0);
+        assert_eq!(history.holds(at(7, 100), 100), Ok(()));
+        assert_eq!(history.holds(at(8, 150), 150), Ok(()));
+    }
+
+    #[test]
+    fn what_power_loss_took_is_lost_although_its_number_is_used_again() {
+        let mut history = History::default();
+        history.begin(7, 0, 0);
+        let second = history.begin(8, 90, 5);
+        assert_eq!(history.holds(at(7, 90), 500), Ok(()));
+        assert_eq!(history.holds(at(7, 91), 500), Err(Some(second)));
+        assert_eq!(history.holds(at(8, 91), 500), Ok(()));
+    }
+
+    #[test]
+    fn a_later_loss_reaches_back_past_the_incarnation_before() {
+        let mut history = History::default();
+        history.begin(7, 0, 0);
+        history.begin(8, 100, 0);
+        let third = history.begin(9, 50, 0);
+        assert_eq!(history.holds(at(7, 50), 60), Ok(()));
+        assert_eq!(history.holds(at(7, 80), 60), Err(Some(third)));
+        assert_eq!(history.holds(at(8, 120), 60), Err(Some(third)));
+    }
+
+    #[test]
+    fn an_older_copy_does_not_know_what_came_after_it() {
+        let mut history = History::default();
+        history.begin(7, 0, 0);
+        let copy = history.clone();
+        history.begin(8, 40, 0);
+        let mut restored = copy;
+        let again = restored.begin(9, 20, 0);
+        assert_eq!(restored.holds(at(7, 20), 20), Ok(()));
+        assert_eq!(restored.holds(at(7, 40), 20), Err(Some(again)));
+        assert!(restored.holds(at(8, 41), 20).is_err());
+        // A copy of a thing that is open: nothing began since, but it does not reach as far.
+        let open = History(restored.0[..1].to_vec());
+        assert!(open.holds(at(7, 30), 20).is_err());
+    }
+
+    #[test]
+    fn a_number_is_not_taken_twice_and_old_incarnations_are_forgotten() {
+        let mut history = History::default();
+        assert_eq!(history.begin(0, 0, 0).number, 1);
+        assert_eq!(history.begin(1, 5, 0).number, 2);
+        for n in 0..INCARNATIONS_KEPT as u64 {
+            history.begin(1000 + n, 10 + n, 0);
+        }
+        assert_eq!(history.incarnations().len(), INCARNATIONS_KEPT);
+        assert!(history.holds(at(1, 3), 1000).is_err());
+        assert_eq!(history.holds(at(1000, 11), 1000), Ok(()));
+    }
+
+    #[test]
+    fn its_bytes_are_read_back_and_others_are_refused() {
+        let mut history = History::default();
+        history.begin(7, 3, -5);
+        history.begin(9, 8, i64::MAX);
+        let bytes = history.encode();
+        assert_eq!(History::decode(&bytes), Some(history));
+        for length in 0..bytes.len() {
+            assert_eq!(History::decode(&bytes[..length]), None);
+        }
+        let mut many = bytes.clone();
+        many[3] = 0xff;
+        assert_eq!(History::decode(&many), None);
+    }
+}
