@@ -6,7 +6,10 @@
 //!
 //! Invariant: what the engine had is counted before this life of the service commits anything.
 
+use std::sync::atomic::Ordering;
+
 use weft_kv::{Batch, History, Incarnation, Position};
+use weft_proto::stamp;
 
 use crate::keys::{INCARNATIONS_KEY, VOLUME};
 use crate::{MetaError, Namespace};
@@ -32,7 +35,9 @@ impl Namespace {
         self.kv.write(Batch {
             changes: vec![(VOLUME, INCARNATIONS_KEY.to_vec(), Some(history.encode()))],
         })?;
+        let committed = self.kv.committed();
         self.kv.sync()?;
+        self.note_durable(committed);
         *self.history.write() = history;
         Ok(())
     }
@@ -43,6 +48,21 @@ impl Namespace {
         Some(Position {
             incarnation,
             sequence: self.kv.committed(),
+        })
+    }
+
+    /// A sync covered everything up to this commit.
+    pub fn note_durable(&self, committed: u64) {
+        self.durable.fetch_max(committed, Ordering::AcqRel);
+    }
+
+    /// What survives power loss, as far as is known; none where no incarnation was begun.
+    pub(crate) fn durable(&self) -> Option<stamp::Position> {
+        let incarnation = self.history.read().current()?.number;
+        let sequence = self.durable.load(Ordering::Acquire);
+        Some(stamp::Position {
+            incarnation,
+            sequence,
         })
     }
 

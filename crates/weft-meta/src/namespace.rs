@@ -98,6 +98,8 @@ pub struct Inner {
     /// The engine's last commit when it was opened.
     pub(crate) found: u64,
     pub(crate) history: RwLock<History>,
+    /// Commits up to this one survive power loss.
+    pub(crate) durable: AtomicU64,
 }
 
 impl std::fmt::Debug for Namespace {
@@ -245,6 +247,7 @@ impl Namespace {
             volume,
             found,
             history: RwLock::default(),
+            durable: AtomicU64::new(0),
         };
         let namespace = Namespace {
             inner: Arc::new(inner),
@@ -476,6 +479,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::StoreInline
         | Kind::ChangeNames
         | Kind::SetQuota
+        | Kind::AcceptRollback
         | Kind::Reassert => true,
         Kind::Attach
         | Kind::Report

@@ -368,6 +368,12 @@ pub struct ServerRecord {
     /// The first id that was given out after its store was made, if it had another one before; else 0.
     #[prost(uint64, tag = "3")]
     pub since: u64,
+    /// What it said to survive power loss of its store, some seconds ago at most; 0: nothing.
+    #[prost(fixed64, tag = "4")]
+    pub incarnation: u64,
+    /// The last frame of that.
+    #[prost(uint64, tag = "5")]
+    pub sequence: u64,
 }
 
 /// The volume; written once.

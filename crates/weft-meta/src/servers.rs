@@ -9,6 +9,7 @@ use weft_kv::Reader;
 use weft_proto::meta::{
     HeartbeatReply, HeartbeatRequest, Server, ServerMapReply, ServerState, Usage,
 };
+use weft_proto::stamp::Position;
 
 use crate::keys::{self, SERVERS};
 use crate::placement::Pool;
@@ -17,6 +18,8 @@ use crate::{MetaError, Namespace};
 
 /// A server that was not heard of for so long counts as down, in nanoseconds.
 const SILENCE_MAX: i64 = 5_000_000_000;
+/// How often, at most, it is recorded how far a server's store is, in nanoseconds: what an older copy of a store is recognised by.
+const RECORD_EVERY: i64 = 20_000_000_000;
 /// The longest address.
 const ADDRESS_MAX: usize = 255;
 
@@ -27,12 +30,41 @@ struct Known {
     metrics: String,
     heard: Option<i64>,
     usage: Usage,
+    /// The incarnation that takes part: its store was found to have what earlier ones said to be durable.
+    accepted: u64,
+    /// What it says to be durable now; the record has what it said some seconds ago.
+    durable: Option<Position>,
+    /// When the record was last written.
+    recorded: i64,
+    /// When it last said that its store is older than what it said before.
+    rolled_back: Option<i64>,
 }
 
 impl Known {
     fn is_up(&self, now: i64) -> bool {
         self.heard
             .is_some_and(|heard| now.saturating_sub(heard) <= SILENCE_MAX)
+    }
+
+    fn state(&self, now: i64) -> ServerState {
+        let lately = |when: i64| now.saturating_sub(when) <= SILENCE_MAX;
+        if self.is_up(now) {
+            ServerState::Up
+        } else if self.rolled_back.is_some_and(lately) {
+            ServerState::RolledBack
+        } else {
+            ServerState::Down
+        }
+    }
+
+    /// What an incarnation that is new must have.
+    fn remembered(&self) -> Option<Position> {
+        let recorded = Position {
+            incarnation: self.record.incarnation,
+            sequence: self.record.sequence,
+        };
+        self.durable
+            .or_else(|| (recorded.incarnation != 0).then_some(recorded))
     }
 }
 
@@ -139,14 +171,49 @@ impl Namespace {
         table.since.get_or_insert(now);
         let server = table.known.get_mut(&id);
         let server = server.ok_or(MetaError::UnknownServer { server: id })?;
+        let service = self.durable();
+        if let Some(durable) = request.durable
+            && server.accepted != durable.incarnation
+        {
+            let remembered = server.remembered();
+            if let Some(at) = remembered.filter(|at| !request.has.contains(at)) {
+                if request.rolled_back && !server.is_up(now) {
+                    if server.rolled_back.is_none() {
+                        tracing::error!(
+                            server = id,
+                            "the server is refused: its folder is older than what the server said before"
+                        );
+                    }
+                    server.rolled_back = Some(now);
+                }
+                return Ok(HeartbeatReply {
+                    epoch: table.epoch,
+                    since: server.record.since,
+                    check: vec![at],
+                    service,
+                });
+            }
+            server.accepted = durable.incarnation;
+        }
+        server.rolled_back = None;
+        server.durable = request.durable.or(server.durable);
         let moved = server.record.address != request.address;
         let other_store = !request.store.is_empty() && server.record.store != request.store;
-        if moved || other_store {
+        let unrecorded = server.durable.filter(|at| {
+            let anew = at.incarnation != server.record.incarnation;
+            let grown = at.sequence > server.record.sequence;
+            anew || (grown && now.saturating_sub(server.recorded) >= RECORD_EVERY)
+        });
+        if moved || other_store || unrecorded.is_some() {
             let anew = other_store && !server.record.store.is_empty();
             let mut record = server.record.clone();
             record.address.clone_from(&request.address);
             if other_store {
                 record.store = request.store.to_vec();
+            }
+            if let Some(at) = server.durable {
+                (record.incarnation, record.sequence) = (at.incarnation, at.sequence);
+                server.recorded = now;
             }
             // Rare, so that the lock may be held during the sync: nobody sees the new epoch before
             // it is durable.
@@ -183,7 +250,30 @@ impl Namespace {
         Ok(HeartbeatReply {
             epoch: table.epoch,
             since: server.record.since,
+            check: Vec::new(),
+            service,
         })
+    }
+
+    /// Forgets what a server said to be durable, so that it may take part with a store that is older. Whether it was refused.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`].
+    /// # Durability
+    /// As of any operation.
+    pub fn accept_rollback(&self, id: u32) -> Result<bool, MetaError> {
+        let mut table = self.servers.write();
+        let server = table.known.get_mut(&id);
+        let server = server.ok_or(MetaError::UnknownServer { server: id })?;
+        let mut record = server.record.clone();
+        (record.incarnation, record.sequence) = (0, 0);
+        self.edit(|edit| {
+            edit.put(SERVERS, &id.to_be_bytes(), &record);
+            Ok(())
+        })?;
+        server.record = record;
+        (server.accepted, server.durable) = (0, None);
+        Ok(server.rolled_back.take().is_some())
     }
 
     /// Which servers there are, and how the volume stands.
@@ -194,11 +284,7 @@ impl Namespace {
             id: *id,
             address: server.record.address.clone(),
             since: server.record.since,
-            state: if server.is_up(now) {
-                ServerState::Up.into()
-            } else {
-                ServerState::Down.into()
-            },
+            state: server.state(now).into(),
             usage: server.usage,
             metrics: server.metrics.clone(),
         });

@@ -114,6 +114,15 @@ fn small_records() {
         ..known
     };
     fixed(&anew, "0a06686f73743a311202696418ac02");
+    let said = ServerRecord {
+        incarnation: 0x0102_0304_0506_0708,
+        sequence: 300,
+        ..anew
+    };
+    fixed(
+        &said,
+        "0a06686f73743a311202696418ac0221080706050403020128ac02",
+    );
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn heartbeat(id: u32, address: &str) -> HeartbeatRequest {
             available: 70,
         },
         store: bytes::Bytes::new(),
+        ..HeartbeatRequest::default()
     }
 }
 

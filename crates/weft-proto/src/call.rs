@@ -204,6 +204,8 @@ calls! {
     ListQuotas = 105: quota::ListQuotasRequest => quota::ListQuotasReply;
     /// Usages and bounds of what a file counts for.
     QuotasOf = 106: quota::QuotasOfRequest => quota::QuotasOfReply;
+    /// Take in a server whose store is older than what it said before.
+    AcceptRollback = 107: meta::AcceptRollbackRequest => meta::AcceptRollbackReply;
     /// Check the namespace in itself.
     CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
     /// One page of the regular files, in the order of their ids.

@@ -3,6 +3,8 @@
 
 use bytes::Bytes;
 
+use crate::stamp::Position;
+
 /// The root directory's id.
 pub const ROOT: u64 = 1;
 
@@ -687,6 +689,8 @@ pub enum ServerState {
     Up = 1,
     /// Not heard of lately.
     Down = 2,
+    /// There, and refused: its store is older than what it said before.
+    RolledBack = 3,
 }
 
 /// How full a server is, in bytes.
@@ -764,10 +768,22 @@ pub struct HeartbeatRequest {
     /// The id of its store, made when that was formatted; empty: it has none, or whoever asks speaks of the address only.
     #[prost(bytes = "bytes", tag = "5")]
     pub store: bytes::Bytes,
+    /// What survives power loss of its store; absent: it does not say.
+    #[prost(message, optional, tag = "6")]
+    pub durable: Option<Position>,
+    /// Positions that an earlier reply asked for and that its store has.
+    #[prost(message, repeated, tag = "7")]
+    pub has: Vec<Position>,
+    /// Its store lacks a position that an earlier reply asked for.
+    #[prost(bool, tag = "8")]
+    pub rolled_back: bool,
+    /// What it last heard to be durable of the namespace; absent: nothing.
+    #[prost(message, optional, tag = "9")]
+    pub service: Option<Position>,
 }
 
 /// What a server must know of the volume.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct HeartbeatReply {
     /// The server map's epoch.
     #[prost(uint64, tag = "1")]
@@ -775,6 +791,28 @@ pub struct HeartbeatReply {
     /// Files of smaller ids are older than the server's store: what it does not have of them is lost.
     #[prost(uint64, tag = "2")]
     pub since: u64,
+    /// What the server said to be durable before: until it says that its store has all of these it takes no part.
+    #[prost(message, repeated, tag = "3")]
+    pub check: Vec<Position>,
+    /// What survives power loss of the namespace; absent: nothing is known.
+    #[prost(message, optional, tag = "4")]
+    pub service: Option<Position>,
+}
+
+/// Take a server, or the metadata service, in although its store is older than what it said before.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct AcceptRollbackRequest {
+    /// The server; absent: the metadata service.
+    #[prost(uint32, optional, tag = "1")]
+    pub server: Option<u32>,
+}
+
+/// Done, and survives power loss.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct AcceptRollbackReply {
+    /// It was refused until now.
+    #[prost(bool, tag = "1")]
+    pub refused: bool,
 }
 
 /// What a client still has open after its connection was lost.

@@ -40,14 +40,15 @@ use weft_proto::io::{
     WriteRequest,
 };
 use weft_proto::meta::{
-    AttachReply, AttachRequest, Attributes, Create, Credentials, DetachReply, DetachRequest, Entry,
-    FileKind, GetXattrReply, GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish,
-    LinkRequest, ListReply, ListRequest, ListXattrReply, ListXattrRequest, MakeDirectoryReply,
-    MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest, ReadLinkReply, ReadLinkRequest,
-    ReassertReply, ReassertRequest, RemoveDirectoryRequest, RemoveXattrRequest, RenameReply,
-    RenameRequest, ReportReply, ReportRequest, Server, ServerMapReply, ServerMapRequest,
-    ServerState, SetAttributesRequest, SetXattrRequest, StatReply, StatRequest, Target, TimeWish,
-    TruncateRequest, UnlinkReply, UnlinkRequest, Usage, XattrDone,
+    AcceptRollbackReply, AcceptRollbackRequest, AttachReply, AttachRequest, Attributes, Create,
+    Credentials, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply, GetXattrRequest,
+    HeartbeatReply, HeartbeatRequest, Layout, LayoutWish, LinkRequest, ListReply, ListRequest,
+    ListXattrReply, ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest,
+    MakeNodeRequest, ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest,
+    RemoveDirectoryRequest, RemoveXattrRequest, RenameReply, RenameRequest, ReportReply,
+    ReportRequest, Server, ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest,
+    SetXattrRequest, StatReply, StatRequest, Target, TimeWish, TruncateRequest, UnlinkReply,
+    UnlinkRequest, Usage, XattrDone,
 };
 use weft_proto::prost::Message;
 use weft_proto::session::{
@@ -1238,14 +1239,28 @@ fn rest(kind: Kind) -> Kind {
                 metrics: "10.0.0.3:7200".to_owned(),
                 usage: usage(),
                 store: bytes(7, 16),
+                durable: Some(position()),
+                has: vec![position()],
+                rolled_back: true,
+                service: Some(position()),
             },
             "0803120d31302e302e302e333a373130301a0d31302e302e302e333a373230302215088080808080\
-             2010808080808010188080808080082a100708090a0b0c0d0e0f10111213141516",
+             2010808080808010188080808080082a100708090a0b0c0d0e0f10111213141516\
+             320c09080706050403020110ac023a0c09080706050403020110ac024001\
+             4a0c09080706050403020110ac02",
             &HeartbeatReply {
                 epoch: 9,
                 since: 300,
+                check: vec![position()],
+                service: Some(position()),
             },
-            "080910ac02",
+            "080910ac021a0c09080706050403020110ac02220c09080706050403020110ac02",
+        ),
+        Kind::AcceptRollback => call(
+            &AcceptRollbackRequest { server: Some(3) },
+            "0803",
+            &AcceptRollbackReply { refused: true },
+            "0801",
         ),
         Kind::Lock => call(
             &LockRequest {

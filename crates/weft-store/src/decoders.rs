@@ -10,8 +10,8 @@ use bytes::Bytes;
 use crate::frames;
 use crate::record::{
     CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
-    Header, HistoryRecord, ItemRecord, LabelRecord, NoteRecord, ReachedRecord, RunningRecord,
-    StoreRecord, decode_body, new_body,
+    Header, HeardRecord, HistoryRecord, ItemRecord, LabelRecord, NoteRecord, ReachedRecord,
+    RunningRecord, StoreRecord, decode_body, new_body,
 };
 
 /// Decodes bytes and encodes what they say; `None`: they were refused.
@@ -59,6 +59,9 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     }),
     ("incarnations", |value| {
         Some(HistoryRecord::decode(value)?.encode())
+    }),
+    ("service", |value| {
+        Some(HeardRecord::decode(value)?.encode())
     }),
     ("reached", |value| {
         Some(ReachedRecord::decode(value)?.encode())

@@ -13,12 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weft_kv::{History, Incarnation, Position};
 
 use crate::error::StoreError;
-use crate::record::HistoryRecord;
+use crate::record::{HeardRecord, HistoryRecord};
 use crate::storage::{FileKind, Storage};
 use crate::store::Store;
 
 /// The two files.
 const FILES: [&str; 2] = ["incarnations.0", "incarnations.1"];
+/// What was heard of the metadata service.
+const HEARD: &str = "service";
 /// Bytes of each.
 const FILE_BYTES: usize = 4096;
 
@@ -140,6 +142,40 @@ impl Store {
         let reached = incarnations.appended.load(Ordering::Acquire);
         let held = incarnations.history.holds(at, reached);
         held.map_err(|without| without.unwrap_or_else(|| self.incarnation()))
+    }
+
+    /// What the store's server last heard to be durable of the namespace; a file that is damaged or not there: nothing.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn heard_of_service(&self) -> Result<Option<Position>, StoreError> {
+        let storage = &self.0.storage;
+        let fail = |e: io::Error| StoreError::io("read", HEARD, &e);
+        if !storage
+            .list()
+            .map_err(fail)?
+            .iter()
+            .any(|name| name == HEARD)
+        {
+            return Ok(None);
+        }
+        let file = storage.open(HEARD, FileKind::Log).map_err(fail)?;
+        let bytes = file.read_plain(0, FILE_BYTES).map_err(fail)?;
+        Ok(HeardRecord::decode(&bytes).map(|record| record.0))
+    }
+
+    /// Keeps what the store's server heard to be durable of the namespace, in place of what it heard before.
+    ///
+    /// # Durability
+    /// On stable storage on return.
+    pub async fn note_service(&self, at: Position) -> Result<(), StoreError> {
+        let storage = &self.0.storage;
+        let fail = |e: io::Error| StoreError::io("write", HEARD, &e);
+        let file = storage.open(HEARD, FileKind::Log).map_err(fail)?;
+        file.write_plain(0, &HeardRecord(at).encode())
+            .map_err(fail)?;
+        file.sync().await.map_err(fail)?;
+        storage.sync_folder().map_err(fail)
     }
 
     /// All incarnations that the store knows of, oldest first.

@@ -16,12 +16,14 @@ mod plan;
 mod read;
 mod scrub;
 mod send;
+mod standing;
 mod walk;
 mod write;
 
 pub use check::on_the_wire as finding_on_the_wire;
 pub(crate) use peers::Peers;
 use send::Sender;
+pub(crate) use standing::Standing;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +66,8 @@ pub struct IoService {
     collectives: collective::Collectives,
     growth: growth::Growth,
     peers: Peers,
+    stands: standing::Stands,
+    server: u32,
 }
 
 struct Client {
@@ -91,6 +95,7 @@ impl IoService {
         metrics: Arc<Metrics>,
         peers: Peers,
         grace: Duration,
+        server: u32,
     ) -> IoService {
         IoService {
             scrubber: scrub::Scrubber::new(&store),
@@ -106,7 +111,14 @@ impl IoService {
             collectives: collective::Collectives::default(),
             growth: growth::Growth::new(grace),
             peers,
+            stands: standing::Stands::new(Standing::NotCompared),
+            server,
         }
+    }
+
+    /// The metadata service has compared the store with what its server said before.
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        self.stands.set(standing);
     }
 
     /// The store behind it.
@@ -166,6 +178,9 @@ impl IoService {
     }
 
     pub(crate) async fn serve(&self, call: Served) {
+        if let Err(failure) = self.stands.check(call.kind, self.server).await {
+            return call.reply.fail(&failure);
+        }
         match call.kind {
             Kind::Read => self.read(call).await,
             Kind::Write => self.write(call).await,

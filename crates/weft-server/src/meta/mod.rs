@@ -8,6 +8,7 @@ mod checkpoint;
 mod growth;
 mod locks;
 mod owed;
+mod rollback;
 mod sessions;
 mod settle;
 mod spill;
@@ -23,8 +24,9 @@ use weft_meta::{Intent, MetaError, Namespace, Truncation, mutates};
 use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
-    Credentials, DetachRequest, MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest,
-    ReportRequest, ServerMapRequest, StatReply, StatRequest, Target, TruncateRequest,
+    AcceptRollbackRequest, Credentials, DetachRequest, HeartbeatReply, HeartbeatRequest,
+    MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest, ReportRequest, ServerMapRequest,
+    StatReply, StatRequest, Target, TruncateRequest,
 };
 use weft_proto::session::Role;
 use weft_proto::stamp::{self, Stamp};
@@ -68,6 +70,7 @@ pub struct MetaService {
     locks: Locks,
     blocking: Blocking,
     check: check::Check,
+    rollback: rollback::Rollback,
 }
 
 /// Until a sync follows what a lazy client was told: with the sync itself less than a second.
@@ -116,6 +119,7 @@ impl MetaService {
             locks: Locks::default(),
             blocking,
             check: check::Check::default(),
+            rollback: rollback::Rollback::default(),
             env,
             namespace,
             group,
@@ -245,6 +249,9 @@ impl MetaService {
                 .reply
                 .fail(&Failure::new(Code::Cancelled, reason.to_owned()));
         }
+        if let Err(failure) = self.rollback.check(call.kind) {
+            return call.reply.fail(&failure);
+        }
         self.answer_kind(call).await;
     }
 
@@ -327,7 +334,19 @@ impl MetaService {
                     .await;
             }
             Kind::Heartbeat if call.peer.role == Role::IoServer => {
-                self.answer(call, |r| n.heartbeat(now, r)).await;
+                n.note_durable(self.group.durable());
+                let heartbeat = |r: &HeartbeatRequest| {
+                    self.rollback.heard(n, r);
+                    let reply = n.heartbeat(now, r)?;
+                    // What a server heard of a namespace that went back it must not forget yet.
+                    let service = reply.service.filter(|_| !self.rollback.is_found());
+                    Ok(HeartbeatReply { service, ..reply })
+                };
+                self.answer(call, heartbeat).await;
+            }
+            Kind::AcceptRollback => {
+                let accept = |r: &AcceptRollbackRequest| self.rollback.accept(n, *r);
+                self.answer(call, accept).await;
             }
             Kind::Truncate => self.truncate(call).await,
             Kind::MakeCheckpoint => self.make_checkpoint(call).await,

@@ -1,7 +1,7 @@
 //! The index: keys and values, each value sealed with a checksum of its own.
 
 use bytes::BufMut;
-use weft_kv::Space;
+use weft_kv::{Position, Space};
 use weft_layout::{CellIndex, FileId};
 
 use super::{
@@ -410,6 +410,27 @@ impl HistoryRecord {
             turn,
             history: fields.0.to_vec(),
         })
+    }
+}
+
+/// The file `service`: what was last heard to be durable of the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeardRecord(pub(crate) Position);
+
+impl HeardRecord {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.put_u64_le(self.0.incarnation);
+        out.put_u64_le(self.0.sequence);
+        seal(out)
+    }
+    pub(crate) fn decode(value: &[u8]) -> Option<Self> {
+        let mut fields = open("what was heard of the service", b"service", value).ok()?;
+        let at = Position {
+            incarnation: fields.u64()?,
+            sequence: fields.u64()?,
+        };
+        fields.0.is_empty().then_some(Self(at))
     }
 }
 

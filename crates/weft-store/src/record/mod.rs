@@ -19,7 +19,8 @@ pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord,
-    HistoryRecord, META, NoteRecord, ReachedRecord, RunningRecord, STORE_KEY, StoreRecord,
+    HeardRecord, HistoryRecord, META, NoteRecord, ReachedRecord, RunningRecord, STORE_KEY,
+    StoreRecord,
 };
 pub(crate) use log::{
     BODY_MAX, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, decode_body, new_body,

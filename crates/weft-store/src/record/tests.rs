@@ -325,6 +325,12 @@ fn files_beside_the_log_have_their_golden_bytes_and_come_back() {
     let mut padded = history.encode();
     padded.resize(4096, 0);
     assert_eq!(HistoryRecord::decode(&padded), Some(history));
+    let heard = HeardRecord(weft_kv::Position {
+        incarnation: 7,
+        sequence: 300,
+    });
+    golden("service", &heard.encode());
+    assert_eq!(HeardRecord::decode(&heard.encode()), Some(heard));
     golden("running", &RunningRecord::encode("boot"));
     assert_eq!(
         RunningRecord::decode(&RunningRecord::encode("boot")),
@@ -348,6 +354,7 @@ proptest! {
         let _ = RunningRecord::decode(&bytes);
         let _ = ReachedRecord::decode(&bytes);
         let _ = HistoryRecord::decode(&bytes);
+        let _ = HeardRecord::decode(&bytes);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod read;
 mod rm;
 mod scrub;
 mod serve;
+mod server;
 mod sort;
 mod stat;
 mod status;
@@ -79,6 +80,7 @@ pub(crate) enum Command {
     Rm(rm::Rm),
     Scrub(scrub::Scrub),
     Serve(serve::Serve),
+    Server(server::Server),
     Sort(sort::Sort),
     #[command(hide = true)]
     SortPath(sort::SortPath),
@@ -128,6 +130,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Rm(command) => command.run(&cli.global),
         Command::Scrub(command) => command.run(cli.global),
         Command::Serve(command) => command.run(),
+        Command::Server(command) => command.run(&cli.global),
         Command::Sort(command) => command.run(&cli.global),
         Command::SortPath(command) => command.run(&cli.global),
         Command::SortWorker(_) => Ok(sort::run_worker(&cli.global)),

@@ -214,6 +214,7 @@ fn state(server: &Server) -> &'static str {
         ServerState::Unknown => "never seen",
         ServerState::Up => "up",
         ServerState::Down => "down",
+        ServerState::RolledBack => "refused: older copy",
     }
 }
 

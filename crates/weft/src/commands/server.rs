@@ -1,0 +1,83 @@
+//! `weft server`: what an administrator does about single servers.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use weft_client::{ServerId, ServerState};
+
+use crate::{Global, connect, output};
+
+/// Look after single servers
+#[derive(Args)]
+pub(crate) struct Server {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    AcceptRollback(AcceptRollback),
+}
+
+/// Take in a server whose folder is older than what the server said before
+///
+/// A server whose folder was replaced by an older copy is refused: nothing of it is read or written. If there is no newer
+/// copy, this takes the server as it is. What was written to it since the copy was made is lost: files may hold older bytes
+/// or end earlier, and nothing tells which. `weft fsck` finds what does not fit together.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft status                           says which server is refused
+  weft server accept-rollback 2
+  weft server accept-rollback metadata  the folder of the metadata service was replaced
+  weft fsck")]
+struct AcceptRollback {
+    /// The server's id, or `metadata`
+    #[arg(value_name = "ID")]
+    node: String,
+}
+
+impl Server {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        match self.action {
+            Action::AcceptRollback(accept) => accept.run(global),
+        }
+    }
+}
+
+impl AcceptRollback {
+    fn run(&self, global: &Global) -> Result<ExitCode> {
+        let server = match self.node.as_str() {
+            "metadata" => None,
+            id => Some(ServerId(id.parse().with_context(|| {
+                format!(
+                    "`{id}` is no server: give the number that `weft status` shows, or `metadata`"
+                )
+            })?)),
+        };
+        connect::block_on(async {
+            let volume = connect::volume(global).await?;
+            if let Some(server) = server {
+                let map = volume.server_map().await?;
+                let known = map.servers.iter().find(|s| s.id == server.0);
+                let Some(known) = known else {
+                    bail!("the volume has no server {server}; `weft status` shows those it has");
+                };
+                if known.state() != ServerState::RolledBack {
+                    bail!("server {server} is not refused: there is nothing to accept");
+                }
+            }
+            let refused = volume.accept_rollback(server).await?;
+            match server {
+                Some(server) => output::line(format!(
+                    "server {server} takes part again with the folder that it has; what was written to it since that copy was made is lost; run `weft fsck`"
+                ))?,
+                None if refused => output::line(
+                    "the metadata service serves the folder that it has; what was changed since that copy was made is lost; run `weft fsck`",
+                )?,
+                None => bail!("the metadata service is not refused: there is nothing to accept"),
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
