@@ -73,6 +73,7 @@ mod sync;
 mod tail;
 mod trace;
 mod tree;
+mod trim;
 mod write;
 
 pub use addressed::{ADDRESSED, ChunkName};
@@ -99,3 +100,4 @@ pub use scrub::{Fault, Finding, ScrubPosition, Scrubbed};
 pub use sim::SimStorage;
 pub use storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
 pub use store::Store;
+pub use trim::Trimmed;

@@ -16,6 +16,7 @@ mod plan;
 mod read;
 mod scrub;
 mod send;
+mod upkeep;
 mod walk;
 mod write;
 
@@ -186,6 +187,7 @@ impl IoService {
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
             Kind::Advise => answer(call, async |r| self.advise(r).await).await,
             Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
+            Kind::Trim => answer(call, async |r| self.trim(r).await).await,
             Kind::Scrub => answer(call, async |r| Ok(self.scrub(r))).await,
             Kind::ScrubStatus => {
                 let status = async |_: ScrubStatusRequest| Ok(self.scrub_status());

@@ -32,6 +32,7 @@ mod serve;
 mod sort;
 mod stat;
 mod status;
+mod trim;
 mod truncate;
 mod unmount;
 mod up;
@@ -86,6 +87,7 @@ pub(crate) enum Command {
     SortWorker(sort::SortWorker),
     Stat(stat::Stat),
     Status(status::Status),
+    Trim(trim::Trim),
     Truncate(truncate::Truncate),
     Unmount(unmount::Unmount),
     Up(up::Up),
@@ -133,6 +135,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::SortWorker(_) => Ok(sort::run_worker(&cli.global)),
         Command::Stat(command) => command.run(&cli.global),
         Command::Status(command) => command.run(cli.global),
+        Command::Trim(command) => command.run(cli.global),
         Command::Truncate(command) => command.run(&cli.global),
         Command::Unmount(command) => command.run(),
         Command::Up(command) => command.run(),
