@@ -82,6 +82,8 @@ pub enum ScrubFault {
     Entry = 3,
     /// A file of the server's index, or of the copy of it, is not what was written; of no file or chunk.
     Index = 4,
+    /// They are known to be lost: reading them fails until they are written anew.
+    Lost = 5,
 }
 
 /// Blocks of a chunk that are bad.

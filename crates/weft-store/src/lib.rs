@@ -46,6 +46,7 @@ mod list;
 mod load;
 mod locked;
 mod log;
+mod losses;
 mod merge;
 mod note;
 mod part;
@@ -89,6 +90,7 @@ pub use key::{
     Usage, Write,
 };
 pub use list::Page;
+pub use losses::Losses;
 pub use part::Part;
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Landing, Pool, Slice};
 pub use read::READ_TRIES;
