@@ -84,8 +84,9 @@ pub use quota::{NewBounds, Payer, Quota};
 pub use stat::{Attributes, FileKind};
 pub use transfer::Transfer;
 pub use upkeep::{
-    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest,
-    ScrubState, ScrubStatusReply, ScrubStatusRequest,
+    AcceptLossesReply, AcceptLossesRequest, DiskCondition, DiskReport, DisksReply, DisksRequest,
+    LossesReply, LossesRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState,
+    ScrubStatusReply, ScrubStatusRequest, TrimReply, TrimRequest,
 };
 pub use view::OpenView;
 pub use volume::Volume;

@@ -1,14 +1,15 @@
 //! The upkeep of servers: their scrubs and disks.
 
-use weft_layout::ServerId;
+use weft_layout::{FileId, ServerId};
 use weft_proto::meta::AcceptRollbackRequest;
 
 use crate::volume::Repeat;
 use crate::{Error, Volume};
 
 pub use weft_proto::upkeep::{
-    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest,
-    ScrubState, ScrubStatusReply, ScrubStatusRequest,
+    AcceptLossesReply, AcceptLossesRequest, DiskCondition, DiskReport, DisksReply, DisksRequest,
+    LossesReply, LossesRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState,
+    ScrubStatusReply, ScrubStatusRequest, TrimReply, TrimRequest,
 };
 
 impl Volume {
@@ -36,6 +37,28 @@ impl Volume {
         let what = "accept an older store";
         let reply = self.meta(what, &request, Repeat::Safe).await?;
         Ok(reply.refused)
+    }
+
+    /// Gives the free space of a server back to its host: one request, answered when it is done.
+    pub async fn trim(&self, server: ServerId) -> Result<TrimReply, Error> {
+        self.io("trim", server, &TrimRequest {}, Repeat::Safe).await
+    }
+
+    /// How much is lost of what a server stored: one request.
+    pub async fn losses(&self, server: ServerId) -> Result<LossesReply, Error> {
+        self.io("losses", server, &LossesRequest {}, Repeat::Safe)
+            .await
+    }
+
+    /// Makes zeros of what is lost of a file on a server: one request.
+    pub async fn accept_losses(
+        &self,
+        server: ServerId,
+        file: FileId,
+    ) -> Result<AcceptLossesReply, Error> {
+        let request = AcceptLossesRequest { file: file.0 };
+        self.io("accept losses", server, &request, Repeat::Safe)
+            .await
     }
 
     /// How far the scrub of a server is and what it found: one request.

@@ -516,6 +516,9 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ExtendCells
         | Kind::SendRange
         | Kind::Disks
+        | Kind::Trim
+        | Kind::Losses
+        | Kind::AcceptLosses
         | Kind::Advise
         | Kind::Scrub
         | Kind::ScrubStatus

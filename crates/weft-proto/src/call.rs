@@ -125,6 +125,12 @@ calls! {
     SendRange = 60: io::SendRangeRequest => io::SendRangeReply;
     /// Which of some files a server has deleted.
     WhichDeleted = 61: fsck::WhichDeletedRequest => fsck::WhichDeletedReply;
+    /// Give a server's free space back to its host.
+    Trim = 62: upkeep::TrimRequest => upkeep::TrimReply;
+    /// How much is lost of what a server stored.
+    Losses = 63: upkeep::LossesRequest => upkeep::LossesReply;
+    /// Make zeros of what is lost of a file on a server.
+    AcceptLosses = 55: upkeep::AcceptLossesRequest => upkeep::AcceptLossesReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;

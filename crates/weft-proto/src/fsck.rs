@@ -99,6 +99,9 @@ pub enum Fault {
     Unreadable = 71,
     /// A record of a file, a checkpoint or a fork in a store's index cannot be read.
     IndexRecord = 72,
+    /// Bytes are lost, and are not taken for anything else: `expected` is where they begin in the fork, `found` how many
+    /// they are.
+    Lost = 73,
 }
 
 /// Something that is wrong.

@@ -82,6 +82,8 @@ pub enum ScrubFault {
     Entry = 3,
     /// A file of the server's index, or of the copy of it, is not what was written; of no file or chunk.
     Index = 4,
+    /// They are known to be lost: reading them fails until they are written anew.
+    Lost = 5,
 }
 
 /// Blocks of a chunk that are bad.
@@ -205,6 +207,64 @@ pub struct DisksReply {
     /// At most 256.
     #[prost(message, repeated, tag = "1")]
     pub disks: Vec<DiskReport>,
+}
+
+/// Give free space back to the host now.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct TrimRequest {}
+
+/// What went back.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct TrimReply {
+    /// Bytes of free blocks that went back by this call.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+    /// Bytes of the server's files and devices that its hosts hold for blocks.
+    #[prost(uint64, tag = "2")]
+    pub held: u64,
+    /// Bytes of blocks in use.
+    #[prost(uint64, tag = "3")]
+    pub used: u64,
+}
+
+/// Ask what is lost of what a server stored.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LossesRequest {}
+
+/// What is lost: reading it fails until it is written anew, removed or accepted.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LossesReply {
+    /// Files of which something is lost.
+    #[prost(uint64, tag = "1")]
+    pub files: u64,
+    /// Ranges of bytes.
+    #[prost(uint64, tag = "2")]
+    pub ranges: u64,
+    /// Bytes.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// There is more than was counted.
+    #[prost(bool, tag = "4")]
+    pub more: bool,
+}
+
+/// Make zeros of what is lost of a file on a server: the user's word that the rest of it is worth more.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct AcceptLossesRequest {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+}
+
+/// What was made zeros; on stable storage.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct AcceptLossesReply {
+    /// Ranges of bytes, in cells and checkpoints.
+    #[prost(uint64, tag = "1")]
+    pub ranges: u64,
+    /// Bytes.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
 }
 
 #[cfg(test)]

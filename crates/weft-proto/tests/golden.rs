@@ -56,8 +56,9 @@ use weft_proto::session::{
 };
 use weft_proto::stamp::{Position, ServerPosition, Stamp};
 use weft_proto::upkeep::{
-    DiskCondition, DiskReport, DisksReply, DisksRequest, ScrubFault, ScrubFinding, ScrubRequest,
-    ScrubState, ScrubStatusReply, ScrubStatusRequest,
+    AcceptLossesReply, AcceptLossesRequest, DiskCondition, DiskReport, DisksReply, DisksRequest,
+    LossesReply, LossesRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState,
+    ScrubStatusReply, ScrubStatusRequest, TrimReply, TrimRequest,
 };
 use weft_proto::{Call, Code, Failure, Flags, HEADER_BYTES, Header, Kind, body_from};
 
@@ -417,6 +418,9 @@ fn check(kind: Kind) -> Kind {
         | Kind::Rollback
         | Kind::DropCheckpoint
         | Kind::Disks
+        | Kind::Trim
+        | Kind::Losses
+        | Kind::AcceptLosses
         | Kind::Advise => io(kind),
         Kind::CollectiveRead | Kind::CollectiveWrite | Kind::JoinedRead | Kind::JoinedWrite => {
             collective(kind)
@@ -912,6 +916,36 @@ fn io(kind: Kind) -> Kind {
             SCRUB_STATUS,
         ),
         Kind::ScrubStatus => call(&ScrubStatusRequest {}, "", &scrub_status(), SCRUB_STATUS),
+        Kind::Trim => call(
+            &TrimRequest {},
+            "",
+            &TrimReply {
+                bytes: 300,
+                held: 1,
+                used: 2,
+            },
+            "08ac0210011802",
+        ),
+        Kind::Losses => call(
+            &LossesRequest {},
+            "",
+            &LossesReply {
+                files: 1,
+                ranges: 2,
+                bytes: 300,
+                more: true,
+            },
+            "0801100218ac022001",
+        ),
+        Kind::AcceptLosses => call(
+            &AcceptLossesRequest { file: 77 },
+            "084d",
+            &AcceptLossesReply {
+                ranges: 2,
+                bytes: 300,
+            },
+            "080210ac02",
+        ),
         Kind::Disks => call(
             &DisksRequest {},
             "",

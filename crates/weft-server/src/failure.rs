@@ -10,6 +10,7 @@ use weft_store::StoreError;
 pub(crate) fn of_store(error: &StoreError) -> Failure {
     let code = match error {
         StoreError::BadChecksum { .. }
+        | StoreError::Lost { .. }
         | StoreError::Memory { .. }
         | StoreError::Corrupt { .. }
         | StoreError::LogDamaged { .. }

@@ -103,6 +103,18 @@ impl StorageFile for DefectiveFile {
         self.file.allocate(length)
     }
 
+    fn punch(&self, at: u64, length: u64) -> io::Result<()> {
+        self.file.punch(at, length)
+    }
+
+    fn fill(&self, at: u64, length: u64) -> io::Result<()> {
+        self.file.fill(at, length)
+    }
+
+    fn held(&self) -> io::Result<u64> {
+        self.file.held()
+    }
+
     fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_plain(at, bytes)
     }

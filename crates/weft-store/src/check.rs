@@ -143,7 +143,7 @@ impl Store {
                 done.bytes += part.bytes;
                 for finding in part.findings {
                     // Entries that cannot be read were found before.
-                    if matches!(finding.fault, Fault::Entry { .. }) {
+                    if matches!(finding.fault, Fault::Entry { .. } | Fault::Lost { .. }) {
                         continue;
                     }
                     let mended = if repair {
@@ -151,7 +151,17 @@ impl Store {
                     } else {
                         None
                     };
+                    let given_up = if mended.is_some() {
+                        inner.find_lost_of(&finding)?
+                    } else {
+                        Vec::new()
+                    };
                     done.findings.push((finding, mended));
+                    for lost in given_up {
+                        if !done.findings.iter().any(|(known, _)| *known == lost) {
+                            done.findings.push((lost, None));
+                        }
+                    }
                 }
                 if done.findings.iter().any(|(_, mended)| mended.is_some()) {
                     inner.flush(0).await?;
@@ -219,6 +229,9 @@ impl Inner {
             }
         };
         done.bytes += runs.crcs.len() as u64 * BLOCK as u64;
+        let lost = self.find_lost(id, chunk, &runs)?;
+        done.findings
+            .extend(lost.into_iter().map(|lost| (lost, None)));
         let suspects = self.suspects(&runs, pass);
         if !suspects.is_empty() {
             self.judge(&key, (id, chunk), &suspects, repair, done)?;

@@ -224,6 +224,8 @@ pub(crate) struct Chunk {
     crcs: Vec<u32>,
     /// Which places belong to a fork that this one derives from; empty: none.
     inherited: Vec<bool>,
+    /// Some of its places may be lost.
+    lacks: bool,
     /// The fork has nothing of this chunk: what its parent has shows.
     pub(crate) through: bool,
     pub(crate) pages: Vec<Option<Page>>,
@@ -276,6 +278,7 @@ impl Chunk {
             places: self.places.clone(),
             crcs: self.crcs.clone(),
             inherited: self.places.iter().map(|p| *p != Place::NONE).collect(),
+            lacks: self.lacks,
             ..Self::default()
         }
     }
@@ -286,6 +289,7 @@ impl Chunk {
             places: std::mem::take(&mut self.places),
             crcs: std::mem::take(&mut self.crcs),
             inherited: std::mem::take(&mut self.inherited),
+            lacks: self.lacks,
             ..Self::default()
         }
     }
@@ -295,6 +299,7 @@ impl Chunk {
         self.places = given.places;
         self.crcs = given.crcs;
         self.inherited = given.inherited;
+        self.lacks = given.lacks;
         self.through = false;
     }
 
@@ -325,6 +330,7 @@ impl Chunk {
         let at = block as usize;
         let inherited = self.is_inherited(block);
         self.inherit(block, false);
+        self.lacks |= place.is_lost();
         if at >= self.places.len() {
             self.places.resize(at + 1, Place::NONE);
             self.crcs.resize(at + 1, 0);
@@ -352,6 +358,19 @@ impl Chunk {
             self.places.truncate(first);
             self.crcs.truncate(first);
         }
+    }
+
+    /// Blocks that are lost, ascending.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = u32> + '_ {
+        let held = if self.lacks { self.places.len() } else { 0 };
+        let blocks = (0_u32..).zip(self.places[..held].iter());
+        let lost = blocks.filter(|(_, place)| **place != Place::NONE && place.is_lost());
+        lost.map(|(block, _)| block)
+    }
+
+    /// Whether any block may be.
+    pub(crate) fn lacks(&self) -> bool {
+        self.lacks
     }
 
     /// Every block with a place of the fork's own.

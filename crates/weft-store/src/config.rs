@@ -94,6 +94,8 @@ pub struct StoreConfig {
     pub capacity: u64,
     /// What growth leaves free in the file system, for the log and the index.
     pub reserve_bytes: u64,
+    /// Free space that a store at rest keeps for the next writes; the rest goes back to the host.
+    pub spare_bytes: u64,
     /// The most chunks that a cut empties at one moment; the rest follows in the background.
     pub cut_chunks: u32,
     /// What its cache does.
@@ -110,6 +112,7 @@ impl StoreConfig {
         self.segment_bytes = self.segment_bytes.min(self.log_bytes / 4);
         self.dirty_bytes = self.dirty_bytes.min(self.log_bytes);
         self.growth_bytes = self.growth_bytes.min(total / 8).max(1 << 20);
+        self.spare_bytes = self.spare_bytes.min(total / 64);
         // The log at its bound with a segment to spare, what is kept of it, and the index.
         let wanted = self.log_bytes + self.log_bytes / 8 + 2 * self.segment_bytes + total / 16;
         self.reserve_bytes = self.reserve_bytes.min(wanted);
@@ -132,6 +135,7 @@ impl StoreConfig {
             growth_bytes: 1 << 30,
             capacity: u64::MAX,
             reserve_bytes: 1 << 30,
+            spare_bytes: 32 << 20,
             cut_chunks: 1024,
             rules: CacheRules::default(),
             accept_loss: false,

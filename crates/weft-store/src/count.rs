@@ -27,6 +27,8 @@ struct Part {
     taken: Vec<Extent>,
     /// By fork, in order.
     forks: Vec<(ForkId, OfFork)>,
+    /// Chunks of which blocks are lost.
+    lossy: Vec<(ForkId, u64)>,
     /// Keys of chunks whose forks are gone.
     garbage: Vec<Vec<u8>>,
 }
@@ -107,6 +109,7 @@ pub(crate) async fn count_blocks(
         }
         part.taken.into_iter().for_each(|e| push(&mut taken, e));
         garbage.extend(part.garbage);
+        state.lossy.extend(part.lossy);
     }
     for key in &garbage {
         let (id, _) = ChunkRecord::decode_key(key)?;
@@ -117,7 +120,10 @@ pub(crate) async fn count_blocks(
         if beyond.any(|(_, chunk)| chunk.data_blocks().next().is_some()) {
             tails.insert(*id);
         }
-        for chunk in fork.chunks.values() {
+        for (n, chunk) in &fork.chunks {
+            if chunk.lacks() {
+                state.lossy.insert((*id, *n));
+            }
             for place in chunk.places() {
                 fork.blocks += 1;
                 push(&mut taken, extent(place));
@@ -208,6 +214,9 @@ fn read_part(
         }
         for run in ChunkRecord::decode_runs(key, value)? {
             found.tail |= n >= fork.end_chunk();
+            if run.place.is_lost() {
+                part.lossy.push((id, n));
+            }
             if run.inherited {
                 continue;
             }

@@ -42,6 +42,8 @@ pub(crate) struct Disk {
     failed: Mutex<Option<String>>,
     /// It was said to be full.
     full: AtomicBool,
+    /// Its host takes nothing back.
+    pub(crate) keeps_all: AtomicBool,
 }
 
 /// Whether a disk is given new data, and if not, why.
@@ -96,12 +98,15 @@ impl Disk {
         failed.clone().unwrap_or_else(|| "it is missing".to_owned())
     }
 
-    /// Bytes that its file could still grow by.
-    pub(crate) fn growth(&self, size: u64) -> io::Result<u64> {
+    /// Bytes that it could still grow by, where `away` bytes of its free blocks have no sure place.
+    pub(crate) fn growth(&self, size: u64, away: u64) -> io::Result<u64> {
         let Some((storage, _)) = &self.parts else {
             return Ok(0);
         };
-        let left = self.capacity.saturating_sub(size);
+        if !storage.grows() {
+            return Ok(away);
+        }
+        let left = self.capacity.saturating_sub(size - away);
         if left == 0 {
             return Ok(0);
         }
@@ -183,7 +188,7 @@ impl DiskSet {
             };
             let size = file.length();
             let size = size.map_err(|e| StoreError::io("measure", &disk.shown(), &e))?;
-            let growth = disk.growth(size).unwrap_or(0) / BLOCK as u64;
+            let growth = disk.growth(size, 0).unwrap_or(0) / BLOCK as u64;
             alloc.grow(disk.number, size / BLOCK as u64, growth);
             if disk.capacity == 0 {
                 alloc.close(disk.number);
@@ -201,8 +206,11 @@ impl DiskSet {
                 continue;
             };
             let size = alloc.of_disk(number).0 * BLOCK as u64;
+            let away = alloc.away(number) * BLOCK as u64;
             let full = alloc.is_full(number)
-                && disk.growth(size).is_ok_and(|growth| growth < BLOCK as u64);
+                && disk
+                    .growth(size, away)
+                    .is_ok_and(|growth| growth < BLOCK as u64);
             let path = disk.shown();
             match (full, disk.full.swap(full, Relaxed)) {
                 (true, false) => tracing::warn!(disk = number, %path, "a disk is full"),
@@ -220,12 +228,13 @@ impl DiskSet {
         let of = |disk: &Disk| {
             let (blocks, free) = alloc.of_disk(disk.number);
             let unit = BLOCK as u64;
+            let away = alloc.away(disk.number);
             let failed = disk.failed.lock().clone();
             let closed = !open.contains(&disk.number);
             let growth = if closed {
                 0
             } else {
-                disk.growth(blocks * unit).unwrap_or(0)
+                disk.growth(blocks * unit, away * unit).unwrap_or(0)
             };
             let state = match &failed {
                 _ if disk.is_missing() => DiskState::Missing,
@@ -239,7 +248,7 @@ impl DiskSet {
                 path: disk.path.clone(),
                 state,
                 reason: failed.unwrap_or_default(),
-                used: (blocks - free) * unit,
+                used: (blocks - free - away) * unit,
                 available: if closed { 0 } else { free * unit + growth },
                 errors: disk.errors.load(Relaxed),
             }
@@ -333,6 +342,7 @@ impl Disk {
             errors: AtomicU64::new(0),
             failed: Mutex::default(),
             full: AtomicBool::new(false),
+            keeps_all: AtomicBool::new(false),
         }
     }
 }

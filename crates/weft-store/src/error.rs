@@ -1,6 +1,7 @@
 //! What can go wrong in a store: one closed enum, each variant with the values that prove it.
 
 use std::io;
+use std::ops::Range;
 
 use thiserror::Error;
 use weft_layout::{CellIndex, FileId};
@@ -35,6 +36,22 @@ pub enum StoreError {
         expected: u32,
         /// The checksum of what was read.
         found: u32,
+    },
+    /// What was written there is lost, and is not taken for anything else.
+    #[error(
+        "bytes {}..{} of cell {cell}, fork {fork} of file {file} are lost: what was written there cannot be read any more. Write \
+         them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` make zeros of them",
+        range.start, range.end
+    )]
+    Lost {
+        /// The file.
+        file: FileId,
+        /// Its cell.
+        cell: CellIndex,
+        /// The fork.
+        fork: ForkName,
+        /// Which bytes of the fork.
+        range: Range<u64>,
     },
     /// Bytes changed in the memory of this process; they were neither stored nor returned.
     #[error(

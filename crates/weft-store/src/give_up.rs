@@ -91,7 +91,7 @@ impl State {
     }
 
     /// All forks of a name, living and kept.
-    fn forks_of(&self, key: &ForkKey) -> Vec<ForkId> {
+    pub(crate) fn forks_of(&self, key: &ForkKey) -> Vec<ForkId> {
         let Some(file) = self.files.get(&key.file) else {
             return Vec::new();
         };
@@ -322,7 +322,7 @@ pub(crate) fn all_of(
 ) -> Covered {
     let bad = matches!(
         error,
-        StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. }
+        StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. } | StoreError::Lost { .. }
     );
     // A run takes some bytes of the frame besides its own.
     let runs = plans.iter().flat_map(|p| &p.small);

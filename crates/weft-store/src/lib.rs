@@ -47,6 +47,7 @@ mod list;
 mod load;
 mod locked;
 mod log;
+mod losses;
 mod merge;
 mod note;
 mod part;
@@ -74,6 +75,7 @@ mod sync;
 mod tail;
 mod trace;
 mod tree;
+mod trim;
 mod write;
 
 pub use addressed::{ADDRESSED, ChunkName};
@@ -89,6 +91,7 @@ pub use key::{
     Usage, Write,
 };
 pub use list::Page;
+pub use losses::Losses;
 pub use part::Part;
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Landing, Pool, Slice};
 pub use read::READ_TRIES;
@@ -100,3 +103,4 @@ pub use scrub::{Fault, Finding, ScrubPosition, Scrubbed};
 pub use sim::SimStorage;
 pub use storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
 pub use store::Store;
+pub use trim::Trimmed;

@@ -128,6 +128,9 @@ impl Inner {
     }
 
     async fn load_batch(&self, batch: Batch, why: Why) -> Result<(), StoreError> {
+        if batch.place.is_lost() {
+            return self.lost(&batch);
+        }
         let bytes = u64::from(batch.blocks) * BLOCK as u64;
         if why != Why::Again {
             self.lock().evict(self.bounds.cache.saturating_sub(bytes));
@@ -188,6 +191,15 @@ impl Inner {
             }
         }
         result
+    }
+
+    /// Says what is lost; nothing where it was written anew meanwhile: the caller looks again.
+    fn lost(&self, batch: &Batch) -> Result<(), StoreError> {
+        let part = &batch.parts[0];
+        let state = self.lock();
+        state
+            .lost(part.id, part.chunk, part.first)
+            .map_or(Ok(()), Err)
     }
 
     /// Takes note that a disk did not give a block.

@@ -37,6 +37,7 @@ use crate::replay::{Overlay, Replay, each};
 use crate::state::State;
 use crate::storage::{FileKind, Storage};
 use crate::store::{Bounds, Inner, Signals, Store};
+use crate::trim::give_back;
 
 /// Holds the boot's name while the store is open.
 const RUNNING: &str = "running";
@@ -138,6 +139,7 @@ impl Store {
             garbage: Mutex::new(garbage),
         });
         inner.restore(overlay, config.accept_loss).await?;
+        inner.doubt_places().await?;
         inner.sync_now().await?;
         if recovered {
             inner.sync_now().await?;
@@ -150,6 +152,7 @@ impl Store {
             signals.work.notify_one();
         }
         tokio::spawn(background(signals, Arc::downgrade(&inner)));
+        tokio::spawn(give_back(Arc::downgrade(&inner)));
         Ok(Store(inner))
     }
 }

@@ -94,7 +94,11 @@ impl Inner {
         for one in wanted {
             match self.load_alone(std::slice::from_ref(one)).await {
                 Ok(()) => {}
-                Err(error @ (StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. })) => {
+                Err(
+                    error @ (StoreError::BadChecksum { .. }
+                    | StoreError::DiskFailed { .. }
+                    | StoreError::Lost { .. }),
+                ) => {
                     tracing::error!(%error, "the block is lost, with what the log has of it");
                     // The log still says where it lay: it is free when the store is opened without that log, not before.
                     self.lock().lose_block(one.id, one.chunk, one.block, None);

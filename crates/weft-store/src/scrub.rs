@@ -56,6 +56,13 @@ pub enum Fault {
         /// What is wrong with it.
         reason: String,
     },
+    /// What was written there is lost: reading it fails.
+    Lost {
+        /// Which bytes of the fork.
+        range: Range<u64>,
+        /// The checkpoint that keeps the fork, 0: none does; `None`: it is the fork as it is now.
+        checkpoint: Option<u64>,
+    },
     /// They lie beyond the disk's end.
     Beyond,
     /// They count as free.
@@ -250,6 +257,7 @@ impl Inner {
                 return Ok(());
             }
         };
+        done.findings.extend(self.find_lost(id, chunk, &runs)?);
         let suspects = self.verify(&runs, &mut done.bytes).await;
         if suspects.is_empty() {
             return Ok(());

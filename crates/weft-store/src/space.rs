@@ -132,16 +132,16 @@ impl Inner {
         let (sizes, missing) = {
             let disk = &self.lock().disk;
             let open = disk.open().into_iter();
-            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0)).collect();
+            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
             // What is held back scales with the size; twice its bound covers both sides of it.
             (sizes, (blocks + 128).saturating_sub(disk.available()))
         };
         let mut rooms = Vec::new();
-        for (number, size) in sizes {
+        for (number, size, away) in sizes {
             let Some(disk) = self.disks.get(number) else {
                 continue;
             };
-            match disk.growth(size * unit) {
+            match disk.growth(size * unit, away * unit) {
                 Ok(room) => rooms.push((disk, size, room / unit)),
                 Err(e) => self.note(disk, &format!("ask its space: {e}")),
             }
@@ -176,6 +176,15 @@ impl Inner {
         let Ok(file) = disk.file().map(Arc::clone) else {
             return Ok(false);
         };
+        let filled = self.fill(disk, by).await?;
+        let (by, room) = (by - filled, room - filled);
+        if by == 0 {
+            return Ok(true);
+        }
+        if self.lock().disk.away(disk.number) > 0 {
+            // The host is full.
+            return Ok(filled > 0);
+        }
         let bytes = (size + by) * BLOCK as u64;
         match self.run(move || file.allocate(bytes)).await? {
             Ok(()) => {

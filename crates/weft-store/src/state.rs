@@ -129,6 +129,8 @@ pub(crate) struct State {
     /// Forks with tails.
     pub(crate) tails: BTreeSet<ForkId>,
     pub(crate) dirty_chunks: BTreeSet<(ForkId, u64)>,
+    /// Chunks whose entries may say that blocks are lost.
+    pub(crate) lossy: BTreeSet<(ForkId, u64)>,
     /// Dirty blocks in memory.
     pub(crate) dirty_blocks: u64,
     /// Slots that became dirty as a whole since those were last flushed.
@@ -390,6 +392,9 @@ impl State {
             .and_then(|f| f.chunks.get_mut(&chunk))
         {
             entry.marks |= CHANGED;
+            if entry.lacks() {
+                self.lossy.insert((id, chunk));
+            }
             self.changes.chunks.insert((id, chunk));
             self.changes.forks.insert(id);
         }

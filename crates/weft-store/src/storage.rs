@@ -43,6 +43,11 @@ pub trait Storage: Send + Sync {
     /// Bytes that files of the folder could still grow by.
     fn available(&self) -> io::Result<u64>;
 
+    /// Whether its files can grow; a device's cannot.
+    fn grows(&self) -> bool {
+        true
+    }
+
     /// Runs blocking work beside the callers; the future ends when the work has.
     /// Dropping the future does not stop the work.
     fn run(&self, work: Work) -> BoxFuture<()>;
@@ -66,6 +71,16 @@ pub trait StorageFile: Send + Sync {
     /// Gives the file's bytes below `length` a place on the disk; grows the file if need be when
     /// it is of kind [`FileKind::Data`].
     fn allocate(&self, length: u64) -> io::Result<()>;
+
+    /// Gives the place of bytes that nothing refers to back to the host; the file keeps its length. What is read there
+    /// until it is written again is anything. Multiples of 4 KiB.
+    fn punch(&self, at: u64, length: u64) -> io::Result<()>;
+
+    /// Gives bytes within the file that were punched a place again; bytes that have one stay as they are.
+    fn fill(&self, at: u64, length: u64) -> io::Result<()>;
+
+    /// Bytes that the file takes of its host.
+    fn held(&self) -> io::Result<u64>;
 
     /// Writes through the page cache: microseconds, and out of reach of a kill of the process.
     fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()>;

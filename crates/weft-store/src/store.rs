@@ -29,6 +29,8 @@ pub(crate) struct Bounds {
     pub(crate) dirty: u64,
     pub(crate) log: u64,
     pub(crate) growth: u64,
+    /// Free blocks that stay at rest.
+    pub(crate) spare: u64,
     /// What replaying the log may cost, in units of [`State::logged`].
     pub(crate) replay: u64,
     /// Entries that differ from the index before the log is applied: they cannot be evicted.
@@ -59,6 +61,7 @@ impl Bounds {
                 .growth_bytes
                 .next_multiple_of(BLOCK as u64)
                 .max(BLOCK as u64),
+            spare: config.spare_bytes / BLOCK as u64,
             replay: REPLAY_MAX,
             cut: config.cut_chunks.max(1),
             rules: config.rules,
@@ -220,12 +223,13 @@ impl Store {
             let state = inner.lock();
             let disk = &state.disk;
             let open = disk.open().into_iter();
-            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0)).collect();
+            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
             (disk.used(), disk.available(), disk.waiting(), sizes)
         };
-        let growth = sizes.into_iter().filter_map(|(number, blocks)| {
+        let growth = sizes.into_iter().filter_map(|(number, blocks, away)| {
             let disk = inner.disks.get(number)?;
-            disk.growth(blocks * BLOCK as u64).ok()
+            let unit = BLOCK as u64;
+            disk.growth(blocks * unit, away * unit).ok()
         });
         let growth: u64 = growth.sum();
         let (used, available) = (

@@ -134,6 +134,8 @@ fn nothing_is_in_the_log_alone_for_long() {
             tokio::time::sleep(Duration::from_secs(31)).await;
             assert_eq!(applies(), round + 1);
         }
+        // What is free goes back to the host.
+        tokio::time::sleep(Duration::from_mins(1)).await;
         let operations = machine.disk.operations();
         tokio::time::sleep(Duration::from_mins(10)).await;
         assert_eq!(machine.disk.operations(), operations, "nothing changed");

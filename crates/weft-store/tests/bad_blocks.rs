@@ -5,7 +5,7 @@ mod common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Finding, Store, StoreError};
+use weft_store::{Fault, Finding, Store, StoreError};
 
 const CHUNK: u32 = 16384;
 
@@ -129,6 +129,25 @@ async fn checked(store: &Store, repair: bool) -> Vec<(Finding, Option<String>)> 
     }
 }
 
+/// What is lost of a fork as it is now.
+fn of_now(range: std::ops::Range<u64>) -> Fault {
+    Fault::Lost {
+        range,
+        checkpoint: None,
+    }
+}
+
+/// What a check finds, which is lost bytes only.
+async fn lost(store: &Store) -> Vec<Fault> {
+    let found = checked(store, false).await.into_iter();
+    let found: Vec<Fault> = found.map(|(finding, _)| finding.fault).collect();
+    let only = found
+        .iter()
+        .all(|fault| matches!(fault, Fault::Lost { .. }));
+    assert!(only, "{found:?}");
+    found
+}
+
 #[test]
 fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
     run(async {
@@ -140,10 +159,14 @@ fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
             assert!(matches!(&found[..], [(_, None)]), "{found:?}");
         }
         let found = checked(&store, true).await;
-        let [(finding, Some(done))] = &found[..] else {
+        let [(finding, Some(done)), (lost, None)] = &found[..] else {
             panic!("{found:?}");
         };
         assert_eq!(finding.blocks, 1..2);
+        assert_eq!(
+            (&lost.fault, lost.blocks.clone()),
+            (&of_now(4096..8192), 1..2)
+        );
         assert!(done.contains("given up"), "{done}");
         let name = machine
             .disk
@@ -155,10 +178,12 @@ fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
         let mut kept = machine.disk.bytes(&name).unwrap();
         kept[7] ^= 2;
         assert_eq!(kept, pattern(1, 16 << 10)[4096..8192]);
-        // The second finds nothing, now and after a loss of power, and no hole is where bytes were.
+        // The second finds the loss, now and after a loss of power, and no hole is where bytes were.
+        let lost = vec![(lost.clone(), None)];
+        assert_eq!(checked(&store, true).await, lost);
         machine.lose_power(5);
         let store = machine.open().await.unwrap();
-        assert_eq!(checked(&store, true).await, []);
+        assert_eq!(checked(&store, true).await, lost);
         assert!(read(&store, &key(1, 0), 4096, 4096).await.is_err());
         for (at, length) in [(0, 4096), (8192, 8192)] {
             let found = read(&store, &key(1, 0), at, length).await.unwrap();
@@ -186,11 +211,18 @@ fn a_repair_of_a_block_that_a_checkpoint_shares_ends_it_for_both() {
         let shared = machine.disk.blocks("data")[1];
         assert!(machine.disk.flip("data", shared * 4096 + 7, 1));
         let found = checked(&store, true).await;
-        assert!(matches!(&found[..], [(_, Some(_))]), "{found:?}");
-        assert_eq!(checked(&store, true).await, []);
+        assert_eq!(found.iter().filter(|(_, done)| done.is_some()).count(), 1);
+        let mut faults: Vec<Fault> = lost(&store).await;
+        assert_eq!(faults.len(), 2, "{faults:?}");
         machine.kill(5);
         let store = machine.open().await.unwrap();
-        assert_eq!(checked(&store, true).await, []);
+        faults.sort_by_key(|fault| *fault == of_now(4096..8192));
+        let kept = Fault::Lost {
+            range: 4096..8192,
+            checkpoint: Some(1),
+        };
+        assert_eq!(faults, [kept, of_now(4096..8192)]);
+        assert_eq!(lost(&store).await.len(), 2);
         assert!(read(&store, &key(1, 0), 4096, 4096).await.is_err());
         let found = read(&store, &key(1, 0), 8192, 8192).await;
         assert_eq!(found.unwrap(), pattern(1, 16 << 10)[8192..]);
@@ -231,7 +263,7 @@ fn a_lost_block_that_was_written_anew_and_cut_or_punched_stays_so_after_a_kill()
         run(async {
             let machine = Machine::new(1);
             let store = with_a_bad_block(&machine).await;
-            assert_eq!(checked(&store, true).await.len(), 1);
+            assert_eq!(checked(&store, true).await.len(), 2);
             let anew = vec![write(&key(1, 0), CHUNK, 4096, pattern(5, 4096))];
             store.write(anew, now()).await.unwrap();
             if punch {

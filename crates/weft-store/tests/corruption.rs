@@ -236,12 +236,12 @@ proptest! {
             let failed = read.iter().flatten().any(Result::is_err);
             if failed {
                 let lost = read.iter().flatten().filter_map(|b| b.as_ref().err());
-                let typed = |e: &StoreError| matches!(e, StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. });
+                let typed = |e: &StoreError| matches!(e, StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. } | StoreError::Lost { .. });
                 prop_assert!(lost.clone().all(typed), "{:?}", lost.collect::<Vec<_>>());
             }
             // What cannot be read is found by who looks for it.
             let found = checked(&store).await;
-            let told = found.iter().any(|f| matches!(f.fault, Fault::Checksum | Fault::Unreadable { .. } | Fault::Entry { .. }));
+            let told = found.iter().any(|f| matches!(f.fault, Fault::Checksum | Fault::Unreadable { .. } | Fault::Entry { .. } | Fault::Lost { .. }));
             prop_assert!(!failed || told || hit == "chunks", "{hit}: {found:?}");
             Ok(())
         })?;
@@ -270,7 +270,10 @@ fn an_entry_that_cannot_be_read_costs_its_chunk_and_nothing_else() {
         assert_eq!(rescue(&machine.config(), true).await.unwrap(), []);
         let store = machine.open().await.unwrap();
         let error = read(&store, &key(0, 0), 0, 4096).await.unwrap_err();
-        assert!(error.to_string().contains("it is lost"), "{error}");
+        let StoreError::Lost { file, range, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((file.0, range), (0, 0..u64::from(CHUNK)));
         let rest = read(&store, &key(0, 0), u64::from(CHUNK), 4096)
             .await
             .unwrap();
@@ -328,11 +331,12 @@ fn a_block_in_two_entries_stays_with_the_one_whose_checksum_it_matches() {
             pattern(0, 4096)
         );
         assert!(read(&store, &key(1, 0), 0, 4096).await.is_err());
-        assert_eq!(
-            checked(&store).await.len(),
-            0,
-            "what is lost is known to be"
-        );
+        let lost = checked(&store).await;
+        let [lost] = &lost[..] else {
+            panic!("{lost:?}");
+        };
+        assert_eq!(lost.key, key(1, 0));
+        assert!(matches!(lost.fault, Fault::Lost { .. }), "{lost:?}");
         machine.index.sync().unwrap();
     });
 }

@@ -60,8 +60,8 @@ fn flip_disk(disk: &Path, mark: &[u8]) -> Vec<u64> {
     flipped
 }
 
-#[test]
-fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
+/// A volume of two files, of the second of which a block was damaged; that block of the disk.
+fn damaged() -> (Volume, u64) {
     let volume = Volume::up();
     volume.text("mkdir /d");
     let marks: Vec<Vec<u8>> = (0..2).map(|i| bytes(100 + i, 32)).collect();
@@ -82,7 +82,12 @@ fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
         panic!("the mark lies in blocks {damaged:?}")
     };
     volume.run(["up", dir]);
+    (volume, block)
+}
 
+#[test]
+fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
+    let (volume, block) = damaged();
     for _ in 0..2 {
         let (report, code) = scrub(&volume);
         assert_eq!((code, &report["bad_blocks"]), (1, &1.into()), "{report}");
@@ -114,7 +119,18 @@ fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
         assert!(error.contains(&words), "{error} lacks {words}");
     }
     assert_eq!(volume.run(["cat", "/d/file0"]).len(), 3 << 20);
-    // A repair gives the block up: the file says so still, and there is nothing more to find.
+    // Only the server that is meant is asked; written anew the file is good.
+    volume.feed("put /d/file1", &bytes(7, 3 << 20));
+    assert_eq!(scrub(&volume).1, 0);
+    assert!(volume.fails("scrub --server 9", 1).contains("no server 9"));
+}
+
+#[test]
+fn what_a_repair_gives_up_is_lost_and_said_to_be_until_it_is_accepted() {
+    let (volume, _) = damaged();
+    let dir = volume.path("volume");
+    let dir = dir.to_str().unwrap();
+    // A repair gives the block up: reads, checks, scrubs and the status say so until it is accepted.
     let fsck = |code| {
         let output = volume
             .command(["fsck", "--data", "--repair"])
@@ -124,7 +140,7 @@ fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
         assert_eq!(output.status.code(), Some(code), "{text}");
         text
     };
-    let text = fsck(1);
+    let text = fsck(4);
     assert!(
         text.contains("/d/file1") && text.contains("given up"),
         "{text}"
@@ -134,13 +150,72 @@ fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
         .find(|word| word.starts_with("damaged."));
     let kept = files(&volume, name.unwrap());
     assert_eq!(std::fs::read(&kept[0]).unwrap().len(), 4096);
+    let (report, code) = scrub(&volume);
+    assert_eq!(
+        (code, &report["findings"][0]["fault"]),
+        (1, &"lost".into()),
+        "{report}"
+    );
+    let error = volume.fails("cat /d/file1", 1);
+    assert!(
+        error.contains("/d/file1") && error.contains("lost"),
+        "{error}"
+    );
+    assert!(!error.contains("65535"), "{error}");
+    let text = fsck(4);
+    let range = error
+        .split("bytes ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    assert!(
+        text.contains("/d/file1") && text.contains(range),
+        "{text} of {error}"
+    );
+    let status = volume.command(["status"]).output().unwrap();
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert_eq!(status.status.code(), Some(1), "{text}");
+    assert!(text.contains("4.0 KiB of 1 file are lost"), "{text}");
+    // A restart changes nothing of it.
+    volume.run(["down", dir]);
+    volume.run(["up", dir]);
+    fsck(4);
+    assert!(volume.fails("cat /d/file1", 1).contains("lost"));
+    // Accepted, it is zeros, and nothing is said any more.
+    let whole = volume
+        .command(["fsck", "--accept", "/d/file1", "--json"])
+        .output();
+    let whole = whole.unwrap();
+    let report: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!(
+        (whole.status.code(), &report["left"]),
+        (Some(1), &0.into()),
+        "{report}"
+    );
     fsck(0);
     assert_eq!(scrub(&volume).1, 0);
-    assert!(volume.fails("cat /d/file1", 1).contains("lost"));
-    // Only the server that is meant is asked; written anew the file is good.
-    volume.feed("put /d/file1", &bytes(7, 3 << 20));
-    assert_eq!(scrub(&volume).1, 0);
-    assert!(volume.fails("scrub --server 9", 1).contains("no server 9"));
+    volume.run(["status"]);
+    let found = volume.run(["cat", "/d/file1"]);
+    let right = bytes(1, 3 << 20);
+    let differ: Vec<usize> = (0..found.len() / 4096)
+        .filter(|n| {
+            let there = n * 4096..(n + 1) * 4096;
+            !there.contains(&1_500_000) && found[there.clone()] != right[there]
+        })
+        .collect();
+    let at = 1_500_000 / 4096 * 4096;
+    assert!(
+        differ.is_empty() && found[at..at + 4096] == [0; 4096],
+        "{differ:?}"
+    );
+    let again = volume
+        .command(["fsck", "--accept", "/d/file1"])
+        .output()
+        .unwrap();
+    assert_eq!(again.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("nothing of it is known to be lost"));
 }
 
 #[test]

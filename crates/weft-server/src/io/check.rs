@@ -54,10 +54,19 @@ fn kept(file: FileId, number: u64, made: Timestamp) -> KeptState {
 /// A store's finding as it is told to `weft fsck`.
 pub fn on_the_wire(finding: weft_store::Finding, done: Option<String>) -> Finding {
     use weft_store::Fault as F;
+    let (mut expected, mut found) = (0, 0);
     let (fault, text) = match finding.fault {
         F::Checksum => (Fault::Checksum, String::new()),
         F::Unreadable { reason } => (Fault::Unreadable, reason),
         F::Entry { reason } => (Fault::Entry, reason),
+        F::Lost { range, checkpoint } => {
+            (expected, found) = (range.start, range.end - range.start);
+            let kept = checkpoint.filter(|number| *number != 0);
+            let kept = kept.map_or("of a dropped checkpoint".to_owned(), |number| {
+                format!("as checkpoint {number} has it")
+            });
+            (Fault::Lost, checkpoint.map(|_| kept).unwrap_or_default())
+        }
         F::Beyond => (Fault::Beyond, String::new()),
         F::Free => (Fault::Free, String::new()),
         F::Twice => (Fault::Twice, String::new()),
@@ -76,6 +85,8 @@ pub fn on_the_wire(finding: weft_store::Finding, done: Option<String>) -> Findin
         blocks: finding.blocks.len() as u32,
         disk: finding.disk.into(),
         block: finding.place,
+        expected,
+        found,
         text,
         repaired: done.is_some(),
         done: done.unwrap_or_default(),

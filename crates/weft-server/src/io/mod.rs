@@ -17,6 +17,7 @@ mod read;
 mod scrub;
 mod send;
 mod standing;
+mod upkeep;
 mod walk;
 mod write;
 
@@ -36,7 +37,7 @@ use weft_layout::{FileId, Map, Request, ServerSlot};
 use weft_net::{Peer, Served, WallClock};
 use weft_proto::io::Access;
 use weft_proto::stamp::{self, Stamp};
-use weft_proto::upkeep::ScrubStatusRequest;
+use weft_proto::upkeep::{LossesRequest, ScrubStatusRequest};
 use weft_proto::{Code, Failure, Kind, limits};
 use weft_store::{ForkName, Store, Timestamp};
 
@@ -203,6 +204,9 @@ impl IoService {
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
             Kind::Advise => answer(call, async |r| self.advise(r).await).await,
             Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
+            Kind::Trim => answer(call, async |r| self.trim(r).await).await,
+            Kind::Losses => answer(call, async |_: LossesRequest| self.losses()).await,
+            Kind::AcceptLosses => answer(call, async |r| self.accept_losses(r).await).await,
             Kind::Scrub => answer(call, async |r| Ok(self.scrub(r))).await,
             Kind::ScrubStatus => {
                 let status = async |_: ScrubStatusRequest| Ok(self.scrub_status());

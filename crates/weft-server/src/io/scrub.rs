@@ -241,6 +241,10 @@ fn on_the_wire(finding: Finding) -> ScrubFinding {
         Fault::Checksum => (ScrubFault::Checksum, String::new()),
         Fault::Unreadable { reason } => (ScrubFault::Unreadable, reason),
         Fault::Entry { reason } => (ScrubFault::Entry, reason),
+        Fault::Lost { range, .. } => {
+            let bytes = format!("bytes {}..{} of the cell", range.start, range.end);
+            (ScrubFault::Lost, bytes)
+        }
         // Only a check finds these.
         Fault::Beyond | Fault::Free | Fault::Twice | Fault::Inherited | Fault::Tree { .. } => {
             (ScrubFault::Unknown, String::new())

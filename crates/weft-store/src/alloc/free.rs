@@ -7,12 +7,16 @@ use crate::record::Place;
 
 /// How many free extents one search looks at before it takes the best of them.
 const LOOK: usize = 32;
+/// Blocks from which on an extent is large: 1 MiB.
+const LARGE: u64 = 256;
 
 /// The free blocks of one disk; numbers count from the disk's first block.
 #[derive(Debug, Default)]
 pub(super) struct FreeBlocks {
     extents: BTreeMap<u64, u64>,
     count: u64,
+    /// Blocks of large extents.
+    large: u64,
     size: u64,
     cursor: u64,
 }
@@ -21,6 +25,66 @@ impl FreeBlocks {
     /// Blocks that are free.
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Those of them that lie in large extents.
+    pub(super) fn large(&self) -> u64 {
+        self.large
+    }
+
+    fn insert(&mut self, start: u64, blocks: u64) {
+        self.extents.insert(start, blocks);
+        self.large += if blocks >= LARGE { blocks } else { 0 };
+    }
+
+    fn remove(&mut self, start: u64) {
+        let blocks = self.extents.remove(&start).unwrap_or(0);
+        self.large -= if blocks >= LARGE { blocks } else { 0 };
+    }
+
+    /// The lowest extents, up to `most` blocks and `look` of them; they stay free.
+    pub(super) fn lowest(&self, mut most: u64, look: usize) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        for (&from, &blocks) in self.extents.iter().take(look) {
+            if most == 0 {
+                break;
+            }
+            found.push((from, blocks.min(most)));
+            most -= blocks.min(most);
+        }
+        found
+    }
+
+    /// Takes the highest of the large extents before a block, or of the small ones, up to `most` blocks; looks at
+    /// `look` of both kinds at most. With the block before which the search goes on.
+    pub(super) fn take_highest(
+        &mut self,
+        large: bool,
+        mut most: u64,
+        before: u64,
+        look: usize,
+    ) -> (Vec<(u64, u64)>, u64) {
+        let (mut found, mut reached) = (Vec::new(), 0);
+        for (at, (&from, &blocks)) in self.extents.range(..before).rev().enumerate() {
+            if most == 0 {
+                break;
+            }
+            if at == look {
+                reached = from + blocks;
+                break;
+            }
+            if (blocks >= LARGE) == large {
+                let part = blocks.min(most);
+                found.push((from + blocks - part, part));
+                most -= part;
+                // The rest of it is the next step's.
+                reached = if most == 0 { from + blocks - part } else { 0 };
+            }
+        }
+        for (start, blocks) in &found {
+            assert!(self.claim(*start, *blocks), "it was found a moment ago");
+        }
+        (found, reached)
     }
 
     /// Blocks the disk has.
@@ -45,7 +109,7 @@ impl FreeBlocks {
         if let Some((&before, &length)) = self.extents.range(..start).next_back() {
             assert!(before + length <= start, "block {start} was freed twice");
             if before + length == start {
-                self.extents.remove(&before);
+                self.remove(before);
                 start = before;
                 blocks += length;
             }
@@ -53,11 +117,11 @@ impl FreeBlocks {
         if let Some((&after, &length)) = self.extents.range(start..).next() {
             assert!(start + blocks <= after, "block {after} was freed twice");
             if start + blocks == after {
-                self.extents.remove(&after);
+                self.remove(after);
                 blocks += length;
             }
         }
-        self.extents.insert(start, blocks);
+        self.insert(start, blocks);
     }
 
     /// Whether a block is free.
@@ -94,18 +158,20 @@ impl FreeBlocks {
         free.push((at, self.size - at));
         free.retain(|(_, blocks)| *blocks > 0);
         self.count = free.iter().map(|(_, blocks)| blocks).sum();
+        let large = free.iter().map(|(_, blocks)| *blocks);
+        self.large = large.filter(|blocks| *blocks >= LARGE).sum();
         self.extents = free.into_iter().collect();
         Ok(())
     }
 
     fn cut(&mut self, from: u64, length: u64, start: u64, blocks: u64) {
-        self.extents.remove(&from);
+        self.remove(from);
         if start > from {
-            self.extents.insert(from, start - from);
+            self.insert(from, start - from);
         }
         let (end, taken) = (from + length, start + blocks);
         if end > taken {
-            self.extents.insert(taken, end - taken);
+            self.insert(taken, end - taken);
         }
         self.count -= blocks;
     }

@@ -9,10 +9,13 @@
 //!    never two.
 //! 2. `reserved` dirty blocks can always be placed, unless a disk fails: writes are refused before
 //!    that is in doubt.
-//! 3. A freed block is given out again only when a durable `Synced` record covers the record that
+//! 3. A free block without a sure place on the host ([`host`]) is given to no write before it was filled; none is punched
+//!    out that is not free.
+//! 4. A freed block is given out again only when a durable `Synced` record covers the record that
 //!    freed it ([`Allocator::release`]): until then recovery may still need its content.
 
 mod free;
+mod host;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -21,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::record::Place;
 use free::FreeBlocks;
+pub(crate) use host::{Keep, PunchWalk};
 pub(crate) use window::WINDOW_MAX;
 use window::Windows;
 
@@ -62,9 +66,13 @@ fn held_back(size: u64) -> u64 {
 #[derive(Debug, Default)]
 struct Disk {
     free: FreeBlocks,
+    /// Free blocks that were punched out.
+    holes: FreeBlocks,
+    /// Free blocks of which it is not known whether they were.
+    unsure: FreeBlocks,
     /// Free blocks that are in windows.
     windowed: u64,
-    /// Blocks that its file could still grow by, as last heard.
+    /// Blocks that it could still grow by, as last heard, those without a sure place included.
     growth: u64,
     /// It gets no new data.
     closed: bool,
@@ -138,11 +146,12 @@ impl Allocator {
     /// Blocks in use or promised.
     pub(crate) fn used(&self) -> u64 {
         let there = self.disks.values().filter(|d| !d.missing);
-        let taken: u64 = there.map(|d| d.free.size() - d.usable()).sum();
+        let taken = there.map(|d| d.free.size() - d.usable() - d.away());
+        let taken: u64 = taken.sum();
         taken.saturating_sub(self.waiting_blocks) + self.reserved.min(self.usable())
     }
 
-    /// A disk's blocks: all, and those that are free.
+    /// A disk's blocks: all, and those that are free and have a place.
     pub(crate) fn of_disk(&self, disk: u16) -> (u64, u64) {
         let disk = self.disks.get(&disk).filter(|d| !d.missing);
         disk.map_or((0, 0), |d| (d.free.size(), d.usable()))
@@ -240,7 +249,7 @@ impl Allocator {
     pub(crate) fn claim(&mut self, extent: Extent) -> bool {
         match self.disks.get_mut(&extent.disk()) {
             Some(disk) if disk.missing => true,
-            Some(disk) => disk.free.claim(Place(extent.start).block(), extent.blocks),
+            Some(disk) => disk.claim(Place(extent.start).block(), extent.blocks),
             None => false,
         }
     }
@@ -248,7 +257,7 @@ impl Allocator {
     /// Whether a block is free, and may be given to anybody.
     pub(crate) fn is_free(&self, place: Place) -> bool {
         let disk = self.disks.get(&place.disk());
-        disk.is_some_and(|disk| !disk.missing && disk.free.has(place.block()))
+        disk.is_some_and(|disk| !disk.missing && disk.is_free(place.block()))
     }
 
     /// Takes all blocks that maps refer to, of disks on which nothing was taken yet: one pass over

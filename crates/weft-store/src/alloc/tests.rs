@@ -177,3 +177,64 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
+    let mut disk = disk_of(10_000);
+    disk.grow(1, 3000, 0);
+    // One large extent, and small ones on both sides of it.
+    for block in (0..1000).step_by(10).chain((9000..10_000).step_by(10)) {
+        assert!(disk.claim(extent(block, 1)));
+    }
+    let keep = Keep {
+        large: 500,
+        small: 100,
+    };
+    let (mut walk, mut taken) = (PunchWalk::new(), Vec::new());
+    while let Some(found) = disk.take_to_punch(0, keep, 300, &mut walk) {
+        assert!(found.iter().map(|e| e.blocks).sum::<u64>() <= 300);
+        taken.extend(found);
+    }
+    let blocks = |all: &[Extent]| all.iter().map(|e| e.blocks).sum::<u64>();
+    assert_eq!(blocks(&taken), 10_000 - 200 - 600);
+    assert_eq!((disk.of_disk(0), disk.away(0)), ((10_000, 600), 9200));
+    assert_eq!(disk.used(), 200);
+    // No write gets one of them before it was filled.
+    let most = disk.available();
+    let given = disk.take(most, NOBODY).unwrap();
+    let within = |e: &Extent| {
+        given
+            .iter()
+            .any(|g| g.start < e.start + e.blocks && e.start < g.start + g.blocks)
+    };
+    assert!(!taken.iter().any(within));
+    let mut filled = Vec::new();
+    while disk.away(0) > 0 {
+        let some = disk.to_fill(0, 1000);
+        some.iter().for_each(|e| disk.filled(*e));
+        filled.extend(some);
+    }
+    assert_eq!(blocks(&filled), 9200);
+    disk.take(8000, NOBODY).unwrap();
+}
+
+#[test]
+fn what_is_doubted_counts_as_room_and_is_filled_first() {
+    let mut disk = disk_of(1000);
+    assert!(disk.claim(extent(100, 50)));
+    let keep = Keep { large: 0, small: 0 };
+    let punched = disk
+        .take_to_punch(0, keep, 200, &mut PunchWalk::new())
+        .unwrap();
+    assert_eq!(punched, [extent(800, 200)]);
+    disk.doubt(0);
+    assert_eq!(
+        (disk.available(), disk.away(0), disk.unsure(0)),
+        (0, 950, 750)
+    );
+    assert!(disk.is_free(Place(120 + 40)) && !disk.is_free(Place(120)));
+    let first = disk.to_fill(0, 120);
+    assert_eq!(first, [extent(0, 100), extent(150, 20)]);
+    disk.doubt_punched(extent(800, 200));
+    assert_eq!(disk.unsure(0), 950);
+}

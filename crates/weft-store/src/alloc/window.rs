@@ -62,6 +62,14 @@ impl Windows {
     }
 }
 
+impl Windows {
+    /// Takes all windows away.
+    pub(super) fn remove_all(&mut self) -> Vec<Extent> {
+        let all = std::mem::take(&mut self.of_fork);
+        all.into_values().map(|w| w.extent).collect()
+    }
+}
+
 impl Allocator {
     /// Whether a disk that could grow has too little for windows: it would not get its share.
     pub(crate) fn is_tight(&self, blocks: u64) -> bool {
@@ -85,10 +93,7 @@ impl Allocator {
     /// Up to `blocks` that are in no window, and a window behind them.
     pub(super) fn fresh(&mut self, blocks: u64, wish: Wish) -> Extent {
         if self.open_disks().all(|d| d.free.count() == 0) {
-            let all = std::mem::take(&mut self.windows.of_fork);
-            for window in all.into_values() {
-                self.return_window(window.extent);
-            }
+            self.close_windows();
         }
         let goal = Some(Place(wish.goal)).filter(|_| wish.goal != u64::MAX);
         let ahead = wish.fork.map_or(0, |_| (wish.held * 4).min(WINDOW_MAX));

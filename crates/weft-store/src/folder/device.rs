@@ -1,3 +1,4 @@
+#![allow(unsafe_code)] // Discarding is a request to the device by ioctl.
 //! A raw block device, or a file of fixed size that stands for one, as a disk of a store.
 //!
 //! The label lies in the first block, the data from the first mebibyte on; nothing grows.
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::ioctl::Setter;
 
 use super::{FolderFile, Reaching, open_direct};
 use crate::error::StoreError;
@@ -20,6 +22,8 @@ use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
 const DATA_AT: u64 = 1 << 20;
 /// Bytes at the front that must be zero on a device that is to be taken into use.
 const FRONT: usize = 64 << 10;
+/// The request that discards a range of a block device (linux/fs.h).
+const BLKDISCARD: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 119);
 const LABEL: &str = "label";
 const MAGIC: &[u8] = b"WfD";
 
@@ -122,9 +126,25 @@ impl Storage for DeviceStorage {
         Ok(0)
     }
 
+    fn grows(&self) -> bool {
+        false
+    }
+
     fn run(&self, work: Work) -> BoxFuture<()> {
         self.reaching.run(work)
     }
+}
+
+/// Tells a device that nobody needs these bytes; makes a hole in a file that stands for one.
+pub(super) fn discard(file: &File, at: u64, length: u64) -> io::Result<()> {
+    if !file.metadata()?.file_type().is_block_device() {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        return Ok(rustix::fs::fallocate(file, flags, at, length)?);
+    }
+    // SAFETY: BLKDISCARD reads two 64-bit numbers, start and length in bytes, from the address it is given, and nothing else.
+    let range = unsafe { Setter::<BLKDISCARD, [u64; 2]>::new([at, length]) };
+    // SAFETY: `range` is what this request takes; the caller owns the device and refers to none of these bytes.
+    Ok(unsafe { rustix::ioctl::ioctl(file, range) }?)
 }
 
 /// The first block of a device.
@@ -149,6 +169,18 @@ impl StorageFile for Label {
 
     fn allocate(&self, _: u64) -> io::Result<()> {
         Ok(())
+    }
+
+    fn punch(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn fill(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn held(&self) -> io::Result<u64> {
+        Ok(BLOCK as u64)
     }
 
     /// Writes the whole block: a label is written once, after a truncation to nothing.

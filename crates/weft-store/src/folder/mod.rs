@@ -10,7 +10,7 @@ mod workers;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -283,6 +283,35 @@ impl StorageFile for FolderFile {
             self.length.fetch_max(length, Relaxed);
         }
         Ok(())
+    }
+
+    fn punch(&self, at: u64, length: u64) -> io::Result<()> {
+        if self.fixed {
+            return device::discard(&self.file, self.base + at, length);
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&*self.file, flags, at, length)?)
+    }
+
+    fn fill(&self, at: u64, length: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(
+            &*self.file,
+            FallocateFlags::KEEP_SIZE,
+            self.base + at,
+            length,
+        ) {
+            // A device has its place; a file system that sets nothing aside finds out when it is written to.
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn held(&self) -> io::Result<u64> {
+        let file = self.file.metadata()?;
+        if file.file_type().is_block_device() {
+            return Ok(self.length.load(Relaxed));
+        }
+        Ok((file.blocks() * 512).saturating_sub(self.base))
     }
 
     fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! What a simulated file holds, what of it is on stable storage, and the dice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pool::BLOCK;
 
@@ -27,10 +27,36 @@ impl Dice {
 pub(super) struct Content {
     pub(super) blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
     pub(super) length: u64,
+    /// Blocks without a place on the disk.
+    pub(super) punched: BTreeSet<u64>,
+}
+
+/// The blocks that a range lies in.
+fn blocks_of(at: u64, length: u64) -> std::ops::Range<u64> {
+    at / BLOCK as u64..(at + length).div_ceil(BLOCK as u64)
 }
 
 impl Content {
+    pub(super) fn punch(&mut self, at: u64, length: u64) {
+        for block in blocks_of(at, length) {
+            self.blocks.remove(&block);
+            self.punched.insert(block);
+        }
+    }
+
+    pub(super) fn fill(&mut self, at: u64, length: u64) {
+        for block in blocks_of(at, length) {
+            self.punched.remove(&block);
+        }
+    }
+
+    /// Bytes of a range that have no place.
+    pub(super) fn without_place(&self, at: u64, length: u64) -> u64 {
+        self.punched.range(blocks_of(at, length)).count() as u64 * BLOCK as u64
+    }
+
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) {
+        self.fill(at, bytes.len() as u64);
         let mut at = at;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -71,6 +97,7 @@ impl Content {
             let end = self.length;
             self.write(length, &zeros);
             self.blocks.retain(|b, _| b * (BLOCK as u64) < length);
+            self.punched.retain(|b| b * (BLOCK as u64) < length);
             debug_assert!(end > length, "only a cut comes here");
         }
         self.length = length;
@@ -81,6 +108,8 @@ impl Content {
 pub(super) enum Change {
     Write(u64, Vec<u8>),
     Length(u64),
+    Punch(u64, u64),
+    Fill(u64, u64),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -97,6 +126,7 @@ pub(super) struct SimFile {
 impl SimFile {
     /// Bytes of the disk that are its own.
     pub(super) fn held(&self) -> u64 {
-        self.now.length.max(self.reserved)
+        let punched = self.now.punched.len() as u64 * BLOCK as u64;
+        self.now.length.max(self.reserved) - punched
     }
 }

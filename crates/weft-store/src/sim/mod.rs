@@ -3,7 +3,7 @@
 //! The fault model. A *kill* keeps everything that the storage was given, except that the operation
 //! under way may have taken effect in part (a few bytes written over others: wholly or not at all).
 //! A *loss of power* keeps what was synced; of every other write each 512-byte sector is kept or lost, and each creation or removal of a file, as the seed
-//! says; an unsynced growth of a file is kept or lost as a whole. Reads never return what was
+//! says; an unsynced growth of a file, and bytes that were punched out or given a place, are so as a whole. Punched bytes read as zeros. Reads never return what was
 //! written to another place. Faults can be placed: the n-th operation fails, or everything from the
 //! n-th operation on does (the process has died).
 //!
@@ -127,9 +127,11 @@ impl Disk {
         } else {
             self.dice.roll() as usize % (bytes.len() + 1) / unit * unit
         };
-        let held = self.file(name)?.held();
         let room = self.capacity_of(name);
-        let grown = (at + kept as u64).saturating_sub(held);
+        let file = self.file(name)?;
+        let end = file.now.length.max(file.reserved);
+        let grown =
+            (at + kept as u64).saturating_sub(end) + file.now.without_place(at, kept as u64);
         if grown > 0 && self.used(name) + grown > room {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -140,6 +142,12 @@ impl Disk {
                 .push(Change::Write(at, bytes[..kept].to_vec()));
         }
         if last { Err(died()) } else { Ok(()) }
+    }
+
+    /// How many of some bytes an operation reaches in which the process dies: whole blocks.
+    fn part(&mut self, length: u64) -> u64 {
+        let unit = crate::pool::BLOCK as u64;
+        self.dice.roll() % (length / unit + 1) * unit
     }
 
     fn sync(&mut self, life: u64, name: &str) -> io::Result<()> {
@@ -168,7 +176,9 @@ impl Disk {
             for change in file.unsynced.drain(..) {
                 match change {
                     Change::Length(length) if dice.flip() => content.set_length(length),
-                    Change::Length(_) => {}
+                    Change::Punch(at, length) if dice.flip() => content.punch(at, length),
+                    Change::Fill(at, length) if dice.flip() => content.fill(at, length),
+                    Change::Length(_) | Change::Punch(..) | Change::Fill(..) => {}
                     Change::Write(at, bytes) => {
                         let mut from = 0;
                         // Whole writes are kept or lost more often than torn.
@@ -312,6 +322,12 @@ impl SimStorage {
         let here = machine.files.keys().filter(|n| disk_of(n) == self.1);
         let names = here.map(|n| n.rsplit('/').next().unwrap_or_default().to_owned());
         names.collect()
+    }
+
+    /// Bytes that a file takes of its disk.
+    pub fn held(&self, name: &str) -> Option<u64> {
+        let name = self.full_name(name);
+        self.0.lock().files.get(&name).map(SimFile::held)
     }
 
     /// A file's bytes.
@@ -473,6 +489,34 @@ impl StorageFile for SimHandle {
             file.unsynced.push(Change::Length(length));
         }
         if last { Err(died()) } else { Ok(()) }
+    }
+
+    fn punch(&self, at: u64, length: u64) -> io::Result<()> {
+        let mut disk = self.disk.0.lock();
+        let last = disk.begin(self.life, disk_of(&self.name))?;
+        let length = if last { disk.part(length) } else { length };
+        let file = disk.file(&self.name)?;
+        file.now.punch(at, length);
+        file.unsynced.push(Change::Punch(at, length));
+        if last { Err(died()) } else { Ok(()) }
+    }
+
+    fn fill(&self, at: u64, length: u64) -> io::Result<()> {
+        let mut disk = self.disk.0.lock();
+        let last = disk.begin(self.life, disk_of(&self.name))?;
+        let length = if last { disk.part(length) } else { length };
+        let more = disk.file(&self.name)?.now.without_place(at, length);
+        if more > 0 && disk.used(&self.name) + more > disk.capacity_of(&self.name) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = disk.file(&self.name)?;
+        file.now.fill(at, length);
+        file.unsynced.push(Change::Fill(at, length));
+        if last { Err(died()) } else { Ok(()) }
+    }
+
+    fn held(&self) -> io::Result<u64> {
+        Ok(self.disk.0.lock().file(&self.name)?.held())
     }
 
     fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {

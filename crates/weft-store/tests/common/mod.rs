@@ -46,6 +46,7 @@ impl Machine {
         config.segment_bytes = 128 << 10;
         config.growth_bytes = 1 << 20;
         config.reserve_bytes = 0;
+        config.spare_bytes = 64 << 10;
         config.cut_chunks = self.cut_chunks;
         config
     }

@@ -86,7 +86,7 @@ pub async fn perform(store: &Store, machine: &Machine, n: u64, op: &Op) -> Resul
                 .await
         }
         Op::Scrub => scrub(store, machine, n).await,
-        Op::Reclaim => store.reclaim().await,
+        Op::Reclaim => store.trim().await.map(drop),
         Op::Remove(file, slot) => store.remove_fork(&key(*file, *slot)).await,
         Op::Delete(file) => store.delete_file(FileId(*file)).await,
         Op::Sync => store.sync().await,

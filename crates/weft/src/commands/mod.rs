@@ -33,6 +33,7 @@ mod server;
 mod sort;
 mod stat;
 mod status;
+mod trim;
 mod truncate;
 mod unmount;
 mod up;
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     SortWorker(sort::SortWorker),
     Stat(stat::Stat),
     Status(status::Status),
+    Trim(trim::Trim),
     Truncate(truncate::Truncate),
     Unmount(unmount::Unmount),
     Up(up::Up),
@@ -136,6 +138,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::SortWorker(_) => Ok(sort::run_worker(&cli.global)),
         Command::Stat(command) => command.run(&cli.global),
         Command::Status(command) => command.run(cli.global),
+        Command::Trim(command) => command.run(cli.global),
         Command::Truncate(command) => command.run(&cli.global),
         Command::Unmount(command) => command.run(),
         Command::Up(command) => command.run(),

@@ -25,6 +25,9 @@ const ASK: Duration = Duration::from_millis(250);
 /// How long one is waited for that says what keeps it from going on.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What is known to be lost lies nowhere.
+const LOST: &str = "lost";
+
 /// Read everything the servers hold and find what is damaged
 ///
 /// Every server walks its chunks in the background and compares them with their checksums. Reads and writes go before it.
@@ -285,6 +288,7 @@ fn row(server: u32, finding: ScrubFinding) -> Row {
         Ok(ScrubFault::Checksum) => "wrong checksum",
         Ok(ScrubFault::Unreadable) => "unreadable",
         Ok(ScrubFault::Entry) => "damaged entry",
+        Ok(ScrubFault::Lost) => LOST,
         Ok(ScrubFault::Index | ScrubFault::Unknown) | Err(_) => "unknown",
     };
     Row {
@@ -357,7 +361,11 @@ fn print(report: &Report) -> Result<()> {
                 row.fork.clone(),
                 row.chunk.to_string(),
                 blocks,
-                format!("{}:{}", row.disk, row.disk_block),
+                if row.fault == LOST {
+                    "-".to_owned()
+                } else {
+                    format!("{}:{}", row.disk, row.disk_block)
+                },
                 fault,
                 if row.paths.is_empty() {
                     "(no name found)".to_owned()

@@ -27,7 +27,8 @@ Examples:
   weft status /tmp/volume
   weft --address host:4700 --key-file volume.key status --json
 
-Exit code 0: everything is up; 1: something is not (a disk that failed or is missing, too), or the volume cannot be reached.
+Exit code 0: everything is up; 1: something is not (a disk that failed or is missing, too), bytes of files are known to be lost \
+(`weft fsck` names them), or the volume cannot be reached.
 JSON has the same keys whatever is up; what is not known is null. Of a volume that is not running it is printed, too, as \
 far as the volume's folder tells.")]
 pub(crate) struct Status {
@@ -62,6 +63,24 @@ struct Row {
     metrics: String,
     /// Of a server that could be asked.
     disks: Option<Vec<DiskRow>>,
+    /// What is lost of what a server held, as far as it could be asked.
+    losses: Option<LossRow>,
+}
+
+/// Bytes that are known to be lost: reading them fails.
+#[derive(Serialize)]
+struct LossRow {
+    files: u64,
+    ranges: u64,
+    bytes: u64,
+    /// There is more than was counted.
+    more: bool,
+}
+
+/// What a server tells of itself.
+struct Told {
+    disks: Vec<DiskRow>,
+    losses: LossRow,
 }
 
 #[derive(Serialize)]
@@ -128,10 +147,10 @@ impl Status {
         let map = connect::block_on(async {
             let volume = Volume::connect(options).await?;
             let map = volume.server_map().await?;
-            let disks = disks(&volume, &map).await;
-            Ok((map, disks))
+            let told = told(&volume, &map).await;
+            Ok((map, told))
         });
-        let (map, disks) = match map {
+        let (map, told) = match map {
             Ok(found) => found,
             Err(error) => {
                 if let Some(config) = &config {
@@ -143,13 +162,14 @@ impl Status {
                 return Err(error);
             }
         };
-        let report = report(&map, disks, meta_address, config.as_ref())?;
+        let report = report(&map, told, meta_address, config.as_ref())?;
         if self.json {
             output::json(&report)?;
         } else {
             print(&report)?;
         }
-        Ok(if report.up {
+        let lost = |row: &Row| row.losses.as_ref().is_some_and(|lost| lost.ranges > 0);
+        Ok(if report.up && !report.servers.iter().any(lost) {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -191,6 +211,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
             available: None,
             metrics: metrics.unwrap_or_default(),
             disks: None,
+            losses: None,
         })
     };
     let server = |s: &ServerSection| {
@@ -218,23 +239,30 @@ fn state(server: &Server) -> &'static str {
     }
 }
 
-/// The disks of every server that is up, as far as they can be asked.
-async fn disks(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, Vec<DiskRow>> {
+/// What every server that is up tells of itself, as far as it can be asked.
+async fn told(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, Told> {
     let up = map.servers.iter().filter(|s| state(s) == "up");
     let asked = up.map(async |server| {
-        let ask = volume.disks(ServerId(server.id));
-        let reply = tokio::time::timeout(PATIENCE, ask).await.ok()?.ok()?;
-        Some((
-            server.id,
-            reply.disks.into_iter().map(DiskRow::of).collect(),
-        ))
+        let id = ServerId(server.id);
+        let ask = futures_util::future::try_join(volume.disks(id), volume.losses(id));
+        let (disks, lost) = tokio::time::timeout(PATIENCE, ask).await.ok()?.ok()?;
+        let told = Told {
+            disks: disks.disks.into_iter().map(DiskRow::of).collect(),
+            losses: LossRow {
+                files: lost.files,
+                ranges: lost.ranges,
+                bytes: lost.bytes,
+                more: lost.more,
+            },
+        };
+        Some((server.id, told))
     });
     join_all(asked).await.into_iter().flatten().collect()
 }
 
 fn report(
     map: &ServerMapReply,
-    mut disks: BTreeMap<u32, Vec<DiskRow>>,
+    mut told: BTreeMap<u32, Told>,
     meta_address: String,
     config: Option<&Config>,
 ) -> Result<Report> {
@@ -253,6 +281,8 @@ fn report(
             // The lock is free: it is down, even if its last heartbeat is younger than that.
             state = "down";
         }
+        let told = told.remove(&server.id);
+        let (disks, losses) = told.map(|told| (told.disks, told.losses)).unzip();
         servers.push(Row {
             node: NodeName::Server(server.id).to_string(),
             address: server.address.clone(),
@@ -262,7 +292,8 @@ fn report(
             used: Some(server.usage.used),
             available: Some(server.usage.available),
             metrics: server.metrics.clone(),
-            disks: disks.remove(&server.id),
+            disks,
+            losses,
         });
     }
     let meta = Row {
@@ -277,6 +308,7 @@ fn report(
             .and_then(|c| c.meta.metrics.clone())
             .unwrap_or_default(),
         disks: None,
+        losses: None,
     };
     let lost = |row: &Row| row.disks.iter().flatten().any(DiskRow::is_lost);
     Ok(Report {
@@ -325,7 +357,28 @@ fn print(report: &Report) -> Result<()> {
         ]);
     }
     output::line(table)?;
+    print_losses(report)?;
     print_disks(report)
+}
+
+/// What is known to be lost.
+fn print_losses(report: &Report) -> Result<()> {
+    for row in &report.servers {
+        let Some(lost) = row.losses.as_ref().filter(|lost| lost.ranges > 0) else {
+            continue;
+        };
+        let least = if lost.more { "at least " } else { "" };
+        let files = match lost.files {
+            1 => "1 file".to_owned(),
+            n => format!("{n} files"),
+        };
+        output::line(format!(
+            "{}: {least}{} of {files} are lost, and reading them fails; `weft fsck` names them",
+            row.node,
+            bytes(lost.bytes)
+        ))?;
+    }
+    Ok(())
 }
 
 /// The disks, where a server has several or something is wrong with one.

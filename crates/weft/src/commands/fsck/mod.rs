@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
-use weft_client::{FsckOptions, FsckProgress, FsckReport, Volume};
-use weft_layout::ServerId;
+use weft_client::{FileKind, FsckOptions, FsckProgress, FsckReport, Volume};
+use weft_layout::{FileId, ServerId};
 use weft_proto::upkeep::DiskCondition;
 
 use crate::output::{self, bytes};
+use crate::remote::{self, RemotePath};
 use crate::{Global, connect, name, progress};
 
 /// Files whose names are looked for.
@@ -30,7 +31,11 @@ Examples:
   weft fsck /tmp/volume                      look, while the volume is in use
   weft fsck /tmp/volume --repair             repair as well
   weft fsck /tmp/volume --data --json        read every block, too
+  weft fsck --accept /data/grid              what is lost of the file reads as zeros from now on
   weft fsck --offline /tmp/volume --repair   a stopped volume, also one whose stores refuse to open
+
+Bytes that are known to be lost, by an earlier repair for instance, are named by every check until they are written anew, their
+file is removed or restored, or --accept makes zeros of them.
 
 Exit code: 0: nothing is wrong; 1: all that was wrong is repaired; 4: something that is wrong is left; 8: the check could not be
 made, or not wholly; 16: wrong usage.")]
@@ -47,6 +52,9 @@ pub(crate) struct Fsck {
     /// Read every block and compare it with its checksum, as `weft scrub` does
     #[arg(long)]
     data: bool,
+    /// Make zeros of what is lost of this file, in its cells and checkpoints, before the check; can be given several times
+    #[arg(long, value_name = "FILE", value_parser = remote::parser())]
+    accept: Vec<RemotePath>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -91,6 +99,9 @@ struct Row {
     chunk: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<Blocks>,
+    /// Bytes of the cell that are lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<Bytes>,
     /// What was done about it; absent: it is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<String>,
@@ -103,6 +114,13 @@ struct Blocks {
     count: u32,
     disk: u32,
     disk_block: u64,
+}
+
+/// A range of bytes.
+#[derive(Serialize)]
+struct Bytes {
+    offset: u64,
+    length: u64,
 }
 
 impl Fsck {
@@ -154,6 +172,10 @@ impl Fsck {
 
     /// Checks a volume that can be connected to; `before`: what was found on the way there.
     async fn check(&self, volume: &Volume, before: Vec<Row>) -> Result<Report> {
+        let mut before = before;
+        for path in &self.accept {
+            before.extend(accept(volume, path).await?);
+        }
         let bar = progress::of_bytes("fsck", 0);
         let show = |now: FsckProgress| {
             // An inode counts as much as the bytes that are read for it.
@@ -184,6 +206,29 @@ impl Fsck {
         report.left = (report.findings.len() - repaired) as u64;
         Ok(report)
     }
+}
+
+/// Makes zeros of what is lost of a file; a row for each server that had lost something of it.
+async fn accept(volume: &Volume, path: &RemotePath) -> Result<Vec<Row>> {
+    let attributes = volume.stat(path).await?;
+    if remote::kind(&attributes) != FileKind::Regular {
+        bail!("{path}: only files have bytes that can be lost");
+    }
+    let mut rows = Vec::new();
+    for server in volume.server_map().await?.servers {
+        let id = ServerId(server.id);
+        let accepted = volume.accept_losses(id, FileId(attributes.id)).await?;
+        if accepted.ranges > 0 {
+            let amount = (accepted.ranges, accepted.bytes);
+            rows.push(words::accepted(server.id, attributes.id, amount));
+        }
+    }
+    if rows.is_empty() {
+        output::say(format_args!(
+            "weft: {path}: nothing of it is known to be lost"
+        ));
+    }
+    Ok(rows)
 }
 
 fn report_of(found: FsckReport) -> Report {

@@ -3,7 +3,7 @@
 use weft_client::{Fault, Finding, Found};
 use weft_proto::upkeep::DiskReport;
 
-use super::{Blocks, Row};
+use super::{Blocks, Bytes, Row};
 use crate::name;
 
 /// A short name of a fault, for programs.
@@ -52,6 +52,7 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::Checksum => "wrong checksum",
         Fault::Unreadable => "unreadable block",
         Fault::IndexRecord => "damaged index",
+        Fault::Lost => "lost",
     }
 }
 
@@ -146,6 +147,10 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
         }
         Fault::Unreadable => "the disk does not give the blocks".to_owned(),
         Fault::IndexRecord => "an index is damaged".to_owned(),
+        Fault::Lost => format!(
+            "bytes {expected}..{} of the cell are lost: reading them fails until they are written anew, or --accept makes zeros of them",
+            expected + found
+        ),
         Fault::Unknown => "something that this program does not know".to_owned(),
     }
 }
@@ -158,12 +163,17 @@ pub(super) fn row(found: Found) -> Row {
     if !finding.text.is_empty() {
         what = format!("{what}: {}", finding.text);
     }
-    let blocks = (finding.chunk.is_some() && finding.blocks > 0).then_some(Blocks {
-        first: finding.first,
-        count: finding.blocks,
-        disk: finding.disk,
-        disk_block: finding.block,
+    let lost = (fault == Fault::Lost).then_some(Bytes {
+        offset: finding.expected,
+        length: finding.found,
     });
+    let blocks =
+        (lost.is_none() && finding.chunk.is_some() && finding.blocks > 0).then_some(Blocks {
+            first: finding.first,
+            count: finding.blocks,
+            disk: finding.disk,
+            disk_block: finding.block,
+        });
     Row {
         fault: name_of(fault),
         what,
@@ -174,6 +184,7 @@ pub(super) fn row(found: Found) -> Row {
         fork: finding.place.map(|place| place.fork),
         chunk: finding.chunk,
         blocks,
+        lost,
         repaired: found.done,
     }
 }
@@ -195,6 +206,30 @@ pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
             "disk {} ({}) is missing, and what lies there cannot be read until it is back: {}",
             disk.number, disk.path, disk.reason
         ),
+        ..row(found)
+    }
+}
+
+/// What was lost of a file on a server, and is zeros now.
+pub(super) fn accepted(server: u32, file: u64, (ranges, length): (u64, u64)) -> Row {
+    let finding = Finding {
+        fault: Fault::Lost as i32,
+        server: Some(server),
+        file,
+        ..Finding::default()
+    };
+    let done = "accepted: they read as zeros from now on".to_owned();
+    let found = Found {
+        finding,
+        done: Some(done),
+    };
+    let ranges = match ranges {
+        1 => "one range".to_owned(),
+        n => format!("{n} ranges"),
+    };
+    Row {
+        what: format!("{length} bytes in {ranges} were lost"),
+        lost: None,
         ..row(found)
     }
 }

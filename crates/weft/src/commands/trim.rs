@@ -1,0 +1,123 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use futures_util::future::join_all;
+use serde::Serialize;
+use weft_client::{ServerId, TrimReply, Volume};
+
+use crate::output::{self, bytes};
+use crate::problems::Problems;
+use crate::{Global, connect, progress};
+
+/// Give free space back to the machines that hold the volume
+///
+/// Servers do so by themselves: ten seconds after the last write, the space of removed files, dropped checkpoints and the log goes
+/// back to the file system below (`fallocate`), or to the device (`BLKDISCARD`). This does it at once. The volume stays in use.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft trim /tmp/volume
+  weft trim --server 2 --json
+
+Exit code 0: every server gave back what it could; 1: a server could not be asked, or failed.")]
+pub(crate) struct Trim {
+    /// Folder of the volume; without it, the volume that the global options name
+    dir: Option<PathBuf>,
+    /// Only this server; can be given several times
+    #[arg(long, value_name = "N")]
+    server: Vec<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    given_back: u64,
+    servers: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    server: u32,
+    /// Bytes of free blocks that went back by this call.
+    given_back: u64,
+    /// Bytes of blocks in use.
+    used: u64,
+    /// Bytes that blocks take on the machine.
+    held: u64,
+}
+
+impl Row {
+    fn of(server: u32, reply: TrimReply) -> Row {
+        Row {
+            server,
+            given_back: reply.bytes,
+            used: reply.used,
+            held: reply.held,
+        }
+    }
+}
+
+impl Trim {
+    pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
+        if let Some(dir) = &self.dir {
+            global.volume = Some(dir.clone());
+            global.address = None;
+        }
+        connect::block_on(self.trim(&global))
+    }
+
+    async fn trim(&self, global: &Global) -> Result<ExitCode> {
+        let volume = connect::volume(global).await?;
+        let servers = self.servers(&volume).await?;
+        let bar = progress::of_bytes("trim", 0);
+        let problems = Problems::beside(bar.clone());
+        let asked = servers.into_iter().map(|server| {
+            let (volume, problems) = (&volume, &problems);
+            async move {
+                let reply = problems.note(volume.trim(ServerId(server)).await)?;
+                Some(Row::of(server, reply))
+            }
+        });
+        let rows: Vec<Row> = join_all(asked).await.into_iter().flatten().collect();
+        bar.finish_and_clear();
+        let report = Report {
+            given_back: rows.iter().map(|row| row.given_back).sum(),
+            servers: rows,
+        };
+        if self.json {
+            output::json(&report)?;
+        } else {
+            print(&report)?;
+        }
+        Ok(problems.exit_code())
+    }
+
+    /// The servers that are meant.
+    async fn servers(&self, volume: &Volume) -> Result<Vec<u32>> {
+        let map = volume.server_map().await?;
+        let known: Vec<u32> = map.servers.iter().map(|s| s.id).collect();
+        if let Some(unknown) = self.server.iter().find(|s| !known.contains(s)) {
+            bail!("the volume has no server {unknown}; `weft status` shows them");
+        }
+        let wanted = |s: &u32| self.server.is_empty() || self.server.contains(s);
+        Ok(known.into_iter().filter(wanted).collect())
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    let mut table = output::table(&["SERVER", "GIVEN BACK", "USED", "ON DISK"]);
+    for row in &report.servers {
+        table.add_row(vec![
+            row.server.to_string(),
+            bytes(row.given_back),
+            bytes(row.used),
+            bytes(row.held),
+        ]);
+    }
+    output::line(table)?;
+    output::line(format!("{} given back", bytes(report.given_back)))
+}
