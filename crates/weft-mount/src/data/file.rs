@@ -280,10 +280,18 @@ impl OpenData {
         Ok(())
     }
 
-    /// Writes behind all bytes of the file, whoever else appends at the same time, and tells where. One request to the
-    /// metadata service beside those of a write; where writes go through also one to each server.
+    /// Writes behind all bytes of the file, whoever else appends at the same time, and tells where: at
+    /// [`OpenData::append_offset`].
     pub async fn append(&self, data: Bytes) -> Result<u64, DataError> {
-        let (length, patience) = (data.len() as u64, self.data.cache.config.patience);
+        let offset = self.append_offset(data.len() as u64).await?;
+        self.write(offset, data).await?;
+        Ok(offset)
+    }
+
+    /// A place of this length behind all bytes of the file, for whoever asks only. One request to the metadata service; where
+    /// writes go through also one to each server.
+    pub async fn append_offset(&self, length: u64) -> Result<u64, DataError> {
+        let patience = self.data.cache.config.patience;
         self.data.ask_again(&self.file).await?;
         // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
         // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
@@ -306,9 +314,7 @@ impl OpenData {
             };
             self.file.append_offset(length, end.max(state.ends.end))
         };
-        let offset = patiently(patience, deal).await?;
-        self.write(offset, data).await?;
-        Ok(offset)
+        Ok(patiently(patience, deal).await?)
     }
 
     /// Everything that any open of this file has written is at the servers when it returns; tells, once, what could not

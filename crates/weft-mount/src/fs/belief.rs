@@ -4,6 +4,7 @@
 //! believe it for long. What news overtook on its way, and what nobody knows for certain (the size of a file that
 //! somebody is writing to its cells), is believed for a moment or not at all.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -95,13 +96,13 @@ impl FileSystem {
         self.changed([id], []);
     }
 
-    /// The kernel has no pages of a file any more when this returns. It may wait for pages that are being read: never to be
-    /// awaited by what a read waits for.
-    pub(super) async fn drop_pages(&self, id: u64) -> Result<(), FsError> {
+    /// The kernel has no pages of this range of a file any more when this returns. It may wait for pages that are being read or
+    /// written: never to be awaited by what those wait for.
+    pub(super) async fn drop_pages(&self, id: u64, range: Range<u64>) -> Result<(), FsError> {
         let Some(holder) = self.holder.get().cloned() else {
             return Ok(());
         };
-        let told = tokio::task::spawn_blocking(move || holder.file_gone(id)).await;
+        let told = tokio::task::spawn_blocking(move || holder.pages_gone(id, range)).await;
         told.map_err(|_| FsError::wrong("the kernel could not be told", Errno::IO))
     }
 

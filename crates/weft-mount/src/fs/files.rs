@@ -11,6 +11,7 @@ use tokio::sync::RwLock;
 use weft_client::File;
 
 use super::nodes::Content;
+use super::pages::Pages;
 use super::{Attr, FsError};
 use crate::data::OpenData;
 
@@ -19,7 +20,7 @@ use crate::data::OpenData;
 pub(super) struct PastPages {
     /// Reads and writes, as all opens of the file for writing do.
     pub(super) all: bool,
-    /// All, or appends only: what this open reads and writes.
+    /// All, or appends only: what this open reads and writes. The kernel asks for no sync after a write by `O_SYNC` then.
     pub(super) direct: bool,
 }
 
@@ -29,10 +30,10 @@ pub(super) struct Handle {
     pub(super) file: File,
     pub(super) data: OpenData,
     pub(super) write: bool,
-    /// The kernel keeps no pages of what is read and written by it.
-    pub(super) past_pages: bool,
-    /// Nor of what is written: then it asks for no sync after a write by `O_SYNC`.
-    pub(super) direct: bool,
+    pub(super) reads: bool,
+    pub(super) past: PastPages,
+    /// Of the file, as all its opens share it.
+    pub(super) pages: Arc<Pages>,
     /// Who has asked for locks by it.
     pub(super) lockers: Mutex<BTreeSet<u64>>,
     /// Taken for reading by who writes: a write that its program does not wait for any more ends before the open does.
@@ -55,9 +56,9 @@ impl Handle {
     pub(super) fn new(
         file: File,
         data: OpenData,
-        write: bool,
+        (reads, write): (bool, bool),
         past: PastPages,
-        opening: Option<Content>,
+        (opening, pages): (Option<Content>, Arc<Pages>),
         told: u64,
     ) -> Handle {
         Handle {
@@ -65,8 +66,9 @@ impl Handle {
             file,
             data,
             write,
-            past_pages: past.all,
-            direct: past.direct,
+            reads,
+            past,
+            pages,
             lockers: Mutex::default(),
             at_work: RwLock::default(),
             closing: AtomicBool::new(false),
@@ -143,18 +145,18 @@ pub(super) struct Files(Mutex<HashMap<u64, OpenFile>>);
 #[derive(Default)]
 struct OpenFile {
     handles: Vec<Arc<Handle>>,
+    pages: Arc<Pages>,
     /// When this mount last wrote it; the servers may not have heard yet.
     written: Option<i64>,
 }
 
 impl Files {
-    pub(super) fn add(&self, handle: &Arc<Handle>) {
+    pub(super) fn add(&self, id: u64, open: impl FnOnce(Arc<Pages>) -> Handle) -> Arc<Handle> {
         let mut files = self.0.lock();
-        files
-            .entry(handle.id)
-            .or_default()
-            .handles
-            .push(handle.clone());
+        let file = files.entry(id).or_default();
+        let handle = Arc::new(open(file.pages.clone()));
+        file.handles.push(handle.clone());
+        handle
     }
 
     pub(super) fn remove(&self, handle: &Arc<Handle>) {
@@ -183,8 +185,15 @@ impl Files {
     /// Whether somebody writes this file past the kernel's pages.
     pub(super) fn are_past_pages(&self, id: u64) -> bool {
         let files = self.0.lock();
-        let past = |file: &OpenFile| file.handles.iter().any(|h| h.write && h.past_pages);
+        let past = |file: &OpenFile| file.handles.iter().any(|h| h.write && h.past.all);
         files.get(&id).is_some_and(past)
+    }
+
+    /// Whether a program may have mapped this file to write it, or may do so by what it has open.
+    pub(super) fn may_be_mapped(&self, id: u64) -> bool {
+        let files = self.0.lock();
+        let maps = |file: &OpenFile| file.handles.iter().any(|h| h.write && h.reads);
+        files.get(&id).is_some_and(maps)
     }
 
     /// Notes that a file was written at this time.

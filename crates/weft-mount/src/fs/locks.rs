@@ -94,7 +94,7 @@ impl FileSystem {
         handle.data.see_others().await?;
         self.nodes.settled(handle.id, None);
         // The caller must not read what the kernel still has.
-        self.drop_pages(handle.id).await
+        self.drop_pages(handle.id, 0..u64::MAX).await
     }
 
     /// A process has closed a descriptor of a file: its locks of bytes end, whichever descriptor they came by.

@@ -30,12 +30,14 @@ mod names;
 mod news;
 mod nodes;
 mod open;
+mod pages;
 mod privileges;
 mod space;
 mod views;
 mod watch;
 mod xattr;
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -53,7 +55,7 @@ pub use counts::COUNTS_XATTR;
 pub use directory::{Listed, Page};
 pub use error::FsError;
 pub use names::Found;
-pub use open::{Opened, WriteHow};
+pub use open::{Opened, WriteHow, WriteWay};
 pub use xattr::{PROCESS_XATTR, SetMode, VOLUME_XATTR};
 
 use absent::Absent;
@@ -106,8 +108,9 @@ impl Default for Options {
 pub trait Holder: Send + Sync {
     /// Attributes of a file are no longer true, and with `data` neither are its bytes.
     fn file_changed(&self, id: u64, data: bool);
-    /// As [`Holder::file_changed`] with the bytes, and true when it returns; may wait for pages that are being read.
-    fn file_gone(&self, id: u64);
+    /// As [`Holder::file_changed`] with the bytes of this range, and true when it returns. It may wait for pages that are being
+    /// read, and for what was changed in others to be written.
+    fn pages_gone(&self, id: u64, range: Range<u64>);
     /// A name in a directory is no longer true.
     fn name_changed(&self, directory: u64, name: &[u8]);
     /// No name of any directory is certain any more.

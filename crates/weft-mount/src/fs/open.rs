@@ -1,5 +1,6 @@
 //! Open files: attach, read, write, close.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,6 +45,20 @@ pub struct WriteHow {
     pub kill_set_id: bool,
     /// It survives power loss when the write returns.
     pub synced: bool,
+    /// Where the bytes come from.
+    pub way: WriteWay,
+}
+
+/// How a write has come to the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteWay {
+    /// Through the kernel's pages, which show it already.
+    #[default]
+    Through,
+    /// Past the kernel's pages.
+    Past,
+    /// Pages that were changed by a map are written back, each of them whole.
+    Back,
 }
 
 /// How long the kernel may believe that a file ends where a read found no more: it says so to the reader first.
@@ -250,10 +265,12 @@ impl FileSystem {
             all: past_pages,
             direct,
         };
+        let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
         let told = self.volume.name_losses();
-        let handle = Handle::new(file, data, write, past, verdict.opening, told);
-        let handle = Arc::new(handle);
-        self.files.add(&handle);
+        let handle = self.files.add(id, |pages| {
+            let opening = (verdict.opening, pages);
+            Handle::new(file, data, (reads, write), past, opening, told)
+        });
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
             keep_pages: verdict.keep_pages && !self.options.strict,
@@ -262,17 +279,22 @@ impl FileSystem {
         }))
     }
 
-    /// Reads, in the parts in which it arrived; fewer bytes than asked for only at the end of the file.
+    /// Reads, in the parts in which it arrived; fewer bytes than asked for only at the end of the file. `pages`: for the kernel's
+    /// pages of the file.
     pub async fn read(
         &self,
         handle: u64,
         offset: u64,
         length: usize,
+        pages: bool,
     ) -> Result<Vec<Bytes>, FsError> {
         if is_view(handle) {
             return Ok(vec![self.read_view(handle, offset, length).await?]);
         }
         let handle = self.handles.get(handle)?;
+        if pages {
+            handle.pages.note_read();
+        }
         if let Some(opening) = handle.opening.lock().take() {
             self.nodes.first_read(handle.id, opening);
         }
@@ -311,18 +333,40 @@ impl FileSystem {
         let number = handle;
         let handle = self.handles.get(handle)?;
         let _at_work = handle.at_work.read().await;
-        let synced = how.synced && handle.direct;
+        let synced = how.synced && handle.past.direct;
         let syncing = synced.then(|| handle.data.syncing());
         let failures = handle.data.failures();
-        if how.kill_set_id || how.append || handle.past_pages {
+        if how.kill_set_id || how.append || handle.past.all {
             self.strip(&handle, how.kill_set_id).await?;
         }
-        if how.append {
-            handle.data.append(data).await?;
+        let offset = if how.append {
+            handle.data.append_offset(data.len() as u64).await?
         } else {
-            handle.data.write(offset, data).await?;
+            offset
+        };
+        let range = offset..offset.saturating_add(data.len() as u64);
+        match how.way {
+            WriteWay::Through => {
+                handle.data.write(offset, data).await?;
+                self.written(&handle);
+            }
+            WriteWay::Back => {
+                let write = handle.pages.write_back(range);
+                for part in write.parts() {
+                    let slice = (part.start - offset) as usize..(part.end - offset) as usize;
+                    handle.data.write(part.start, data.slice(slice)).await?;
+                }
+                self.written(&handle);
+            }
+            WriteWay::Past => {
+                let write = async {
+                    handle.data.write(offset, data).await?;
+                    self.written(&handle);
+                    Ok(())
+                };
+                self.beside_pages(&handle, range, write).await?;
+            }
         }
-        self.written(&handle);
         if synced {
             self.sync(number).await?;
             // Another write of this descriptor may have been told of it in this one's place.
@@ -330,6 +374,22 @@ impl FileSystem {
         }
         drop(syncing);
         Ok(())
+    }
+
+    /// Makes a change of a range past the kernel's pages: no page shows what was there before when it returns, and none brings it
+    /// back. Why like this: `pages`.
+    pub(super) async fn beside_pages<T>(
+        &self,
+        handle: &Handle,
+        range: Range<u64>,
+        change: impl Future<Output = Result<T, FsError>>,
+    ) -> Result<T, FsError> {
+        let _mask = handle.pages.mask(range.clone()).await;
+        let changed = change.await;
+        if handle.pages.were_read() {
+            self.drop_pages(handle.id, range).await?;
+        }
+        changed
     }
 
     /// An open has put bytes into the data cache.
@@ -483,7 +543,7 @@ mod tests {
 
     impl Holder for Kernel {
         fn file_changed(&self, _: u64, _: bool) {}
-        fn file_gone(&self, _: u64) {}
+        fn pages_gone(&self, _: u64, _: Range<u64>) {}
         fn name_changed(&self, _: u64, _: &[u8]) {}
         fn names_changed(&self) {}
         fn all_told(&self) -> oneshot::Receiver<()> {

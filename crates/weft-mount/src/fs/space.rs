@@ -1,10 +1,12 @@
 //! Where a file has data, room made in advance, and copies from file to file.
 
+use std::ops::Range;
+
 use rustix::io::Errno;
 use weft_layout::FileOffset;
 use weft_proto::limits::INLINE_MAX;
 
-use super::files::now;
+use super::files::{Handle, now};
 use super::views::{is_view, unsupported};
 use super::{Caller, FileSystem, FsError};
 
@@ -14,6 +16,8 @@ const COPY: usize = 4 << 20;
 const COPY_MAX: u64 = 256 << 20;
 /// The servers' blocks: shorter holes are not told.
 const HOLE: u64 = 4096;
+/// The kernel's pages.
+const PAGE: u64 = 4096;
 
 impl FileSystem {
     /// Makes room, or clears bytes; `mode` as of fallocate(2).
@@ -52,9 +56,13 @@ impl FileSystem {
         let began = now();
         self.strip_for(caller, &handle).await?;
         if clears {
-            handle.data.clear(offset, length).await?;
-            handle.note_wrote();
-            self.resized(handle.id, began);
+            let clear = async {
+                handle.data.clear(offset, length).await?;
+                handle.note_wrote();
+                self.resized(handle.id, began);
+                Ok(())
+            };
+            self.beside_pages(&handle, offset..end, clear).await?;
         } else {
             // What is there has its room already; of holes in it only the servers know.
             let there = handle.data.size().await?.max(offset);
@@ -132,15 +140,41 @@ impl FileSystem {
         {
             return Err(FsError::wrong("the ranges overlap", Errno::INVAL));
         }
-        self.strip_for(caller, &to).await?;
-        let copied = to
-            .data
-            .copy_from(&from.data, from_offset, to_offset, length);
-        if let Some(copied) = copied.await? {
-            to.note_wrote();
-            self.resized(to.id, began);
-            return Ok(copied);
+        let mut range = to_offset..to_offset.saturating_add(length);
+        if self.files.may_be_mapped(to.id) {
+            // No further than is copied: what maps write behind that must not be masked.
+            let left = from.data.size().await?.saturating_sub(from_offset);
+            range.end = range.end.min(to_offset.saturating_add(left));
+            if !leaves_pages_whole(&to, &range).await? {
+                let what = "the copy ends within a page";
+                return Err(FsError::wrong(what, Errno::OPNOTSUPP));
+            }
         }
+        self.strip_for(caller, &to).await?;
+        let copy = async {
+            let copied = to
+                .data
+                .copy_from(&from.data, from_offset, to_offset, length);
+            if let Some(copied) = copied.await? {
+                to.note_wrote();
+                self.resized(to.id, began);
+                return Ok(copied);
+            }
+            self.copy_small(&from, from_offset, &to, to_offset, length)
+                .await
+        };
+        self.beside_pages(&to, range, copy).await
+    }
+
+    /// Copies by reading and writing.
+    async fn copy_small(
+        &self,
+        from: &Handle,
+        from_offset: u64,
+        to: &Handle,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64, FsError> {
         let mut done = 0;
         while done < length {
             let part = usize::try_from(length - done).map_or(COPY, |rest| rest.min(COPY));
@@ -152,7 +186,17 @@ impl FileSystem {
             to.data.write(to_offset + done, data).await?;
             done += count;
         }
-        self.written(&to);
+        self.written(to);
         Ok(done)
     }
+}
+
+/// Whether a range has none of a page's bytes, or all that it has within the file. After a copy the kernel drops the range's pages
+/// whole, with what was changed in them meanwhile; where the mount does not copy, the kernel copies through its pages.
+async fn leaves_pages_whole(handle: &Handle, range: &Range<u64>) -> Result<bool, FsError> {
+    let whole = |offset: u64| offset.is_multiple_of(PAGE);
+    if whole(range.start) && whole(range.end) {
+        return Ok(true);
+    }
+    Ok(whole(range.start) && handle.data.size().await? <= range.end)
 }

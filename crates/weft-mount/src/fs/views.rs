@@ -413,7 +413,7 @@ impl FileSystem {
         let writes = handle.writes.load(Ordering::Acquire);
         if handle.told.load(Ordering::Acquire) < writes {
             self.forget_data(handle.file);
-            self.drop_pages(handle.file).await?;
+            self.drop_pages(handle.file, 0..u64::MAX).await?;
             handle.told.fetch_max(writes, Ordering::AcqRel);
         }
         Ok(())

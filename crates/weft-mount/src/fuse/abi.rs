@@ -99,6 +99,12 @@ pub(super) mod fopen {
 
 /// OPEN and CREATE: the set-id bits go if the file is truncated.
 pub(super) const OPEN_KILL_SUIDGID: u32 = 1;
+/// READ: by direct I/O; without it the kernel reads its pages.
+pub(super) const READ_LOCKOWNER: u32 = 1 << 1;
+/// WRITE: of pages that were changed by a map.
+pub(super) const WRITE_CACHE: u32 = 1;
+/// WRITE: by direct I/O; without it, and without [`WRITE_CACHE`], the kernel has written its pages first.
+pub(super) const WRITE_LOCKOWNER: u32 = 1 << 1;
 /// WRITE: the set-id bits go.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 

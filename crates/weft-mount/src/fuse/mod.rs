@@ -30,4 +30,4 @@ mod table;
 pub use attach::{MountError, MountFlagsWanted, detach};
 pub use init::Negotiated;
 pub use session::{Mount, Running};
-pub use table::{FILE_SYSTEM, Mounted, is_dead, mounted, mounted_on};
+pub use table::{FILE_SYSTEM, Look, Mounted, is_dead, look, mounted, mounted_on, process_of, told};

@@ -4,6 +4,7 @@
 //! pages for it must not be the one that waits.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -166,8 +167,19 @@ impl Holder for Notices {
         }
     }
 
-    fn file_gone(&self, id: u64) {
-        let _ = tell(&self.device, &Notice::Data(id));
+    fn pages_gone(&self, id: u64, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let end = i64::try_from(range.end).unwrap_or(i64::MAX);
+        let off = i64::try_from(range.start).unwrap_or(i64::MAX);
+        let out = InvalInodeOut {
+            ino: id,
+            off,
+            // Of a length that is not positive the kernel takes all that follows.
+            len: if end == i64::MAX { 0 } else { end - off },
+        };
+        invalidate(&self.device, &out);
     }
 
     fn name_changed(&self, directory: u64, name: &[u8]) {
@@ -221,6 +233,15 @@ fn run(device: &Device, queue: &Queue) {
 
 /// The kernel does not know the file.
 struct Unknown;
+
+/// Waits for pages that are being read or written.
+fn invalidate(device: &Device, out: &InvalInodeOut) {
+    match device.notify(NOTIFY_INVAL_INODE, &[out.as_bytes()]) {
+        // It had nothing cached, or the mount has ended.
+        Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => {}
+        Err(error) => tracing::warn!(%error, "the kernel did not drop pages"),
+    }
+}
 
 fn tell(device: &Device, notice: &Notice) -> Result<(), Unknown> {
     let inode = |ino, off| InvalInodeOut { ino, off, len: 0 };

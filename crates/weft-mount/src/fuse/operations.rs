@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::abi::{self, fattr, opcode};
 use super::device::Incoming;
 use super::pack;
-use crate::fs::{Caller, Changed, FileSystem, Found, FsError, SetMode, WriteHow};
+use crate::fs::{Caller, Changed, FileSystem, Found, FsError, SetMode, WriteHow, WriteWay};
 
 /// What goes back to the kernel behind the header.
 #[derive(Debug)]
@@ -83,7 +83,10 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
         }
         opcode::READ => {
             let (read, _) = argument::<abi::ReadIn>(request)?;
-            let parts = fs.read(read.fh, read.offset, read.size as usize).await?;
+            let pages = read.read_flags & abi::READ_LOCKOWNER == 0;
+            let parts = fs
+                .read(read.fh, read.offset, read.size as usize, pages)
+                .await?;
             if parts.len() > PARTS_MAX {
                 return Ok(Answer::Packed(parts.concat()));
             }
@@ -210,6 +213,11 @@ async fn write(fs: &FileSystem, request: &Incoming) -> Result {
         kill_set_id: write.write_flags & abi::WRITE_KILL_SUIDGID != 0,
         // One of the bits of `O_SYNC`; the kernel adds it for a `pwritev2` that asks so.
         synced: write.flags.cast_signed() & libc::O_DSYNC != 0,
+        way: match write.write_flags & (abi::WRITE_CACHE | abi::WRITE_LOCKOWNER) {
+            0 => WriteWay::Through,
+            abi::WRITE_LOCKOWNER => WriteWay::Past,
+            _ => WriteWay::Back,
+        },
     };
     fs.write(write.fh, write.offset, request.data.clone(), how)
         .await?;

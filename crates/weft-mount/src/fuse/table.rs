@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::io::Errno;
 
 /// The type of our mounts in the kernel's table.
 pub const FILE_SYSTEM: &str = "fuse.weft";
@@ -69,14 +73,81 @@ fn plain(text: &[u8]) -> OsString {
     OsString::from_vec(out)
 }
 
-/// Whether a path is a mount whose process is gone: every use of it fails. Asks for the space left, which the kernel never
+/// What becomes of a call that a mount must answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// It is answered, or no mount is there.
+    Answered,
+    /// The mount's process is gone: every use of the path fails.
+    Dead,
+    /// No answer came in time: the process is stopped, or waits itself.
+    Silent,
+}
+
+/// How long a mount may take to answer: what is asked of it here it need not ask anybody.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// Looks at a path that may be a mount whose process is gone or does not answer. Asks for the space left, which the kernel never
 /// answers from what it remembers, as it does with attributes.
+pub fn look(path: &Path) -> Look {
+    let path = path.to_owned();
+    let space = within_limit(move || rustix::fs::statfs(path.as_os_str().as_bytes()).err());
+    match space {
+        None => Look::Silent,
+        Some(Some(Errno::NOTCONN | Errno::CONNABORTED)) => Look::Dead,
+        // The mount may say that the volume is away.
+        Some(_) => Look::Answered,
+    }
+}
+
+/// Whether a path is a mount whose process is gone; not where there is no answer.
 pub fn is_dead(path: &Path) -> bool {
-    let space = rustix::fs::statfs(path.as_os_str().as_bytes());
-    matches!(
-        space,
-        Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)
-    )
+    look(path) == Look::Dead
+}
+
+/// What a mount says of itself by this extended attribute of its root; nothing where it does not answer in time.
+pub fn told(path: &Path, name: &'static str) -> Option<String> {
+    let path = path.to_owned();
+    let value = within_limit(move || {
+        let mut value = [0; 64];
+        let length = rustix::fs::getxattr(&path, name, &mut value[..]).ok()?;
+        Some(String::from_utf8_lossy(&value[..length]).into_owned())
+    });
+    value.flatten()
+}
+
+/// Makes a call that may never return. Its thread stays behind then, and ends with this process.
+fn within_limit<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (tell, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = tell.send(call());
+    });
+    answer.recv_timeout(ANSWERS_WITHIN).ok()
+}
+
+/// The process behind a mount, found without asking it: by its descriptor of `/dev/fuse`, of which Linux 6.6 and later say to which
+/// mount it belongs.
+pub fn process_of(mounted: &Mounted) -> Option<i32> {
+    let (_, minor) = mounted.device.split_once(':')?;
+    let pids = entries("/proc".into()).filter_map(|e| e.file_name()?.to_str()?.parse().ok());
+    pids.into_iter().find(|pid: &i32| {
+        let of = |fd: PathBuf| std::fs::read_to_string(fd).unwrap_or_default();
+        entries(format!("/proc/{pid}/fdinfo").into()).any(|fd| connects(&of(fd), minor))
+    })
+}
+
+/// `fuse_connection: 44`, with a tab.
+fn connects(fdinfo: &str, minor: &str) -> bool {
+    let mut lines = fdinfo.lines();
+    lines.any(|line| {
+        let number = line.strip_prefix("fuse_connection:");
+        number.is_some_and(|number| number.trim() == minor)
+    })
+}
+
+fn entries(folder: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
 }
 
 #[cfg(test)]
@@ -94,6 +165,14 @@ mod tests {
             device: "0:44".into(),
         };
         assert_eq!(parse(table), [expected]);
+    }
+
+    #[test]
+    fn a_descriptor_tells_its_mount() {
+        let fdinfo = "pos:\t0\nflags:\t02100002\nfuse_connection:\t44\n";
+        assert!(connects(fdinfo, "44"));
+        assert!(!connects(fdinfo, "4"));
+        assert!(!connects("pos:\t44\n", "44"));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, PidfdFlags};
 use weft_mount::fs::PROCESS_XATTR;
-use weft_mount::fuse::{self, MountError};
+use weft_mount::fuse::{self, Look, MountError, Mounted};
 
-use crate::commands::mount::users;
+use crate::commands::mount::{self, users};
 use crate::output;
 
 /// Take a mounted volume away from its path
@@ -48,19 +48,35 @@ impl Unmount {
 /// Unmounts, and waits until the mount's process has ended.
 pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf> {
     let whole = std::path::absolute(path)?;
-    let dead = fuse::is_dead(&whole);
-    // A dead mount cannot be asked for its canonical path.
-    let path = if dead {
-        whole
-    } else {
-        std::fs::canonicalize(&whole).unwrap_or(whole)
+    let look = fuse::look(&whole);
+    // A mount that does not answer cannot be asked for its canonical path.
+    let path = match look {
+        Look::Answered => std::fs::canonicalize(&whole).unwrap_or(whole),
+        Look::Dead | Look::Silent => mount::real(&whole),
     };
-    if fuse::mounted_on(&path)?.is_none() {
+    let Some(mounted) = fuse::mounted_on(&path)? else {
         bail!("no volume is mounted on {}{}", path.display(), others()?);
-    }
-    if dead {
-        fuse::detach(&path, true)?;
-        return Ok(path);
+    };
+    match look {
+        Look::Answered => {}
+        Look::Dead => {
+            fuse::detach(&path, true)?;
+            return Ok(path);
+        }
+        Look::Silent if lazy => {
+            fuse::detach(&path, true)?;
+            let silent = silent(&mounted);
+            output::say(format_args!(
+                "weft: {silent}; what was written there and not sent is still with it"
+            ));
+            return Ok(path);
+        }
+        Look::Silent => bail!(
+            "{}: it holds what was written there and not sent. Let it go on (`kill -CONT`) and unmount again; or take the path \
+             away with `weft unmount --lazy {}`; or end it, which loses that",
+            silent(&mounted),
+            path.display()
+        ),
     }
     let process = process(&path);
     let deadline = Instant::now() + SHORT;
@@ -80,6 +96,23 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
         process.wait(wait)?;
     }
     Ok(path)
+}
+
+/// Says of a mount that it does not answer, and whose fault that is.
+fn silent(mounted: &Mounted) -> String {
+    let by = fuse::process_of(mounted).map_or_else(
+        || "its process".to_owned(),
+        |pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let stopped = stat.contains(") T ") || stat.contains(") t ");
+            let stopped = if stopped { " is stopped" } else { "" };
+            format!("its process {pid}{stopped}")
+        },
+    );
+    format!(
+        "the mount on {} does not answer ({by})",
+        mounted.path.display()
+    )
 }
 
 fn busy(path: &Path) -> String {
@@ -117,9 +150,7 @@ struct Process {
 
 /// Asks the mount for its process.
 fn process(path: &Path) -> Option<Process> {
-    let mut value = [0; 32];
-    let length = rustix::fs::getxattr(path, PROCESS_XATTR, &mut value[..]).ok()?;
-    let pid: i32 = std::str::from_utf8(&value[..length]).ok()?.parse().ok()?;
+    let pid: i32 = fuse::told(path, PROCESS_XATTR)?.parse().ok()?;
     let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     Some(Process { pid, handle })
 }

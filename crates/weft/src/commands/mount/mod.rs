@@ -27,7 +27,7 @@ pub(crate) use background::start as in_background;
 pub(crate) use helper::as_mount_helper;
 pub(crate) use of_volume::{is_of_volume, take_along, unmount_of, with_volume};
 pub(crate) use options::MountOptions;
-pub(crate) use path::prepare;
+pub(crate) use path::{prepare, real};
 
 /// Put a volume under a path, for programs that never heard of Weft
 #[derive(Args, Clone, Debug)]

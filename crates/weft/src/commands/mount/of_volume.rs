@@ -1,13 +1,11 @@
 //! Mounts that come and go with a volume on this machine.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use weft_mount::fs::VOLUME_XATTR;
-use weft_mount::fuse::{self, Mounted};
+use weft_mount::fuse::{self, Look, Mounted};
 
 use super::Mount;
 use crate::Global;
@@ -69,7 +67,7 @@ pub(crate) fn unmount_of(config: &Config, wait: Duration) -> Result<()> {
 
 /// Whether this volume is mounted on `path`, and served.
 pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
-    if fuse::is_dead(path) {
+    if fuse::look(path) != Look::Answered {
         return Ok(false);
     }
     let Ok(path) = std::fs::canonicalize(path) else {
@@ -82,7 +80,8 @@ pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
 /// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by its folder, by any address that its
 /// service has, and under any name (`-o fsname`). So the mount is asked; only of one that does not answer its source decides.
 fn is_of(config: &Config, mounted: &Mounted) -> Result<bool> {
-    if let Some(volume) = told(&mounted.path) {
+    let told = fuse::told(&mounted.path, VOLUME_XATTR);
+    if let Some(volume) = told.filter(|volume| !volume.is_empty()) {
         // Without its key nobody has mounted it from here.
         return Ok(config
             .key()
@@ -90,21 +89,4 @@ fn is_of(config: &Config, mounted: &Mounted) -> Result<bool> {
     }
     let folder = std::fs::canonicalize(&config.base)?;
     Ok(mounted.source == folder || mounted.source.to_str() == Some(&config.meta.address))
-}
-
-/// How long a mount may take to say which volume it is: it need not ask anybody.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
-
-/// Which volume a mount says that it is: nothing where its process is gone or stopped, or is another user's.
-fn told(path: &Path) -> Option<String> {
-    let (tell, answer) = mpsc::channel();
-    let path = path.to_owned();
-    // Stays behind where there is no answer, and ends with this process.
-    thread::spawn(move || {
-        let mut value = [0; 64];
-        let length = rustix::fs::getxattr(&path, VOLUME_XATTR, &mut value[..]).unwrap_or(0);
-        let _ = tell.send(String::from_utf8_lossy(&value[..length]).into_owned());
-    });
-    let said = answer.recv_timeout(ANSWERS_WITHIN).ok();
-    said.filter(|volume| !volume.is_empty())
 }

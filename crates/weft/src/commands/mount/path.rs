@@ -3,14 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use weft_mount::fuse;
+use weft_mount::fuse::{self, Look};
 
 use crate::output;
 
 /// Checks the path and makes it whole; takes a dead mount away from it, and says so.
 pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     let whole = real(&std::path::absolute(path)?);
-    if fuse::is_dead(&whole) {
+    let look = fuse::look(&whole);
+    if look == Look::Silent {
+        bail!(
+            "what is mounted on {} does not answer: its process may be stopped",
+            whole.display()
+        );
+    }
+    if look == Look::Dead {
         fuse::detach(&whole, true).with_context(|| {
             format!(
                 "the mount on {} is dead and cannot be taken away",
@@ -44,7 +51,7 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
 
 /// Symbolic links on the way to a path, as its system has them: the same path without them. What a dead mount covers cannot be
 /// looked into, so the last name is only read as a link.
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let Some((above, name)) = path.parent().zip(path.file_name()) else {

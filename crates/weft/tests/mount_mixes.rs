@@ -1,0 +1,210 @@
+//! Whatever mix of reads, writes, maps, copies and cuts the programs of one machine use on one file, the file is what it would be
+//! on a local file system.
+//!
+//! `WEFT_CASES` is how many operations all workers together do in each way, 30,000 where it is not said; `WEFT_SEED` chooses
+//! other ones.
+
+#[path = "mount_mixes/map.rs"]
+mod map;
+mod mount_support;
+#[path = "mount_mixes/worker.rs"]
+mod worker;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use map::Map;
+use mount_support::Mounted;
+use worker::{Mix, PAGE};
+
+const WORKERS: usize = 4;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|n| n.parse().ok())
+}
+
+/// Who does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Threads,
+    Processes,
+}
+
+/// Tells a process of this test what it is to do.
+const ORDER: &str = "WEFT_TEST_MIX";
+
+/// A process of its own, started by [`By::Processes`]; nothing when it is started otherwise.
+#[test]
+fn worker_of_another_test() {
+    let Ok(order) = std::env::var(ORDER) else {
+        return;
+    };
+    let (numbers, path) = order.split_once('|').unwrap();
+    let numbers: Vec<usize> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+    let [number, workers, seed, operations, shared, whole] = numbers[..] else {
+        panic!("{order}")
+    };
+    let mix = Mix {
+        path: path.into(),
+        workers,
+        seed: seed as u64,
+        operations,
+        shared,
+        whole,
+    };
+    mix.work(number);
+}
+
+fn run(mix: &Mix, by: By) {
+    match by {
+        By::Threads => std::thread::scope(|scope| {
+            for number in 0..mix.workers {
+                scope.spawn(move || mix.work(number));
+            }
+        }),
+        By::Processes => {
+            let start = |number| {
+                let order = format!(
+                    "{number} {} {} {} {} {}|{}",
+                    mix.workers,
+                    mix.seed,
+                    mix.operations,
+                    mix.shared,
+                    mix.whole,
+                    mix.path.display()
+                );
+                Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", "worker_of_another_test", "--nocapture"])
+                    .env(ORDER, order)
+                    .spawn()
+                    .unwrap()
+            };
+            let workers: Vec<_> = (0..mix.workers).map(start).collect();
+            for mut worker in workers {
+                assert!(worker.wait().unwrap().success(), "{mix:?}");
+            }
+        }
+    }
+}
+
+/// Runs the same mixes on the mount and beside it. `kept`: the descriptor that made the file stays open meanwhile.
+fn mixes(options: &str, (by, kept): (By, bool), share: u64) {
+    let Some(m) = Mounted::with_options(options) else {
+        return;
+    };
+    let local = m.beside("local");
+    let first = number("WEFT_SEED").unwrap_or(1);
+    let all = number("WEFT_CASES").unwrap_or(30_000) / share;
+    // Shorter ones, too: files begin with their bytes beside the metadata.
+    let each = all.div_ceil(10).min(20_000);
+    for seed in first..first + all.div_ceil(each) {
+        let (shared, whole) = match seed % 3 {
+            0 => (3 * PAGE, 0),
+            _ => (8 * PAGE, 64 * PAGE),
+        };
+        let contents = [&m.path, &local].map(|folder: &std::path::PathBuf| {
+            let mix = Mix {
+                path: folder.join(format!("file-{seed}")),
+                workers: WORKERS,
+                seed,
+                operations: each as usize / WORKERS,
+                shared,
+                whole,
+            };
+            let made = mix.make();
+            let made = kept.then_some(made);
+            run(&mix, by);
+            let content = std::fs::read(&mix.path).unwrap();
+            drop(made);
+            assert!(std::fs::read(&mix.path).unwrap() == content);
+            std::fs::remove_file(&mix.path).unwrap();
+            content
+        });
+        let [here, there] = contents;
+        assert_eq!(here.len(), there.len(), "WEFT_SEED={seed}");
+        let differs = here.iter().zip(&there).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "WEFT_SEED={seed}: the contents differ");
+    }
+}
+
+#[test]
+fn threads_that_mix_whatever_changes_a_file_they_made_find_it_as_on_a_local_file_system() {
+    mixes("", (By::Threads, true), 1);
+}
+
+#[test]
+fn threads_that_mix_whatever_changes_a_file_they_found_find_it_as_on_a_local_file_system() {
+    mixes("", (By::Threads, false), 1);
+}
+
+#[test]
+fn processes_that_mix_whatever_changes_a_file_find_it_as_on_a_local_file_system() {
+    mixes("", (By::Processes, true), 3);
+    mixes("", (By::Processes, false), 3);
+}
+
+#[test]
+fn threads_of_a_strict_mount_that_mix_whatever_changes_a_file_find_it_as_on_a_local_file_system() {
+    mixes("strict", (By::Threads, true), 6);
+}
+
+/// As `holetest -f -r -w FILE 16` of xfstests' generic/344 does it.
+#[test]
+fn bytes_written_beside_a_shared_map_of_the_same_pages_are_kept() {
+    const THREADS: usize = 16;
+    const LENGTH: usize = 4 << 20;
+    let Some(m) = Mounted::new() else {
+        return;
+    };
+    let path = m.file("holetest");
+    let mut options = File::options();
+    let made = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .unwrap();
+    made.set_len(LENGTH as u64).unwrap();
+    let map = Map::of(&made, LENGTH);
+    let mark = |page: usize, thread: usize| ((page * THREADS + thread) as u64 + 1).to_le_bytes();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (map, made) = (&map, &made);
+            scope.spawn(move || {
+                let pages = LENGTH / PAGE;
+                for page in 0..pages {
+                    let offset = page * PAGE + thread * 8;
+                    if thread.is_multiple_of(2) {
+                        map.write(offset, &mark(page, thread));
+                    } else {
+                        made.write_all_at(&mark(page, thread), offset as u64)
+                            .unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let whole = |found: &[u8], how: &str| {
+        for page in 0..LENGTH / PAGE {
+            for thread in 0..THREADS {
+                let at = page * PAGE + thread * 8;
+                assert_eq!(
+                    found[at..at + 8],
+                    mark(page, thread),
+                    "{how}: {page}, {thread}"
+                );
+            }
+        }
+    };
+    whole(&map.read(0, LENGTH), "through the map");
+    whole(&read(&path), "by another descriptor");
+    drop((map, made));
+    let other = m.further("other", "");
+    whole(&read(&other.join("holetest")), "by another mount");
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap()
+}
