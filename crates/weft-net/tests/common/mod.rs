@@ -20,7 +20,7 @@ use weft_proto::io::{
     Access, ForkState, ReadReply, ReadRequest, SyncReply, SyncRequest, WriteReply, WriteRequest,
 };
 use weft_proto::prost::Message;
-use weft_proto::session::{Challenge, Hello, Proof, Role, Welcome};
+use weft_proto::session::{Challenge, Credit, Hello, Proof, Role, Welcome};
 use weft_proto::{Flags, HEADER_BYTES, Header, Kind, VERSION, VERSION_OLDEST, limits};
 
 pub const KEY: [u8; 32] = [7; 32];
@@ -423,6 +423,20 @@ impl Raw {
         };
         raw.send(Kind::Proof, end, 2, &welcome, &[]).await;
         raw
+    }
+
+    /// Gives back window of a call's payload.
+    pub async fn credit_reply(&mut self, request: u64, bytes: u32) {
+        let flags = Flags::REPLY.with(Flags::LAST);
+        let credit = Credit { bytes, request };
+        self.send(Kind::Credit, flags, request, &credit, &[]).await;
+    }
+
+    /// Answers a `Sync`.
+    pub async fn answer_sync(&mut self, request: u64, file: u64) {
+        let flags = Flags::REPLY.with(Flags::LAST);
+        self.send(Kind::Sync, flags, request, &sync_reply(file), &[])
+            .await;
     }
 
     /// Reads on until the peer closes.
