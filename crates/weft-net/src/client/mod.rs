@@ -160,7 +160,7 @@ impl Connection {
         let mut unproven = Unproven(Some(queue.clone()));
         let (writer, linger) = (queue.clone(), env.timing.silence);
         tokio::spawn(async move { writer.write_to(opened.write, linger).await });
-        let mut reader = FrameReader::new(opened.read, pool, counters.clone());
+        let mut reader = FrameReader::new(opened.read, pool.clone(), counters.clone());
         let introduced = introduce(
             env,
             identity,
@@ -190,6 +190,7 @@ impl Connection {
             Arc::downgrade(&connection.0),
             opened.gauge,
             env.timing,
+            pool,
         ));
         Ok((connection, local))
     }

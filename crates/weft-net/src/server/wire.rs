@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, mpsc};
 use weft_proto::limits::{self, window_cost};
 use weft_proto::session::Credit;
-use weft_proto::{Flags, Kind, prost::Message as _};
+use weft_proto::{Flags, Header, Kind, prost::Message as _};
 
 use super::{Bounds, Chunk};
 use crate::queue::{Lane, Leaving, Message, SendQueue, Sender};
@@ -136,6 +136,27 @@ impl Wire {
         Ok((chunks, flow))
     }
 
+    /// Whether the windows have room for a frame's payload, asked before memory is taken for it. That of a call which was
+    /// answered meanwhile counts as a new call's: its client still counts it against the window that calls share.
+    pub(super) fn admits(&self, header: &Header) -> Result<(), String> {
+        let table = self.table();
+        let out = table
+            .open
+            .get(&header.request)
+            .map_or(0, |open| open.outstanding);
+        let after = out + window_cost(header.payload_len as usize);
+        let shared = table.shared + shared_part(after) - shared_part(out);
+        self.check_shared(&table, shared)
+    }
+
+    /// A call's own window is its own; only what goes beyond can break the bound.
+    fn check_shared(&self, table: &Table, shared: u64) -> Result<(), String> {
+        if shared > u64::from(self.bounds.window) && shared > table.shared {
+            return Err("the client sent more payload than it was granted".to_owned());
+        }
+        Ok(())
+    }
+
     /// Payload of a call has arrived.
     pub(super) fn data(&self, id: u64, payload: Chunk, last: bool) -> Result<(), String> {
         let cost = window_cost(payload.bytes.len());
@@ -150,10 +171,10 @@ impl Wire {
         };
         let (before, after) = (open.outstanding, open.outstanding + cost);
         let shared = table.shared + shared_part(after) - shared_part(before);
-        // A call's own window is its own; only what goes beyond can break the bound.
-        if shared > u64::from(self.bounds.window) && shared > table.shared {
-            return Err("the client sent more payload than it was granted".to_owned());
-        }
+        debug_assert!(
+            shared <= u64::from(self.bounds.window).max(table.shared),
+            "it was admitted"
+        );
         (open.outstanding, table.shared) = (after, shared);
         let (flow, ended) = (open.flow.clone(), open.payload.take_if(|_| last));
         drop(guard);

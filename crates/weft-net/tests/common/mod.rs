@@ -284,7 +284,9 @@ pub async fn stream(reply: &mut Reply, bytes: usize, frame: usize) -> Result<(),
 }
 
 /// One side of the protocol by hand.
-pub struct Raw(pub TcpStream);
+pub struct Raw {
+    pub stream: TcpStream,
+}
 
 pub struct RawFrame {
     pub header: Header,
@@ -318,9 +320,30 @@ pub fn proof(key: &[u8; 32], side: &str, hello: &[u8], challenge: &[u8]) -> Byte
 
 impl Raw {
     pub async fn dial(address: &str) -> Raw {
-        let stream = TcpStream::connect(address).await.unwrap();
+        Raw::over(TcpStream::connect(address).await.unwrap())
+    }
+
+    pub fn over(stream: TcpStream) -> Raw {
         stream.set_nodelay(true).unwrap();
-        Raw(stream)
+        Raw { stream }
+    }
+
+    /// The bytes of the next frame.
+    pub fn frame(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        request: u64,
+        body: &[u8],
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let all = [Bytes::copy_from_slice(payload)];
+        let header = Header::encode(kind, flags, request, body, &all);
+        [&header[..], body, payload].concat()
+    }
+
+    pub async fn send_bytes(&mut self, bytes: &[u8]) {
+        within(self.stream.write_all(bytes)).await.unwrap();
     }
 
     pub async fn try_send(
@@ -331,10 +354,8 @@ impl Raw {
         body: &[u8],
         payload: &[u8],
     ) -> std::io::Result<()> {
-        let payload = [Bytes::copy_from_slice(payload)];
-        let header = Header::encode(kind, flags, request, body, &payload);
-        let bytes = [&header[..], body, &payload[0]].concat();
-        self.0.write_all(&bytes).await
+        let bytes = self.frame(kind, flags, request, body, payload);
+        self.stream.write_all(&bytes).await
     }
 
     pub async fn send(
@@ -355,13 +376,13 @@ impl Raw {
     pub async fn receive(&mut self) -> Option<RawFrame> {
         within(async {
             let mut head = [0; HEADER_BYTES];
-            self.0.read_exact(&mut head).await.ok()?;
+            self.stream.read_exact(&mut head).await.ok()?;
             let header = Header::decode(&head).unwrap();
             let mut body = vec![0; header.body_len as usize];
-            self.0.read_exact(&mut body).await.ok()?;
+            self.stream.read_exact(&mut body).await.ok()?;
             header.check_body(&head, &body).unwrap();
             let mut payload = vec![0; header.payload_len as usize];
-            self.0.read_exact(&mut payload).await.ok()?;
+            self.stream.read_exact(&mut payload).await.ok()?;
             header.check_payload(&payload).unwrap();
             Some(RawFrame {
                 header,
@@ -400,8 +421,7 @@ impl Raw {
     /// Waits for a client on `listener` and plays the server's side of the handshake.
     pub async fn accept(listener: &TcpListener, window: u32, calls: u32) -> Raw {
         let (stream, _) = within(listener.accept()).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        let mut raw = Raw(stream);
+        let mut raw = Raw::over(stream);
         let hello = raw.receive().await.unwrap();
         let challenge = Challenge {
             version: VERSION,
@@ -443,7 +463,7 @@ impl Raw {
     pub async fn closed(&mut self) {
         let mut sink = vec![0; 64 << 10];
         within(async {
-            while let Ok(n) = self.0.read(&mut sink).await {
+            while let Ok(n) = self.stream.read(&mut sink).await {
                 if n == 0 {
                     break;
                 }

@@ -62,6 +62,7 @@ impl Serve {
             let _ = rustix::process::setsid();
         }
         start_log();
+        let descriptors = raise_descriptors();
         let config = Config::read(&self.config)?;
         let io = self.role.contains(&NodeRole::Io);
         let meta = self.role.contains(&NodeRole::Meta);
@@ -130,7 +131,7 @@ impl Serve {
                     public_address: Some(address.clone()),
                     io: io_role,
                     meta: meta_role,
-                    bounds: Bounds::default(),
+                    bounds: Bounds::default().within(descriptors),
                 },
             )
             .await?;
@@ -219,6 +220,24 @@ pub(super) mod closing_note {
             sync_folder(&note)?;
         }
         Ok(())
+    }
+}
+
+/// Lets this process have as many descriptors as the administrator allows, and returns how many: the soft limit is there for
+/// programs that cannot count beyond it.
+fn raise_descriptors() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    match setrlimit(Resource::Nofile, most) {
+        Ok(()) => maximum.unwrap_or(u64::MAX),
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+            current.unwrap_or(u64::MAX)
+        }
     }
 }
 
