@@ -138,4 +138,7 @@ pub(crate) enum ReadError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Frame(#[from] FrameError),
+    /// There is no room for it, and none was granted.
+    #[error("{0}")]
+    Refused(String),
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use weft_proto::stamp::Stamp;
 use weft_proto::{Call, FrameError, HEADER_BYTES, Header, Kind, body_from, limits};
@@ -76,8 +76,12 @@ pub(crate) struct FrameReader {
     counters: Arc<Counters>,
     body_max: u32,
     payload_max: u32,
+    admits: Option<Admits>,
     arrived: Arc<AtomicU64>,
 }
+
+/// Says whether there is room for a frame's payload.
+pub(crate) type Admits = Box<dyn Fn(&Header) -> Result<(), String> + Send + Sync>;
 
 impl FrameReader {
     /// A reader that takes frames of a handshake only.
@@ -90,6 +94,7 @@ impl FrameReader {
             counters,
             body_max: limits::HANDSHAKE_BODY_MAX,
             payload_max: 0,
+            admits: None,
             arrived: Arc::default(),
         }
     }
@@ -102,6 +107,11 @@ impl FrameReader {
     /// Large payloads are received there from now on.
     pub(crate) fn land_in(&mut self, landing: Option<Arc<dyn Landing>>) {
         self.landing = landing;
+    }
+
+    /// No memory is taken for a payload that `admits` refuses.
+    pub(crate) fn admit_by(&mut self, admits: Admits) {
+        self.admits = Some(admits);
     }
 
     /// Changes whenever bytes arrive, also in the middle of a frame.
@@ -127,9 +137,13 @@ impl FrameReader {
         if header.payload_len > self.payload_max {
             return Err(FrameError::PayloadTooLong(header.payload_len).into());
         }
-        self.fill(header.body_len as usize, false).await?;
-        let body = self.buffer.split_to(header.body_len as usize).freeze();
+        let body = self.body(header.body_len as usize).await?;
         header.check_body(&head, &body)?;
+        if let Some(admits) = &self.admits
+            && header.payload_len > 0
+        {
+            admits(&header).map_err(ReadError::Refused)?;
+        }
         let (payload, landed) = self.payload(header.payload_len as usize).await?;
         let sums = if landed {
             Sums::of(&payload)
@@ -145,6 +159,25 @@ impl FrameReader {
             payload,
             sums,
         })
+    }
+
+    async fn body(&mut self, len: usize) -> Result<Bytes, ReadError> {
+        if len <= LARGE {
+            self.fill(len, false).await?;
+            return Ok(self.buffer.split_to(len).freeze());
+        }
+        // In memory of its own: the buffer would stay as large as long as the connection lives.
+        let ahead = self.buffer.split_to(self.buffer.len().min(len));
+        let mut body = BytesMut::with_capacity(len);
+        body.extend_from_slice(&ahead);
+        let mut rest = body.limit(len - ahead.len());
+        while rest.has_remaining_mut() {
+            if self.stream.read_buf(&mut rest).await? == 0 {
+                return Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.arrived.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(rest.into_inner().freeze())
     }
 
     /// A payload, and whether it was received to stay where it is.

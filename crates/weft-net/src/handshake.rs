@@ -4,8 +4,10 @@
 //! replayed, reflected or downgraded. The server proves itself only to a client that has proven itself.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weft_proto::session::{Challenge, Hello, Proof, Role, Welcome};
 use weft_proto::{
     Call, Code, Failure, Flags, FrameError, Kind, VERSION, VERSION_OLDEST, limits,
@@ -16,7 +18,7 @@ use crate::env::{BoxRead, BoxWrite, Env};
 use crate::error::{ConnectError, ReadError};
 use crate::frames::{Frame, FrameReader, unexpected};
 use crate::queue::{Message, SendQueue, Sender};
-use crate::server::Bounds;
+use crate::server::{Bounds, Granted, Guest, Windows};
 
 /// The volume's key: 32 secret bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,14 +54,29 @@ pub struct Peer {
     pub client: u64,
 }
 
-/// How a connection came to a server.
+/// How a connection came to a server, and what there is for it.
 pub(crate) struct Door<'a> {
     /// Where it comes from.
-    pub address: String,
+    pub address: &'a str,
     /// The server's local socket; empty: it has none.
     pub local: &'a str,
     /// Whether it came through that.
     pub came_locally: bool,
+    /// Its place until it is proven.
+    pub guest: &'a Guest,
+    /// Places for proven connections.
+    pub places: &'a Arc<Semaphore>,
+    /// Their windows.
+    pub windows: &'a Arc<Windows>,
+}
+
+/// A client that has proven the key, and what it was granted.
+pub(crate) struct Proven {
+    pub peer: Peer,
+    /// What may be in flight to it of one reply.
+    pub reply_window: u32,
+    pub window: Granted,
+    pub place: OwnedSemaphorePermit,
 }
 
 /// What a server has told a client.
@@ -199,7 +216,7 @@ async fn ask<C: Call>(
     Ok(frame)
 }
 
-/// Server side: returns who the client is, and what it may have in flight of one reply.
+/// Server side: returns who the client is and what it was granted, or why it was refused.
 pub(crate) async fn receive(
     env: &Env,
     identity: &Identity,
@@ -208,10 +225,11 @@ pub(crate) async fn receive(
     door: Door<'_>,
     reader: &mut FrameReader,
     queue: &SendQueue,
-) -> Result<(Peer, u32), String> {
+) -> Result<Proven, String> {
     let frame = reader.next().await.map_err(|e| refuse_garbage(queue, &e))?;
     let hello: Hello = first(&frame, queue)?;
-    let id = frame.header.request;
+    let id = number_of(&frame, queue)?;
+    door.guest.spoke();
     let role = match check(&hello, identity, &door) {
         Ok(role) => role,
         Err((code, why)) => return Err(refuse(queue, Kind::Hello, id, code, why)),
@@ -225,29 +243,52 @@ pub(crate) async fn receive(
     let said = challenge.encode_to_vec();
     answer(queue, Kind::Hello, id, said.clone())?;
     let given = reader.next().await.map_err(|e| e.to_string())?;
-    let id = given.header.request;
+    let id = number_of(&given, queue)?;
     let given: Proof = given.request().map_err(|e| e.to_string())?;
     let theirs = proof(&identity.key, "weft client", &frame.body, &said);
     if !same(&given.proof, theirs) {
         let why = "the key is wrong: use the volume.key of this volume".to_owned();
         return Err(refuse(queue, Kind::Proof, id, Code::Unauthenticated, why));
     }
+    let Ok(place) = door.places.clone().try_acquire_owned() else {
+        let why = "the server has as many connections as it may have; try again later".to_owned();
+        return Err(refuse(queue, Kind::Proof, id, Code::Busy, why));
+    };
+    let window = door.windows.grant(bounds.window);
     let mine = proof(&identity.key, "weft server", &frame.body, &said);
     let welcome = Welcome {
         proof: Bytes::copy_from_slice(&mine),
         server,
-        window: bounds.window,
+        window: window.bytes(),
         calls: bounds.calls,
         incarnation,
     };
     reader.proven();
     answer(queue, Kind::Proof, id, welcome.encode_to_vec())?;
     let peer = Peer {
-        address: door.address,
+        address: door.address.to_owned(),
         role,
         client: hello.client,
     };
-    Ok((peer, hello.reply_window))
+    Ok(Proven {
+        peer,
+        reply_window: hello.reply_window,
+        window,
+        place,
+    })
+}
+
+/// The request id of a frame of the handshake, which is a whole request.
+fn number_of(frame: &Frame, queue: &SendQueue) -> Result<u64, String> {
+    let (kind, id) = (frame.header.kind, frame.header.request);
+    let why = if id == 0 {
+        "the request id 0 is not used"
+    } else if frame.header.flags != Flags::LAST {
+        "a client begins with requests of one frame each"
+    } else {
+        return Ok(id);
+    };
+    Err(refuse(queue, kind, id, Code::Invalid, why.to_owned()))
 }
 
 /// What a server checks before it challenges.
@@ -285,12 +326,10 @@ fn check(hello: &Hello, identity: &Identity, door: &Door<'_>) -> Result<Role, (C
     }
 }
 
-/// For a client beyond the last place: hears its hello and says why it is not served.
-pub(crate) async fn turn_away(reader: &mut FrameReader, queue: &SendQueue) {
-    if let Ok(frame) = reader.next().await {
-        let why = "the server has as many connections as it may have; try again later".to_owned();
-        refuse(queue, Kind::Hello, frame.header.request, Code::Busy, why);
-    }
+/// Tells a client that proved nothing yet that its place was given to another.
+pub(crate) fn turn_away(queue: &SendQueue) -> String {
+    let why = "too many connections to the server prove nothing; try again later".to_owned();
+    refuse(queue, Kind::Hello, 0, Code::Busy, why)
 }
 
 fn answer(queue: &SendQueue, kind: Kind, id: u64, body: Vec<u8>) -> Result<(), String> {

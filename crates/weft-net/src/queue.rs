@@ -381,7 +381,8 @@ impl SendQueue {
             if written.is_err() {
                 return (outlet.stream, written);
             }
-            self.state().give_back(outlet);
+            // Dropped without the lock.
+            let _useless = self.state().give_back(outlet);
         }
     }
 }

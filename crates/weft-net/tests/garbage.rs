@@ -43,7 +43,7 @@ async fn patient_server() -> Server {
 
 async fn closes_on(server: &Server, bytes: &[u8]) {
     let mut raw = Raw::dial(&server.address).await;
-    let _ = raw.0.write_all(bytes).await;
+    let _ = raw.stream.write_all(bytes).await;
     raw.closed().await;
     within(server.connect().await.call(&sync(1))).await.unwrap();
 }
@@ -71,7 +71,7 @@ async fn strangers_are_turned_away_at_their_first_bytes() {
 async fn a_stranger_is_told_what_the_port_is() {
     let server = Server::usual().await;
     let mut raw = Raw::dial(&server.address).await;
-    raw.0.write_all(b"SSH-").await.unwrap();
+    raw.stream.write_all(b"SSH-").await.unwrap();
     let frame = raw.receive().await.unwrap();
     assert!(frame.header.flags.has(Flags::FAILED));
     assert!(String::from_utf8_lossy(&frame.body).contains("Weft's protocol and nothing else"));
@@ -150,14 +150,14 @@ async fn a_proven_peer_may_send_anything_and_harms_only_itself() {
                 let at = dice.roll() as usize % frame.len();
                 frame[at] ^= 1 << (dice.roll() % 8);
             }
-            if raw.0.write_all(&frame).await.is_err() {
+            if raw.stream.write_all(&frame).await.is_err() {
                 break;
             }
         }
     }
     within(server.connect().await.call(&sync(1))).await.unwrap();
     let mut raw = Raw::prove(&server.address).await.0;
-    raw.0.write_all(&[b'W'; HEADER_BYTES]).await.unwrap();
+    raw.stream.write_all(&[b'W'; HEADER_BYTES]).await.unwrap();
     raw.closed().await;
 }
 
@@ -171,7 +171,7 @@ async fn a_client_that_dials_something_else_says_so() {
         let other = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(answer).await.unwrap();
-            Raw(stream).closed().await;
+            Raw::over(stream).closed().await;
         };
         let env = Env::system();
         let (refused, ()) = tokio::join!(connect(&env, &address), other);

@@ -120,14 +120,17 @@ async fn many_tiny_frames_count_for_more_than_their_bytes() {
         &[Bytes::from_static(b"x")],
     );
     let tiny = [&tiny[..], b"x"].concat();
-    raw.0.write_all(&tiny.repeat(fit as usize)).await.unwrap();
+    raw.stream
+        .write_all(&tiny.repeat(fit as usize))
+        .await
+        .unwrap();
     // Frames without payload take no memory, and so no window.
     for _ in 0..1000 {
         raw.send(Kind::Data, Flags::default(), 10, &Nothing {}, &[])
             .await;
     }
     assert!(alive(&mut raw).await);
-    raw.0.write_all(&tiny).await.unwrap();
+    raw.stream.write_all(&tiny).await.unwrap();
     assert!(!alive(&mut raw).await);
 }
 
@@ -278,7 +281,7 @@ async fn a_client_that_pings_and_never_reads() {
     let (mut raw, _) = Raw::prove(&server.address).await;
     let pings = Header::encode(Kind::Ping, Flags::LAST, 9, &Ping {}.encode_to_vec(), &[]);
     let pings = pings.repeat(10_000);
-    within(async { while raw.0.write_all(&pings).await.is_ok() {} }).await;
+    within(async { while raw.stream.write_all(&pings).await.is_ok() {} }).await;
     assert!(alive(&mut Raw::prove(&server.address).await.0).await);
 }
 
@@ -390,7 +393,7 @@ async fn a_client_asks_for_no_more_than_its_reply_window() {
     let (listener, address) = listener().await;
     let env = Env::system();
     let (_, hello) = tokio::join!(connect(&env, &address), async {
-        let mut raw = Raw(listener.accept().await.unwrap().0);
+        let mut raw = Raw::over(listener.accept().await.unwrap().0);
         raw.receive().await.unwrap().body
     });
     let hello = Hello::decode(&hello[..]).unwrap();

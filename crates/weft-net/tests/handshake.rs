@@ -72,7 +72,7 @@ async fn a_client_with_a_wrong_key_is_told_so() {
 async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
     let (listener, address) = listener().await;
     let faking = tokio::spawn(async move {
-        let mut raw = Raw(listener.accept().await.unwrap().0);
+        let mut raw = Raw::over(listener.accept().await.unwrap().0);
         raw.receive().await.unwrap();
         let end = Flags::REPLY.with(Flags::LAST);
         let challenge = Challenge {
@@ -94,7 +94,7 @@ async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
         raw.send(Kind::Proof, end, 2, &welcome, &[]).await;
         // The client says no word more.
         let mut more = Vec::new();
-        within(raw.0.read_to_end(&mut more)).await.unwrap();
+        within(raw.stream.read_to_end(&mut more)).await.unwrap();
         assert!(more.is_empty());
     });
     let refused = within(connect(&Env::system(), &address)).await;
@@ -118,7 +118,7 @@ async fn another_volume_is_refused_by_either_side() {
 
     let (listener, address) = listener().await;
     tokio::spawn(async move {
-        let mut raw = Raw(listener.accept().await.unwrap().0);
+        let mut raw = Raw::over(listener.accept().await.unwrap().0);
         raw.receive().await.unwrap();
         let challenge = Challenge {
             version: VERSION,
@@ -302,7 +302,7 @@ async fn a_connect_that_takes_too_long_ends_and_leaves_no_stream_open() {
         refused.map(|_| ()),
         Err(ConnectError::Timeout { .. })
     ));
-    Raw(accepted.unwrap().0).closed().await;
+    Raw::over(accepted.unwrap().0).closed().await;
 }
 
 #[tokio::test]
@@ -318,11 +318,45 @@ async fn nobody_there_is_unreachable() {
     let (listener, address) = common::listener().await;
     let env = Env::system();
     let (refused, _) = tokio::join!(connect(&env, &address), async {
-        Raw(listener.accept().await.unwrap().0).receive().await
+        Raw::over(listener.accept().await.unwrap().0)
+            .receive()
+            .await
     });
     let error = refused.map(|_| ()).unwrap_err();
     assert!(
         matches!(error, ConnectError::Unreachable { .. }),
         "{error:?}"
     );
+}
+
+#[tokio::test]
+async fn a_first_frame_that_is_no_request_is_refused() {
+    let server = Server::usual().await;
+    let hello = hello(&VOLUME).encode_to_vec();
+    let reply = Flags::REPLY.with(Flags::LAST);
+    let failed = Flags::FAILED.with(Flags::LAST);
+    for (flags, id) in [
+        (Flags::LAST, 0),
+        (reply, 1),
+        (failed, 1),
+        (Flags::default(), 1),
+    ] {
+        let mut raw = Raw::dial(&server.address).await;
+        raw.try_send(Kind::Hello, flags, id, &hello, &[])
+            .await
+            .unwrap();
+        let refused = raw.receive().await.unwrap();
+        assert!(refused.header.flags.has(Flags::FAILED), "{flags:?} {id}");
+        let failure = Failure::decode(&refused.body[..]).unwrap();
+        assert_eq!(failure.code(), Code::Invalid);
+        assert!(raw.receive().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn the_request_id_0_is_not_used() {
+    let server = Server::usual().await;
+    let (mut raw, _) = Raw::prove(&server.address).await;
+    raw.send(Kind::Sync, Flags::LAST, 0, &sync(1), &[]).await;
+    assert!(raw.receive().await.is_none());
 }

@@ -203,7 +203,7 @@ async fn a_frame_that_arrives_slowly_is_not_silence() {
         let header = weft_proto::Header::encode(Kind::Sync, end, asked.header.request, &reply, &[]);
         for byte in header.iter().chain(&reply) {
             tokio::time::sleep(Duration::from_millis(15)).await;
-            raw.0.write_all(&[*byte]).await.unwrap();
+            raw.stream.write_all(&[*byte]).await.unwrap();
         }
         raw
     };
@@ -234,7 +234,7 @@ async fn a_peer_that_takes_a_payload_slowly_is_not_silent_until_it_takes_no_more
     let (start, mut buffer) = (Instant::now(), vec![0; 32 << 10]);
     while start.elapsed() < silence * 5 {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        within(raw.0.read(&mut buffer)).await.unwrap();
+        within(raw.stream.read(&mut buffer)).await.unwrap();
     }
     assert!(connection.lost().is_none());
     let error = within(call).await.unwrap().unwrap_err();

@@ -458,6 +458,7 @@ fn check(kind: Kind) -> Kind {
         | Kind::RemoveXattr
         | Kind::ServerMap
         | Kind::Heartbeat
+        | Kind::AcceptRollback
         | Kind::Reassert
         | Kind::Lock
         | Kind::TestLock

@@ -15,6 +15,7 @@
 
 mod failure;
 mod group;
+mod heartbeat;
 mod io;
 mod meta;
 mod metrics;

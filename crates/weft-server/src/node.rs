@@ -1,7 +1,6 @@
 //! A process of a volume: one port, one or both roles behind it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -9,28 +8,20 @@ use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
-use weft_kv::{OrderedKv, Position};
+use weft_kv::OrderedKv;
 use weft_net::{
     Bounds, BufferPool, Counters, Env, Identity, Landed, Landing, Link, Listener, Peer, Served,
     Service, serve,
 };
 use weft_proto::Kind;
-use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Usage};
 use weft_proto::session::Role;
-use weft_proto::stamp;
 use weft_store::{Pool, Store, StoreConfig, StoreError};
 
 use crate::group::Blocking;
+use crate::heartbeat::{Heartbeat, Says};
 use crate::io::{IoService, Peers, Standing, unsupported};
 use crate::meta::MetaService;
 use crate::metrics::Metrics;
-
-/// Between two heartbeats of an I/O server.
-const HEARTBEAT: Duration = Duration::from_secs(1);
-
-/// How often, at most, a server writes down how far the namespace is.
-const NOTE_EVERY: Duration = Duration::from_secs(20);
 
 /// What a process is to be.
 pub struct NodeConfig {
@@ -215,51 +206,11 @@ impl Node {
         };
         let mut server = None;
         let io = match config.io {
-            Some(mut role) => {
+            Some(role) => {
                 server = Some(role.server);
-                if role.store.incarnation == 0 {
-                    role.store.incarnation = env.random_u64();
-                }
-                role.store.now = env.clock.now();
-                let store = Store::open(role.store).await?;
-                let identity = Identity {
-                    role: Role::IoServer,
-                    ..identity.clone()
-                };
-                let link = Link::new(
-                    env.clone(),
-                    identity.clone(),
-                    role.meta_address,
-                    None,
-                    BufferPool::default(),
-                    counters.clone(),
-                );
-                let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
-                let io = IoService::new(
-                    store,
-                    env.clock.clone(),
-                    metrics.clone(),
-                    peers,
-                    env.timing.grace,
-                    role.server,
-                );
-                if role.store_id.is_empty() {
-                    io.set_since(0);
-                    io.set_standing(Standing::Accepted);
-                }
-                let io = Arc::new(io);
-                let heartbeat = Heartbeat {
-                    io: io.clone(),
-                    link,
-                    server: role.server,
-                    address: address.clone(),
-                    metrics_address: role.metrics_address,
-                    store_id: role.store_id.into(),
-                    has: Vec::new(),
-                    rolled_back: false,
-                    service: None,
-                    noted: None,
-                };
+                let opening = role.open(&env, &identity, &metrics, &counters, address.clone());
+                let heartbeat = opening.await?;
+                let io = heartbeat.io().clone();
                 tasks.push(tokio::spawn(heartbeat.run(stopping.clone())));
                 Some(io)
             }
@@ -323,6 +274,56 @@ impl Node {
     }
 }
 
+impl IoRole {
+    /// Opens the store and what serves it; what tells the metadata service of it is still to be run.
+    async fn open(
+        mut self,
+        env: &Env,
+        identity: &Identity,
+        metrics: &Arc<Metrics>,
+        counters: &Arc<Counters>,
+        address: String,
+    ) -> Result<Heartbeat, NodeError> {
+        if self.store.incarnation == 0 {
+            self.store.incarnation = env.random_u64();
+        }
+        self.store.now = env.clock.now();
+        let store = Store::open(self.store).await?;
+        let identity = Identity {
+            role: Role::IoServer,
+            ..identity.clone()
+        };
+        let link = Link::new(
+            env.clone(),
+            identity.clone(),
+            self.meta_address,
+            None,
+            BufferPool::default(),
+            counters.clone(),
+        );
+        let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
+        let io = IoService::new(
+            store,
+            env.clock.clone(),
+            metrics.clone(),
+            peers,
+            env.timing.grace,
+            self.server,
+        );
+        if self.store_id.is_empty() {
+            io.set_since(0);
+            io.set_standing(Standing::Accepted);
+        }
+        let says = Says {
+            server: self.server,
+            address,
+            metrics: self.metrics_address,
+            store: self.store_id.into(),
+        };
+        Ok(Heartbeat::new(Arc::new(io), link, says))
+    }
+}
+
 #[allow(clippy::too_many_arguments)] // hands everything to weft_net::serve
 async fn serve_until(
     env: Env,
@@ -341,154 +342,8 @@ async fn serve_until(
     .await;
 }
 
-fn on_the_wire(at: Position) -> stamp::Position {
-    stamp::Position {
-        incarnation: at.incarnation,
-        sequence: at.sequence,
-    }
-}
-
 /// Completes when the node is asked to stop.
 pub(crate) async fn stopped(mut stopping: watch::Receiver<bool>) {
     // An error means that the node is gone, which is a reason to stop, too.
     let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-/// Tells the metadata service that the server lives, where, and how full it is; learns the epoch.
-struct Heartbeat {
-    io: Arc<IoService>,
-    link: Link,
-    server: u32,
-    address: String,
-    metrics_address: String,
-    store_id: Bytes,
-    /// What the service asked for and the store has.
-    has: Vec<stamp::Position>,
-    /// The store lacks something that the service asked for.
-    rolled_back: bool,
-    /// What the store's folder says of the service.
-    service: Option<Position>,
-    /// When that was written last.
-    noted: Option<Instant>,
-}
-
-impl Heartbeat {
-    async fn run(mut self, stopping: watch::Receiver<bool>) {
-        let stop = stopped(stopping);
-        tokio::pin!(stop);
-        let mut failed = 0_u32;
-        match self.io.store().heard_of_service() {
-            Ok(heard) => self.service = heard,
-            Err(error) => {
-                tracing::warn!(%error, "what was heard of the metadata service cannot be read");
-            }
-        }
-        loop {
-            let beat = tokio::select! {
-                biased;
-                () = &mut stop => return,
-                beat = self.beat() => beat,
-            };
-            match beat {
-                Ok(told) => {
-                    self.io.set_epoch(told.epoch);
-                    self.io.set_since(told.since);
-                    failed = 0;
-                    if self.compare(&told) {
-                        // The service waits for the answer.
-                        continue;
-                    }
-                    self.note_service(told.service).await;
-                }
-                Err(reason) => {
-                    failed = failed.saturating_add(1);
-                    // A service that starts beside this server answers the next time.
-                    if failed == 2 {
-                        tracing::warn!(%reason, "the metadata service cannot be told that this server is up");
-                    }
-                }
-            }
-            tokio::select! {
-                biased;
-                () = &mut stop => return,
-                () = tokio::time::sleep(HEARTBEAT) => {}
-            }
-        }
-    }
-
-    /// Looks for what the service asks for; true if there is something new to tell it.
-    fn compare(&mut self, told: &HeartbeatReply) -> bool {
-        if told.check.is_empty() {
-            self.rolled_back = false;
-            self.io.set_standing(Standing::Accepted);
-            return false;
-        }
-        let has = |at: &stamp::Position| {
-            let at = Position {
-                incarnation: at.incarnation,
-                sequence: at.sequence,
-            };
-            self.io.store().still_has(at).is_ok()
-        };
-        if told.check.iter().all(has) {
-            let new = self.has != told.check;
-            self.has.clone_from(&told.check);
-            return new;
-        }
-        self.io.set_standing(Standing::RolledBack);
-        let before = std::mem::replace(&mut self.rolled_back, true);
-        if !before {
-            tracing::error!(
-                server = self.server,
-                "this server is refused: its folder is older than what the server said before, or another process runs with the folder's copy"
-            );
-        }
-        !before
-    }
-
-    /// Keeps what the service says of itself, at bounded intervals.
-    async fn note_service(&mut self, told: Option<stamp::Position>) {
-        let Some(told) = told.filter(|_| !self.store_id.is_empty()) else {
-            return;
-        };
-        let told = Position {
-            incarnation: told.incarnation,
-            sequence: told.sequence,
-        };
-        let anew = self.service.map(|at| at.incarnation) != Some(told.incarnation);
-        let due = self.noted.is_none_or(|when| when.elapsed() >= NOTE_EVERY);
-        if self.service == Some(told) || !(anew || due) {
-            return;
-        }
-        match self.io.store().note_service(told).await {
-            Ok(()) => (self.service, self.noted) = (Some(told), Some(Instant::now())),
-            Err(error) => {
-                tracing::warn!(%error, "what was heard of the metadata service is not kept");
-            }
-        }
-    }
-
-    async fn beat(&self) -> Result<HeartbeatReply, String> {
-        let usage = self.io.store().usage();
-        // A store without an id is not known again.
-        let says = !self.store_id.is_empty();
-        let request = HeartbeatRequest {
-            id: self.server,
-            address: self.address.clone(),
-            metrics: self.metrics_address.clone(),
-            usage: Usage {
-                capacity: usage.capacity,
-                used: usage.used,
-                available: usage.available,
-            },
-            store: self.store_id.clone(),
-            durable: says.then(|| on_the_wire(self.io.store().durable_position())),
-            has: self.has.clone(),
-            rolled_back: self.rolled_back,
-            service: self.service.filter(|_| says).map(on_the_wire),
-        };
-        let (connection, _) = self.link.connection().await.map_err(|e| e.to_string())?;
-        let told = connection.call(&request).await;
-        told.map_err(|e| e.to_string())
-    }
 }

@@ -164,6 +164,18 @@ pub(crate) struct Unsynced {
     pub(crate) through: u64,
 }
 
+/// What recovery leaves of the log that it found.
+pub(crate) struct Replayed {
+    /// Segments whose frames were applied before the opening.
+    pub(crate) kept: Vec<Segment>,
+    /// Segments whose frames were replayed at the opening.
+    pub(crate) closed: Vec<Segment>,
+    /// The number of the next segment.
+    pub(crate) next: u64,
+    /// The sequence of the last frame.
+    pub(crate) sequence: u64,
+}
+
 /// The log of a store.
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
@@ -176,17 +188,20 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that goes on after `closed` with a fresh segment; `kept` are those before that were applied.
+    /// A log that continues after what recovery replayed, with a fresh segment.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
-        kept: Vec<Segment>,
-        closed: Vec<Segment>,
-        next: u64,
-        sequence: u64,
+        replayed: Replayed,
         segment_bytes: u64,
         incarnations: Arc<Incarnations>,
         signals: Arc<Signals>,
     ) -> Result<Self, StoreError> {
+        let Replayed {
+            kept,
+            closed,
+            next,
+            sequence,
+        } = replayed;
         let active = Segment::create_at_all(&*storage, next, segment_bytes)
             .map_err(|e| StoreError::io("create", &Segment::name(next), &e))?;
         let reached = storage

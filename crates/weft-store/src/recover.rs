@@ -26,7 +26,7 @@ use crate::error::StoreError;
 use crate::flight::Flights;
 use crate::frames::{Damage, Parsed, parse};
 use crate::incarnation::Incarnations;
-use crate::log::{Log, REACHED, Segment, trim};
+use crate::log::{Log, REACHED, Replayed, Segment, trim};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
     CheckpointRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace, ForkRecord, FrameRecord,
@@ -106,10 +106,12 @@ impl Store {
         let signals = Arc::new(Signals::default());
         let log = Log::new(
             Arc::clone(&storage),
-            kept,
-            closed,
-            next,
-            sequence,
+            Replayed {
+                kept,
+                closed,
+                next,
+                sequence,
+            },
             config.segment_bytes,
             Arc::clone(&incarnations),
             Arc::clone(&signals),
@@ -144,16 +146,20 @@ impl Store {
         if recovered {
             inner.sync_now().await?;
         }
-        let owed = {
-            let state = inner.lock();
-            state.mergeable().is_some() || !state.tails.is_empty()
-        };
-        if owed {
+        if inner.owes_work() {
             signals.work.notify_one();
         }
         tokio::spawn(background(signals, Arc::downgrade(&inner)));
         tokio::spawn(give_back(Arc::downgrade(&inner)));
         Ok(Store(inner))
+    }
+}
+
+impl Inner {
+    /// Whether something waits for the background task.
+    fn owes_work(&self) -> bool {
+        let state = self.lock();
+        state.mergeable().is_some() || !state.tails.is_empty()
     }
 }
 

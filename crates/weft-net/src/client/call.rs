@@ -222,12 +222,15 @@ impl Drop for OpenCall {
         };
         let Some(lane) = self.lane else {
             // Nothing of it was sent, so nobody will answer.
-            self.connection.forget(&mut calls, self.id);
+            let ended = calls.open.remove(&self.id);
+            drop(calls);
+            self.connection.forget(ended);
             return;
         };
         // It keeps its place until the server has answered, so that both sides count the same.
-        waiting.frames = None;
+        let unwanted = waiting.frames.take();
         drop(calls);
+        drop(unwanted);
         let body = Cancel { request: self.id }.encode_to_vec();
         self.connection.control(lane, Kind::Cancel, self.id, body);
     }

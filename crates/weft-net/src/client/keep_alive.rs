@@ -14,13 +14,15 @@ use weft_proto::Kind;
 
 use super::{Connection, Inner};
 use crate::env::{Gauge, Timing};
+use crate::pool::BufferPool;
 use crate::queue::Lane;
 
-pub(super) async fn run(weak: Weak<Inner>, gauge: Option<Gauge>, timing: Timing) {
+pub(super) async fn run(weak: Weak<Inner>, gauge: Option<Gauge>, timing: Timing, pool: BufferPool) {
     let (mut heard, mut silent, mut unused) = (0, Duration::ZERO, Duration::ZERO);
     let mut taken = None;
     loop {
         tokio::time::sleep(timing.ping).await;
+        pool.tidy();
         let Some(inner) = weak.upgrade() else { return };
         let connection = Connection(inner);
         let (waiting, lost) = {

@@ -1,7 +1,8 @@
 //! The calling side of a connection.
 //!
 //! State has one owner, the table of calls under one lock that is never held across an await; the semaphores beside it
-//! only make callers wait. A call holds its place from its request until its *last* reply frame, also when its
+//! only make callers wait. Nothing is sent, notified or dropped under that lock that may wake a caller: a waker may drop
+//! its future at once (one that spawns into a runtime that ends does), and the calls in it take the lock. A call holds its place from its request until its *last* reply frame, also when its
 //! caller has lost interest: the server answers cancelled calls, too, so both sides always agree on what is in flight.
 
 mod call;
@@ -161,7 +162,7 @@ impl Connection {
         let mut unproven = Unproven(Some(queue.clone()));
         let (writer, linger) = (queue.clone(), env.timing.silence);
         tokio::spawn(async move { writer.write_to(opened.write, linger).await });
-        let mut reader = FrameReader::new(opened.read, pool, counters.clone());
+        let mut reader = FrameReader::new(opened.read, pool.clone(), counters.clone());
         let introduced = introduce(
             env,
             identity,
@@ -192,6 +193,7 @@ impl Connection {
             Arc::downgrade(&connection.0),
             opened.gauge,
             env.timing,
+            pool,
         ));
         Ok((connection, local))
     }
@@ -378,14 +380,18 @@ impl Connection {
         }
         waiting.allowed -= cost;
         waiting.begun = true;
-        if let Some(frames) = &waiting.frames
-            && (header.kind != Kind::Data || cost > 0 || last)
-        {
+        let wanted = header.kind != Kind::Data || cost > 0 || last;
+        let frames = waiting.frames.clone().filter(|_| wanted);
+        let ended = if last {
+            calls.open.remove(&header.request)
+        } else {
+            None
+        };
+        drop(calls);
+        if let Some(frames) = frames {
             let _ = frames.send(frame);
         }
-        if last {
-            self.forget(&mut calls, header.request);
-        }
+        self.forget(ended);
         Ok(())
     }
 
@@ -400,15 +406,17 @@ impl Connection {
             return Err("the server credits more than it was sent".to_owned());
         };
         waiting.outstanding = after;
-        waiting.credited.notify_one();
+        let credited = waiting.credited.clone();
+        drop(calls);
+        credited.notify_one();
         let freed = shared_part(before) - shared_part(after);
         self.0.window.add_permits(freed as usize);
         Ok(())
     }
 
-    /// Takes a call out of the table: its place and its window are free.
-    fn forget(&self, calls: &mut Calls, id: u64) {
-        if let Some(waiting) = calls.open.remove(&id) {
+    /// Frees the place and the window of a call that was taken out of the table.
+    fn forget(&self, ended: Option<Waiting>) {
+        if let Some(waiting) = ended {
             let freed = shared_part(waiting.outstanding);
             self.0.window.add_permits(freed as usize);
             waiting.credited.notify_one();

@@ -1,7 +1,10 @@
 //! The serving side: accepts, proves, and hands each call to a [`Service`].
 
+mod antechamber;
 mod call;
+mod quiet;
 mod session;
+mod windows;
 mod wire;
 mod young;
 
@@ -14,37 +17,67 @@ use weft_proto::Kind;
 
 pub use call::{Caller, Chunk, Gone, Parcel, Payload, Reply, Served};
 
-use session::Accepting;
+pub(crate) use antechamber::Guest;
+pub(crate) use windows::{Granted, Windows};
+
+use antechamber::Antechamber;
+use quiet::Quiet;
+use session::{Accepting, Hall};
 
 use crate::counters::Counters;
 use crate::env::{Accepted, Env, Listener};
 use crate::handshake::{Identity, Peer};
 use crate::landing::Landing;
-use crate::pool::BufferPool;
+use crate::pool::{BufferPool, TIDYING};
 
 /// What one connection may cost, and how many there may be.
 ///
-/// Payload in memory, received and not released, is per connection at most
-/// `window + calls ·` [`CALL_WINDOW`](weft_proto::limits::CALL_WINDOW).
+/// Payload in memory, received or being received and not released, is per connection at most
+/// `window + calls ·` [`CALL_WINDOW`](weft_proto::limits::CALL_WINDOW), and the windows of all are at most `windows`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Payload bytes that calls together may have sent beyond each one's own window and not yet released.
     pub window: u32,
+    /// The windows of all connections together; with many of them, each is granted less than `window`.
+    pub windows: u64,
     /// Calls a client may have in flight, at least 1.
     pub calls: u32,
-    /// Connections; more are turned away.
+    /// Proven connections; more are turned away.
     pub connections: usize,
+    /// Connections that have not proven the key, at least 1; of more, the least welcome is closed.
+    pub unproven: usize,
 }
 
-/// Connections beyond the last place that are told so at a time; others are closed without a word.
-const TURNED_AWAY: usize = 16;
+/// Descriptors that a process keeps for what is no accepted connection: the store's files and disks, the engine's tables,
+/// connections to others.
+const RESERVE: u64 = 512;
+/// Descriptors of one connection: a local socket has a second one to hear of room by.
+const EACH: u64 = 2;
 
 impl Default for Bounds {
     fn default() -> Self {
         Bounds {
             window: 8 << 20,
+            windows: 128 << 20,
             calls: 256,
             connections: 1024,
+            unproven: 128,
+        }
+    }
+}
+
+impl Bounds {
+    /// These, with so few connections that a process which may have `descriptors` open keeps a reserve: half of
+    /// them, where they are few.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Bounds {
+        let free = descriptors - RESERVE.min(descriptors / 2);
+        let places = usize::try_from(free / EACH).unwrap_or(usize::MAX);
+        let unproven = self.unproven.min((places / 4).max(1));
+        Bounds {
+            unproven,
+            connections: self.connections.min((places - unproven.min(places)).max(1)),
+            ..self
         }
     }
 }
@@ -84,18 +117,33 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     assert!(bounds.calls > 0, "a connection without calls serves nobody");
-    let identity = Arc::new(identity);
-    let places = Arc::new(Semaphore::new(bounds.connections));
-    let antechamber = Arc::new(Semaphore::new(TURNED_AWAY));
-    let pool = BufferPool::default();
-    let local: Arc<str> = listener.local().unwrap_or_default().into();
+    let hall = Arc::new(Hall {
+        identity,
+        server,
+        bounds,
+        service,
+        counters,
+        pool: BufferPool::default(),
+        local: listener.local().unwrap_or_default().to_owned(),
+        places: Arc::new(Semaphore::new(bounds.connections)),
+        windows: Windows::new(bounds.windows),
+        refused: Quiet::default(),
+        env: env.clone(),
+    });
+    let antechamber = Antechamber::new(bounds.unproven);
+    let not_accepted = Quiet::default();
+    let mut tidying = tokio::time::interval(TIDYING);
     let mut connections = tokio::task::JoinSet::new();
     tokio::pin!(stop);
-    loop {
+    'accepting: loop {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            _ = tidying.tick() => {
+                hall.pool.tidy();
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         let Accepted {
@@ -107,36 +155,31 @@ pub async fn serve(
             Ok(stream) => stream,
             Err(error) => {
                 // Out of descriptors, most likely: those in use go on, and one will be free.
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(left_out) = not_accepted.pass() {
+                    let left_out = left_out.field();
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
+                }
                 tokio::time::sleep(env.timing.backoff).await;
                 continue;
             }
         };
+        let guest = loop {
+            match antechamber.admit(&address) {
+                Ok(guest) => break guest,
+                Err(wait) => tokio::select! {
+                    biased;
+                    () = &mut stop => break 'accepting,
+                    () = tokio::time::sleep(wait) => {}
+                },
+            }
+        };
+        let hall = hall.clone();
         let accepting = Accepting {
-            env: env.clone(),
-            identity: identity.clone(),
-            server,
-            bounds,
-            service: service.clone(),
-            counters: counters.clone(),
-            pool: pool.clone(),
-            local: local.clone(),
+            hall,
+            address,
             came_locally,
         };
-        if let Ok(place) = places.clone().try_acquire_owned() {
-            connections.spawn(async move {
-                accepting.run((read, write), address).await;
-                drop(place);
-            });
-            continue;
-        }
-        tracing::warn!(%address, limit = bounds.connections, "refused: too many connections");
-        if let Ok(place) = antechamber.clone().try_acquire_owned() {
-            connections.spawn(async move {
-                accepting.turn_away((read, write)).await;
-                drop(place);
-            });
-        }
+        connections.spawn(accepting.run((read, write), guest));
     }
     drop(listener);
     connections.shutdown().await;

@@ -4,31 +4,44 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use weft_proto::session::{Cancel, Credit};
 use weft_proto::{Flags, FrameError, Kind};
 
 use super::call::{Payload, Reply, Served};
+use super::quiet::Quiet;
 use super::wire::Wire;
 use super::young::YoungCalls;
-use super::{Bounds, Service};
+use super::{Bounds, Guest, Service, Windows};
 use crate::counters::Counters;
 use crate::env::Env;
 use crate::frames::{Frame, FrameReader};
-use crate::handshake::{Door, Halves, Identity, Peer, receive, turn_away};
+use crate::handshake::{Door, Halves, Identity, Peer, Proven, receive, turn_away};
 use crate::pool::BufferPool;
 use crate::queue::{Lane, Message, SendQueue};
 
-pub(super) struct Accepting {
+/// What all connections of a server share.
+pub(super) struct Hall {
     pub(super) env: Env,
-    pub(super) identity: Arc<Identity>,
+    pub(super) identity: Identity,
     pub(super) server: Option<u32>,
     pub(super) bounds: Bounds,
     pub(super) service: Arc<dyn Service>,
     pub(super) counters: Arc<Counters>,
     pub(super) pool: BufferPool,
     /// The server's local socket; empty: it has none.
-    pub(super) local: Arc<str>,
+    pub(super) local: String,
+    /// Those of proven connections.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) windows: Arc<Windows>,
+    /// Lines about connections that were refused.
+    pub(super) refused: Quiet,
+}
+
+pub(super) struct Accepting {
+    pub(super) hall: Arc<Hall>,
+    pub(super) address: String,
     pub(super) came_locally: bool,
 }
 
@@ -57,67 +70,88 @@ impl Drop for Session {
 
 impl Accepting {
     /// Serves the connection to its end, which is when the last frames were written or given up.
-    pub(super) async fn run(self, (read, write): Halves, address: String) {
-        let queue = SendQueue::new(self.counters.clone());
-        let (writer, linger) = (queue.clone(), self.env.timing.silence);
+    pub(super) async fn run(self, (read, write): Halves, guest: Guest) {
+        let hall = &self.hall;
+        let queue = SendQueue::new(hall.counters.clone());
+        let (writer, linger) = (queue.clone(), hall.env.timing.silence);
         let writing = tokio::spawn(async move { writer.write_to(write, linger).await });
         let closing = Closing(queue.clone());
-        let reader = FrameReader::new(read, self.pool.clone(), self.counters.clone());
-        self.serve(reader, queue, address).await;
+        let mut reader = FrameReader::new(read, hall.pool.clone(), hall.counters.clone());
+        match self.prove(&mut reader, &queue, guest).await {
+            Ok(proven) => self.serve(proven, reader, queue).await,
+            Err(reason) => {
+                if let Some(left_out) = hall.refused.pass() {
+                    let (address, left_out) = (&self.address, left_out.field());
+                    tracing::warn!(%address, %reason, left_out, "refused a connection");
+                }
+            }
+        }
         drop(closing);
         let _ = writing.await;
     }
 
-    /// Says that there is no place.
-    pub(super) async fn turn_away(self, (read, write): Halves) {
-        let queue = SendQueue::new(self.counters.clone());
-        let mut reader = FrameReader::new(read, self.pool.clone(), self.counters.clone());
-        let connect = self.env.timing.connect;
-        let _ = timeout(connect, turn_away(&mut reader, &queue)).await;
-        queue.close("no place");
-        queue.write_to(write, connect).await;
-    }
-
-    async fn serve(&self, mut reader: FrameReader, queue: SendQueue, address: String) {
+    /// Waits for the proof, for as long as the connection has a place among those that have given none.
+    async fn prove(
+        &self,
+        reader: &mut FrameReader,
+        queue: &SendQueue,
+        guest: Guest,
+    ) -> Result<Proven, String> {
+        let hall = &self.hall;
         let door = Door {
-            address: address.clone(),
-            local: &self.local,
+            address: &self.address,
+            local: &hall.local,
             came_locally: self.came_locally,
+            guest: &guest,
+            places: &hall.places,
+            windows: &hall.windows,
         };
         let proving = receive(
-            &self.env,
-            &self.identity,
-            (self.server, self.service.incarnation()),
-            &self.bounds,
+            &hall.env,
+            &hall.identity,
+            (hall.server, hall.service.incarnation()),
+            &hall.bounds,
             door,
-            &mut reader,
-            &queue,
+            reader,
+            queue,
         );
-        let (peer, reply_window) = match timeout(self.env.timing.connect, proving).await {
-            Ok(Ok(proven)) => proven,
-            Ok(Err(reason)) => {
-                tracing::warn!(%address, %reason, "refused a connection");
-                return;
+        tokio::select! {
+            biased;
+            proven = timeout(hall.env.timing.connect, proving) => {
+                proven.unwrap_or_else(|_| Err("it proved no key in time".to_owned()))
             }
-            Err(_) => {
-                tracing::warn!(%address, "refused a connection: it proved no key in time");
-                return;
-            }
-        };
+            () = guest.gives_way() => Err(turn_away(queue)),
+        }
+    }
+
+    async fn serve(&self, proven: Proven, mut reader: FrameReader, queue: SendQueue) {
+        let Proven {
+            peer,
+            reply_window,
+            window,
+            place: _place,
+        } = proven;
+        let (hall, address) = (&self.hall, &self.address);
         let peer = Arc::new(peer);
-        self.service.opened(&peer);
-        reader.land_in(self.service.landing());
-        let session = Session {
-            service: self.service.clone(),
-            peer: peer.clone(),
-            wire: Arc::new(Wire::new(queue.clone(), self.bounds, reply_window)),
+        hall.service.opened(&peer);
+        reader.land_in(hall.service.landing());
+        let bounds = Bounds {
+            window: window.bytes(),
+            ..hall.bounds
         };
+        let session = Session {
+            service: hall.service.clone(),
+            peer: peer.clone(),
+            wire: Arc::new(Wire::new(queue.clone(), bounds, reply_window)),
+        };
+        let wire = session.wire.clone();
+        reader.admit_by(Box::new(move |header| wire.admits(header)));
         let mut calls = YoungCalls::default();
         let mut closed = pin!(queue.closed());
         let reason = loop {
             let frame = tokio::select! {
                 biased;
-                frame = next_frame(self.env.timing.idle, &mut reader, &mut calls) => frame,
+                frame = next_frame(hall.env.timing.idle, &mut reader, &mut calls) => frame,
                 reason = &mut closed => break reason,
             };
             let taken = frame.and_then(|frame| self.receive(&session.wire, &peer, frame, &calls));
@@ -137,6 +171,9 @@ impl Accepting {
         calls: &YoungCalls,
     ) -> Result<(), String> {
         let header = frame.header;
+        if header.request == 0 {
+            return Err("the client used the request id 0".to_owned());
+        }
         let text = |e: FrameError| e.to_string();
         if header.flags.has(Flags::REPLY) || header.flags.has(Flags::FAILED) {
             return Err("a client sent a reply".to_owned());
@@ -156,7 +193,7 @@ impl Accepting {
             Kind::Cancel => wire.cancel(frame.body_as::<Cancel>().map_err(text)?.request),
             Kind::Data => {
                 let last = header.flags.has(Flags::LAST);
-                wire.data(header.request, frame.into_chunk(), last)?;
+                wire.data(header.request, frame.into_chunk(), last);
             }
             Kind::Hello | Kind::Proof => return Err("a second handshake".to_owned()),
             _ => return self.begin(wire, peer, frame, calls),
@@ -175,7 +212,7 @@ impl Accepting {
         let last = frame.header.flags.has(Flags::LAST);
         let body = frame.body.clone();
         let (chunks, flow) = wire.begin(id, body.len(), frame.into_chunk(), last)?;
-        self.counters.called(kind);
+        self.hall.counters.called(kind);
         let call = Served {
             kind,
             id,
@@ -184,8 +221,8 @@ impl Accepting {
             reply: Reply::new(kind, id, wire.clone(), flow.clone()),
             body,
         };
-        let brief = self.service.is_brief(kind);
-        let call = self.service.clone().serve(call);
+        let brief = self.hall.service.is_brief(kind);
+        let call = self.hall.service.clone().serve(call);
         if brief {
             calls.begin(call, flow);
         } else {

@@ -3,6 +3,8 @@
 //! A call is in the table from its request until its last reply frame *leaves*. So what waits to be sent is
 //! bounded by the calls a client may have in flight, even if it never reads; and a client that has seen the
 //! last frame finds the place free.
+//!
+//! As on the client's side, nothing that may wake a service is sent, credited or dropped under the table's lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, mpsc};
 use weft_proto::limits::{self, window_cost};
 use weft_proto::session::Credit;
-use weft_proto::{Flags, Kind, prost::Message as _};
+use weft_proto::{Flags, Header, Kind, prost::Message as _};
 
 use super::{Bounds, Chunk};
 use crate::queue::{Lane, Leaving, Message, SendQueue, Sender};
@@ -40,6 +42,13 @@ struct Open {
     outstanding: u64,
     body: u64,
     flow: Arc<Flow>,
+}
+
+impl Open {
+    /// What its service learns by, to be told without the table's lock.
+    fn give_up(&mut self) -> (Arc<Flow>, Option<mpsc::UnboundedSender<Chunk>>) {
+        (self.flow.clone(), self.payload.take())
+    }
 }
 
 /// Whether a call's reply may go on.
@@ -123,56 +132,76 @@ impl Wire {
         };
         table.open.insert(id, open);
         drop(table);
-        self.data(id, payload, last)?;
+        self.data(id, payload, last);
         Ok((chunks, flow))
     }
 
-    /// Payload of a call has arrived.
-    pub(super) fn data(&self, id: u64, payload: Chunk, last: bool) -> Result<(), String> {
-        let cost = window_cost(payload.bytes.len());
-        let mut table = self.table();
-        let table = &mut *table;
-        // Payload of a call that was answered or cancelled meanwhile goes nowhere, and so does its window.
-        let Some(open) = table.open.get_mut(&id) else {
-            return Ok(());
-        };
-        let Some(sender) = &open.payload else {
-            return Ok(());
-        };
-        let (before, after) = (open.outstanding, open.outstanding + cost);
-        let shared = table.shared + shared_part(after) - shared_part(before);
-        // A call's own window is its own; only what goes beyond can break the bound.
+    /// Whether the windows have room for a frame's payload, asked before memory is taken for it. That of a call which was
+    /// answered meanwhile counts as a new call's: its client still counts it against the window that calls share.
+    pub(super) fn admits(&self, header: &Header) -> Result<(), String> {
+        let table = self.table();
+        let out = table
+            .open
+            .get(&header.request)
+            .map_or(0, |open| open.outstanding);
+        let after = out + window_cost(header.payload_len as usize);
+        let shared = table.shared + shared_part(after) - shared_part(out);
+        self.check_shared(&table, shared)
+    }
+
+    /// A call's own window is its own; only what goes beyond can break the bound.
+    fn check_shared(&self, table: &Table, shared: u64) -> Result<(), String> {
         if shared > u64::from(self.bounds.window) && shared > table.shared {
             return Err("the client sent more payload than it was granted".to_owned());
-        }
-        if cost > 0 {
-            if sender.send(payload).is_ok() {
-                (open.outstanding, table.shared) = (after, shared);
-            } else {
-                // The service does not want it: as good as consumed.
-                self.credit(id, cost);
-            }
-        }
-        if last {
-            open.payload = None;
         }
         Ok(())
     }
 
+    /// Payload of a call has arrived.
+    pub(super) fn data(&self, id: u64, payload: Chunk, last: bool) {
+        let cost = window_cost(payload.bytes.len());
+        let mut guard = self.table();
+        let table = &mut *guard;
+        // Payload of a call that was answered or cancelled meanwhile goes nowhere, and so does its window.
+        let Some(open) = table.open.get_mut(&id) else {
+            return;
+        };
+        let Some(sender) = open.payload.clone() else {
+            return;
+        };
+        let (before, after) = (open.outstanding, open.outstanding + cost);
+        let shared = table.shared + shared_part(after) - shared_part(before);
+        debug_assert!(
+            shared <= u64::from(self.bounds.window).max(table.shared),
+            "it was admitted"
+        );
+        (open.outstanding, table.shared) = (after, shared);
+        let (flow, ended) = (open.flow.clone(), open.payload.take_if(|_| last));
+        drop(guard);
+        if cost > 0 && sender.send(payload).is_err() {
+            // The service does not want it: as good as consumed.
+            self.release(id, &flow, cost);
+        }
+        drop(ended);
+    }
+
     /// The service has done with payload of a call: its window is free.
     pub(super) fn release(&self, id: u64, flow: &Arc<Flow>, cost: u64) {
-        let mut table = self.table();
-        let table = &mut *table;
+        let mut guard = self.table();
+        let table = &mut *guard;
         // The number may belong to another call by now.
         let own = |open: &&mut Open| Arc::ptr_eq(&open.flow, flow);
-        if let Some(open) = table.open.get_mut(&id).filter(own) {
-            let before = open.outstanding;
-            open.outstanding -= cost;
-            table.shared -= shared_part(before) - shared_part(open.outstanding);
-            // When all its payload is here and none of the shared window is held, credit would change nothing.
-            if open.payload.is_some() || shared_part(before) > 0 {
-                self.credit(id, cost);
-            }
+        let Some(open) = table.open.get_mut(&id).filter(own) else {
+            return;
+        };
+        let before = open.outstanding;
+        open.outstanding -= cost;
+        table.shared -= shared_part(before) - shared_part(open.outstanding);
+        // When all its payload is here and none of the shared window is held, credit would change nothing.
+        let useful = open.payload.is_some() || shared_part(before) > 0;
+        drop(guard);
+        if useful {
+            self.credit(id, cost);
         }
     }
 
@@ -186,25 +215,25 @@ impl Wire {
 
     /// The client can take more of a reply.
     pub(super) fn credited(&self, credit: Credit) -> Result<(), String> {
-        let table = self.table();
-        if let Some(open) = table.open.get(&credit.request) {
-            let room = open.flow.room.available_permits() + credit.bytes as usize;
-            if room > self.reply_window as usize {
-                return Err("the client credits more than it was sent".to_owned());
-            }
-            open.flow.room.add_permits(credit.bytes as usize);
-            open.flow
-                .taken
-                .fetch_add(credit.bytes.into(), Ordering::AcqRel);
+        let flow = |open: &Open| open.flow.clone();
+        let Some(flow) = self.table().open.get(&credit.request).map(flow) else {
+            return Ok(());
+        };
+        // No other task adds to it.
+        let room = flow.room.available_permits() + credit.bytes as usize;
+        if room > self.reply_window as usize {
+            return Err("the client credits more than it was sent".to_owned());
         }
+        flow.taken.fetch_add(credit.bytes.into(), Ordering::AcqRel);
+        flow.room.add_permits(credit.bytes as usize);
         Ok(())
     }
 
     /// The client no longer wants the answer: the service is told, and answers in its own time.
     pub(super) fn cancel(&self, id: u64) {
-        if let Some(open) = self.table().open.get_mut(&id) {
-            open.flow.cancel();
-            open.payload = None;
+        let given_up = self.table().open.get_mut(&id).map(Open::give_up);
+        if let Some((flow, _payload)) = given_up {
+            flow.cancel();
         }
     }
 
@@ -225,17 +254,20 @@ impl Wire {
             .open
             .get(&id)
             .is_some_and(|open| Arc::ptr_eq(&open.flow, flow));
-        if own && let Some(open) = table.open.remove(&id) {
+        let ended = if own { table.open.remove(&id) } else { None };
+        if let Some(open) = &ended {
             table.shared -= shared_part(open.outstanding);
             table.bodies -= open.body;
         }
+        drop(table);
+        drop(ended);
     }
 
     /// The connection has ended: every call learns it.
     pub(super) fn close(&self, reason: &str) {
-        for open in self.table().open.values_mut() {
-            open.flow.cancel();
-            open.payload = None;
+        let given_up: Vec<_> = self.table().open.values_mut().map(Open::give_up).collect();
+        for (flow, _payload) in given_up {
+            flow.cancel();
         }
         self.queue.close(reason);
     }

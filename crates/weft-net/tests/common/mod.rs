@@ -20,7 +20,7 @@ use weft_proto::io::{
     Access, ForkState, ReadReply, ReadRequest, SyncReply, SyncRequest, WriteReply, WriteRequest,
 };
 use weft_proto::prost::Message;
-use weft_proto::session::{Challenge, Hello, Proof, Role, Welcome};
+use weft_proto::session::{Challenge, Credit, Hello, Proof, Role, Welcome};
 use weft_proto::{Flags, HEADER_BYTES, Header, Kind, VERSION, VERSION_OLDEST, limits};
 
 pub const KEY: [u8; 32] = [7; 32];
@@ -287,7 +287,9 @@ pub async fn stream(reply: &mut Reply, bytes: usize, frame: usize) -> Result<(),
 }
 
 /// One side of the protocol by hand.
-pub struct Raw(pub TcpStream);
+pub struct Raw {
+    pub stream: TcpStream,
+}
 
 pub struct RawFrame {
     pub header: Header,
@@ -321,9 +323,23 @@ pub fn proof(key: &[u8; 32], side: &str, hello: &[u8], challenge: &[u8]) -> Byte
 
 impl Raw {
     pub async fn dial(address: &str) -> Raw {
-        let stream = TcpStream::connect(address).await.unwrap();
+        Raw::over(TcpStream::connect(address).await.unwrap())
+    }
+
+    pub fn over(stream: TcpStream) -> Raw {
         stream.set_nodelay(true).unwrap();
-        Raw(stream)
+        Raw { stream }
+    }
+
+    /// The bytes of the next frame.
+    pub fn frame(kind: Kind, flags: Flags, request: u64, body: &[u8], payload: &[u8]) -> Vec<u8> {
+        let all = [Bytes::copy_from_slice(payload)];
+        let header = Header::encode(kind, flags, request, body, &all);
+        [&header[..], body, payload].concat()
+    }
+
+    pub async fn send_bytes(&mut self, bytes: &[u8]) {
+        within(self.stream.write_all(bytes)).await.unwrap();
     }
 
     pub async fn try_send(
@@ -334,10 +350,8 @@ impl Raw {
         body: &[u8],
         payload: &[u8],
     ) -> std::io::Result<()> {
-        let payload = [Bytes::copy_from_slice(payload)];
-        let header = Header::encode(kind, flags, request, body, &payload);
-        let bytes = [&header[..], body, &payload[0]].concat();
-        self.0.write_all(&bytes).await
+        let bytes = Raw::frame(kind, flags, request, body, payload);
+        self.stream.write_all(&bytes).await
     }
 
     pub async fn send(
@@ -358,13 +372,13 @@ impl Raw {
     pub async fn receive(&mut self) -> Option<RawFrame> {
         within(async {
             let mut head = [0; HEADER_BYTES];
-            self.0.read_exact(&mut head).await.ok()?;
+            self.stream.read_exact(&mut head).await.ok()?;
             let header = Header::decode(&head).unwrap();
             let mut body = vec![0; header.body_len as usize];
-            self.0.read_exact(&mut body).await.ok()?;
+            self.stream.read_exact(&mut body).await.ok()?;
             header.check_body(&head, &body).unwrap();
             let mut payload = vec![0; header.payload_len as usize];
-            self.0.read_exact(&mut payload).await.ok()?;
+            self.stream.read_exact(&mut payload).await.ok()?;
             header.check_payload(&payload).unwrap();
             Some(RawFrame {
                 header,
@@ -403,8 +417,7 @@ impl Raw {
     /// Waits for a client on `listener` and plays the server's side of the handshake.
     pub async fn accept(listener: &TcpListener, window: u32, calls: u32) -> Raw {
         let (stream, _) = within(listener.accept()).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        let mut raw = Raw(stream);
+        let mut raw = Raw::over(stream);
         let hello = raw.receive().await.unwrap();
         let challenge = Challenge {
             version: VERSION,
@@ -429,11 +442,25 @@ impl Raw {
         raw
     }
 
+    /// Gives back window of a call's payload.
+    pub async fn credit_reply(&mut self, request: u64, bytes: u32) {
+        let flags = Flags::REPLY.with(Flags::LAST);
+        let credit = Credit { bytes, request };
+        self.send(Kind::Credit, flags, request, &credit, &[]).await;
+    }
+
+    /// Answers a `Sync`.
+    pub async fn answer_sync(&mut self, request: u64, file: u64) {
+        let flags = Flags::REPLY.with(Flags::LAST);
+        self.send(Kind::Sync, flags, request, &sync_reply(file), &[])
+            .await;
+    }
+
     /// Reads on until the peer closes.
     pub async fn closed(&mut self) {
         let mut sink = vec![0; 64 << 10];
         within(async {
-            while let Ok(n) = self.0.read(&mut sink).await {
+            while let Ok(n) = self.stream.read(&mut sink).await {
                 if n == 0 {
                     break;
                 }

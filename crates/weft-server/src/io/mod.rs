@@ -219,7 +219,7 @@ impl IoService {
             Kind::ClearRange => self.change(call, async |r| self.clear_range(r).await).await,
             Kind::ExtendCells => {
                 self.change(call, async |r| self.extend_cells(r).await)
-                    .await
+                    .await;
             }
             Kind::TruncateCells => {
                 let Some(call) = only_service(call) else {

@@ -261,52 +261,12 @@ impl MetaService {
         let now = self.env.clock.now();
         match call.kind {
             Kind::Attach => self.attach(call).await,
-            Kind::Report => {
-                let report = |r: &ReportRequest| {
-                    let reply = n.report(client, r)?;
-                    if r.detach && !n.is_attached(client, r.file) {
-                        self.locks.detached(client, r.file);
-                    }
-                    Ok(reply)
-                };
-                self.answer(call, report).await;
-            }
-            Kind::Detach => {
-                let detach = |r: &DetachRequest| {
-                    let reply = n.detach(client, r)?;
-                    for file in r.reading.iter().chain(&r.writing) {
-                        if !n.is_attached(client, *file) {
-                            self.locks.detached(client, *file);
-                        }
-                    }
-                    Ok(reply)
-                };
-                self.answer(call, detach).await;
-            }
+            Kind::Report => self.report(call).await,
+            Kind::Detach => self.detach(call).await,
             Kind::Delegate => self.answer(call, |r| n.delegate(now, client, r)).await,
             Kind::ChangeNames => self.change_names(call).await,
-            Kind::Reassert => {
-                let reassert = |r: &ReassertRequest| {
-                    self.sessions.set_lazy(client, r.lazy);
-                    let mut reply = n.reassert(client, r)?;
-                    let attached = |file| n.is_attached(client, file);
-                    reply.lost = self.locks.reassert(client, &r.locks, attached);
-                    Ok(reply)
-                };
-                self.answer(call, reassert).await;
-            }
-            Kind::SyncNamespace => {
-                let sync = |r: &SyncNamespaceRequest| {
-                    for at in &r.changed {
-                        n.still_has(Position {
-                            incarnation: at.incarnation,
-                            sequence: at.sequence,
-                        })?;
-                    }
-                    Ok((SyncNamespaceReply {}, Stable::Now))
-                };
-                self.answer_with(call, sync).await;
-            }
+            Kind::Reassert => self.reassert(call).await,
+            Kind::SyncNamespace => self.sync_namespace(call).await,
             Kind::Stat => self.answer(call, |r| n.stat(r)).await,
             Kind::SetAttributes => self.answer(call, |r| n.set_attributes(now, r)).await,
             Kind::MakeDirectory => {
@@ -333,17 +293,7 @@ impl MetaService {
                 self.answer(call, |_: &ServerMapRequest| n.server_map(now))
                     .await;
             }
-            Kind::Heartbeat if call.peer.role == Role::IoServer => {
-                n.note_durable(self.group.durable());
-                let heartbeat = |r: &HeartbeatRequest| {
-                    self.rollback.heard(n, r);
-                    let reply = n.heartbeat(now, r)?;
-                    // What a server heard of a namespace that went back it must not forget yet.
-                    let service = reply.service.filter(|_| !self.rollback.is_found());
-                    Ok(HeartbeatReply { service, ..reply })
-                };
-                self.answer(call, heartbeat).await;
-            }
+            Kind::Heartbeat if call.peer.role == Role::IoServer => self.heartbeat(call).await,
             Kind::AcceptRollback => {
                 let accept = |r: &AcceptRollbackRequest| self.rollback.accept(n, *r);
                 self.answer(call, accept).await;
@@ -370,6 +320,75 @@ impl MetaService {
             Kind::Append => self.append(call).await,
             _ => unsupported(call, "the metadata service"),
         }
+    }
+
+    async fn report(&self, call: Served) {
+        let client = call.peer.client;
+        let n = &self.namespace.by(client);
+        let report = |r: &ReportRequest| {
+            let reply = n.report(client, r)?;
+            if r.detach && !n.is_attached(client, r.file) {
+                self.locks.detached(client, r.file);
+            }
+            Ok(reply)
+        };
+        self.answer(call, report).await;
+    }
+
+    async fn detach(&self, call: Served) {
+        let client = call.peer.client;
+        let n = &self.namespace.by(client);
+        let detach = |r: &DetachRequest| {
+            let reply = n.detach(client, r)?;
+            for file in r.reading.iter().chain(&r.writing) {
+                if !n.is_attached(client, *file) {
+                    self.locks.detached(client, *file);
+                }
+            }
+            Ok(reply)
+        };
+        self.answer(call, detach).await;
+    }
+
+    async fn reassert(&self, call: Served) {
+        let client = call.peer.client;
+        let n = &self.namespace.by(client);
+        let reassert = |r: &ReassertRequest| {
+            self.sessions.set_lazy(client, r.lazy);
+            let mut reply = n.reassert(client, r)?;
+            let attached = |file| n.is_attached(client, file);
+            reply.lost = self.locks.reassert(client, &r.locks, attached);
+            Ok(reply)
+        };
+        self.answer(call, reassert).await;
+    }
+
+    async fn sync_namespace(&self, call: Served) {
+        let n = &self.namespace.by(call.peer.client);
+        let sync = |r: &SyncNamespaceRequest| {
+            for at in &r.changed {
+                n.still_has(Position {
+                    incarnation: at.incarnation,
+                    sequence: at.sequence,
+                })?;
+            }
+            Ok((SyncNamespaceReply {}, Stable::Now))
+        };
+        self.answer_with(call, sync).await;
+    }
+
+    async fn heartbeat(&self, call: Served) {
+        let n = &self.namespace.by(call.peer.client);
+        let now = self.env.clock.now();
+        n.note_durable(self.group.durable());
+        let heartbeat = |r: &HeartbeatRequest| {
+            self.rollback.heard(n, r);
+            let reply = n.heartbeat(now, r)?;
+            // What a server heard of a namespace that went back it must not forget yet.
+            let service = reply.service.filter(|_| !self.rollback.is_found());
+            Ok(HeartbeatReply { service, ..reply })
+        };
+        self.answer(call, heartbeat).await;
     }
 
     /// Runs one operation; answers once its changes, if its kind makes any, are on stable storage.

@@ -208,8 +208,8 @@ impl Mortal {
                 let read = self.read(&file).await;
                 self.state.lock().tolerate(read)?;
             }
-            let (began, closed) = (now(), file.close().await);
-            self.told(began, &closed);
+            let (closing, closed) = (now(), file.close().await);
+            self.told(closing, &closed);
             told_is_done(closed)?;
             if sole {
                 return Ok(());

@@ -211,7 +211,9 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
     let mut filled = Vec::new();
     while disk.away(0) > 0 {
         let some = disk.to_fill(0, 1000);
-        some.iter().for_each(|e| disk.filled(*e));
+        for extent in &some {
+            disk.filled(*extent);
+        }
         filled.extend(some);
     }
     assert_eq!(blocks(&filled), 9200);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_kv::{FjallKv, FjallOptions, OnLoss};
 use weft_net::{Bounds, Env, Identity, TcpNetwork};
@@ -62,6 +63,7 @@ impl Serve {
             let _ = rustix::process::setsid();
         }
         start_log();
+        let descriptors = raise_descriptors();
         let config = Config::read(&self.config)?;
         let io = self.role.contains(&NodeRole::Io);
         let meta = self.role.contains(&NodeRole::Meta);
@@ -71,17 +73,7 @@ impl Serve {
             (false, _) => None,
         };
         let threads = server.as_ref().map_or(2, |s| s.threads);
-        let runtime = if threads == 1 {
-            tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?
-        } else {
-            tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(threads)
-                .enable_all()
-                .build()?
-        };
-        runtime.block_on(async {
+        runtime(threads)?.block_on(async {
             let key = config.key()?;
             let volume = volume_config::volume_id(&key);
             let mut locks = Vec::new();
@@ -130,7 +122,7 @@ impl Serve {
                     public_address: Some(address.clone()),
                     io: io_role,
                     meta: meta_role,
-                    bounds: Bounds::default(),
+                    bounds: Bounds::default().within(descriptors),
                 },
             )
             .await?;
@@ -144,12 +136,7 @@ impl Serve {
                 lock.ready()?;
             }
             tracing::info!(address = node.address(), "serving");
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            asked_to_stop().await?;
             tracing::info!("stopping");
             node.stop().await.map_err(anyhow::Error::msg)?;
             if let Some((folder, kv)) = namespace {
@@ -159,6 +146,29 @@ impl Serve {
             Ok(ExitCode::SUCCESS)
         })
     }
+}
+
+fn runtime(threads: usize) -> std::io::Result<Runtime> {
+    if threads == 1 {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()
+    }
+}
+
+async fn asked_to_stop() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
 
 /// A note beside the namespace that it was closed whole. The engine takes damage in its journal for the torn end of a
@@ -219,6 +229,24 @@ pub(super) mod closing_note {
             sync_folder(&note)?;
         }
         Ok(())
+    }
+}
+
+/// Lets this process have as many descriptors as the administrator allows, and returns how many: the soft limit is there for
+/// programs that cannot count beyond it.
+fn raise_descriptors() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    match setrlimit(Resource::Nofile, most) {
+        Ok(()) => maximum.unwrap_or(u64::MAX),
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+            current.unwrap_or(u64::MAX)
+        }
     }
 }
 

@@ -1,0 +1,167 @@
+//! Connections that prove nothing, more than a server has places for, and payload that never comes whole.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::*;
+use futures_util::future::join_all;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use weft_net::{Bounds, Env};
+use weft_proto::prost::Message;
+use weft_proto::session::Hello;
+use weft_proto::{Code, Failure, Flags, Header, Kind, limits};
+
+/// Fewer than a flood, so that the test needs few descriptors itself.
+const UNPROVEN: usize = 16;
+
+async fn server() -> Server {
+    let bounds = Bounds {
+        unproven: UNPROVEN,
+        ..Bounds::default()
+    };
+    let options = Options {
+        env: by_tcp(),
+        bounds,
+        ..Options::default()
+    };
+    Server::start(options, standard).await
+}
+
+async fn honest(address: &str) {
+    let connection = connect(&by_tcp(), address).await.unwrap();
+    assert_eq!(connection.call(&sync(7)).await.unwrap(), sync_reply(7));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_hold_out_no_client_that_holds_the_key() {
+    let server = server().await;
+    let before = server.connect().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 * UNPROVEN {
+        silent.push(TcpStream::connect(&server.address).await.unwrap());
+    }
+    let start = Instant::now();
+    for _ in 0..20 {
+        within(honest(&server.address)).await;
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "before the flood is closed for its silence"
+    );
+    within(before.call(&sync(1))).await.unwrap();
+    // Those that gave way were told so.
+    let mut said = Vec::new();
+    within(silent[0].read_to_end(&mut said)).await.unwrap();
+    let (head, body) = said.split_at(32);
+    let header = Header::decode(head.try_into().unwrap()).unwrap();
+    assert!(header.flags.has(Flags::FAILED));
+    assert_eq!(Failure::decode(body).unwrap().code(), Code::Busy);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_come_while_a_flood_is_under_way_are_served() {
+    let server = server().await;
+    let address = server.address.clone();
+    // Each task keeps few open, so that the flood lasts and the test's own descriptors do not run out.
+    let floods: Vec<_> = (0..4)
+        .map(|task| {
+            let address = address.clone();
+            tokio::spawn(async move {
+                let mut held = std::collections::VecDeque::new();
+                loop {
+                    let Ok(stream) = TcpStream::connect(&address).await else {
+                        continue;
+                    };
+                    let mut raw = Raw::over(stream);
+                    // Some of them say hello, and nothing more.
+                    if task == 0 {
+                        let hello: Hello = hello(&VOLUME);
+                        raw.send(Kind::Hello, Flags::LAST, 1, &hello, &[]).await;
+                    }
+                    held.push_back(raw);
+                    if held.len() > 2 * UNPROVEN {
+                        held.pop_front();
+                    }
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for _ in 0..10 {
+        within(join_all((0..3).map(|_| honest(&address)))).await;
+    }
+    for flood in floods {
+        flood.abort();
+    }
+}
+
+#[tokio::test]
+async fn no_memory_is_taken_for_payload_beyond_the_window() {
+    let bounds = Bounds {
+        windows: 4 << 20,
+        ..Bounds::default()
+    };
+    let options = Options {
+        env: by_tcp(),
+        bounds,
+        ..Options::default()
+    };
+    let server = Server::start(options, standard).await;
+    let proven = join_all((0..50).map(|_| Raw::prove(&server.address))).await;
+    let granted: u64 = proven
+        .iter()
+        .map(|(_, welcome)| u64::from(welcome.window))
+        .sum();
+    assert!(granted <= 4 << 20, "{granted}");
+    let mut held: Vec<Raw> = proven.into_iter().map(|(raw, _)| raw).collect();
+    for raw in &mut held {
+        // A frame of a call that is not there, as large as any, of which only the head comes.
+        let largest = vec![0; limits::PAYLOAD_MAX as usize];
+        let begun = Raw::frame(Kind::Data, Flags::default(), 99, &[], &largest);
+        raw.send_bytes(&begun[..1000]).await;
+    }
+    for raw in &mut held {
+        // Refused for what the head says; nobody waits for the rest.
+        within(raw.closed()).await;
+    }
+    // With windows of a few KiB left, large payload goes up all the same.
+    let (raws, connection) = (
+        join_all((0..50).map(|_| Raw::prove(&server.address))).await,
+        connect(&Env::system(), &server.address).await.unwrap(),
+    );
+    let bytes = 10 << 20;
+    let request = write(1);
+    let sent = connection.send(&request, vec![pattern(0, bytes)], true);
+    let outgoing = within(sent).await.unwrap();
+    let reply = within(outgoing.reply()).await.unwrap();
+    assert_eq!(reply.bytes, bytes as u64);
+    drop(raws);
+}
+
+#[tokio::test]
+async fn windows_come_back_when_connections_end() {
+    let server = Server::by_tcp().await;
+    let (raw, first) = Raw::prove(&server.address).await;
+    assert_eq!(first.window, Bounds::default().window);
+    let (_, second) = Raw::prove(&server.address).await;
+    assert!(second.window < first.window);
+    drop(raw);
+    within(async {
+        while Raw::prove(&server.address).await.1.window < first.window {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[test]
+fn connections_leave_descriptors_to_the_store() {
+    let bounds = Bounds::default().within(1 << 20);
+    assert_eq!((bounds.connections, bounds.unproven), (1024, 128));
+    let few = Bounds::default().within(1024);
+    assert!(2 * (few.connections + few.unproven) <= 512, "{few:?}");
+    let fewest = Bounds::default().within(0);
+    assert_eq!((fewest.connections, fewest.unproven), (1, 1));
+}
