@@ -113,6 +113,8 @@ calls! {
     ListKept = 53: fsck::ListKeptRequest => fsck::ListKeptReply;
     /// Check a part of a server's own store.
     CheckStore = 54: fsck::CheckStoreRequest => fsck::CheckStoreReply;
+    /// Make zeros of what is lost of a file on a server.
+    AcceptLosses = 55: upkeep::AcceptLossesRequest => upkeep::AcceptLossesReply;
     /// The disks of a server and how they are.
     Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
     /// Bring what a request touches on one server into its cache, or let it go.
@@ -129,8 +131,6 @@ calls! {
     Trim = 62: upkeep::TrimRequest => upkeep::TrimReply;
     /// How much is lost of what a server stored.
     Losses = 63: upkeep::LossesRequest => upkeep::LossesReply;
-    /// Make zeros of what is lost of a file on a server.
-    AcceptLosses = 55: upkeep::AcceptLossesRequest => upkeep::AcceptLossesReply;
 
     /// Resolve a path, perhaps create the file, and remember that it is open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;
