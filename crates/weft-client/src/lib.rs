@@ -95,4 +95,4 @@ pub use watch::{Changed, ChangedEntry, Watch};
 pub use weft_layout::ServerId;
 pub use weft_proto::quota::QuotaKind;
 
-pub use weft_proto::meta::{Credentials, Server, ServerMapReply, ServerState};
+pub use weft_proto::meta::{ConnectedClient, Credentials, Server, ServerMapReply, ServerState};

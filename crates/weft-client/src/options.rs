@@ -25,6 +25,8 @@ pub struct ConnectOptions {
     /// process): they do about a second later, in the order in which they were done, or after
     /// [`Volume::sync_namespace`](crate::Volume::sync_namespace).
     pub lazy: bool,
+    /// What `weft status` calls this client; empty: nothing.
+    pub name: String,
 }
 
 /// The address of the metadata service, in a volume's folder, beside its key.
@@ -42,6 +44,7 @@ impl ConnectOptions {
             who: process_credentials(),
             env: Env::system(),
             lazy: false,
+            name: String::new(),
         }
     }
 

@@ -36,6 +36,15 @@ impl Servers {
         self.epoch.fetch_max(map.epoch, Ordering::AcqRel);
     }
 
+    /// The servers that are looked for at this address.
+    pub(crate) fn at(&self, address: &str) -> Vec<(ServerId, Link)> {
+        let servers = self.links.servers().into_iter();
+        let links = servers.filter_map(|id| Some((id, self.links.get(id)?)));
+        links
+            .filter(|(_, link)| link.address() == address)
+            .collect()
+    }
+
     /// The link to a server of the map.
     pub(crate) fn link(&self, id: ServerId) -> Result<Link, CallError> {
         self.links.get(id).ok_or_else(|| {

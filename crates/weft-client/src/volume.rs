@@ -8,7 +8,10 @@ use weft_net::{
     BufferPool, CallError, Connection, Counters, CountersSnapshot, Env, Identity, Link,
 };
 use weft_proto::coord::SyncNamespaceRequest;
-use weft_proto::meta::{Credentials, ReassertRequest, ServerMapReply, ServerMapRequest};
+use weft_proto::meta::{
+    ConnectedClient, Credentials, ListClientsRequest, ReassertRequest, ServerMapReply,
+    ServerMapRequest,
+};
 use weft_proto::session::Role;
 use weft_proto::{Call, Code};
 
@@ -44,6 +47,7 @@ pub(crate) struct Shared {
     /// The service may believe in attachments that have ended: it must be told what there is.
     outdated: AtomicBool,
     lazy: bool,
+    name: String,
     /// When servers were last found not to reach each other.
     pub(crate) apart: parking_lot::Mutex<Option<tokio::time::Instant>>,
     /// Changes that may not survive power loss yet.
@@ -113,6 +117,7 @@ impl Volume {
             detaches: Detaches::default(),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
+            name: options.name,
             unsynced: Unsynced::default(),
             runtime: tokio::runtime::Handle::current(),
             told: tokio::sync::Mutex::default(),
@@ -143,6 +148,35 @@ impl Volume {
     pub async fn server_map(&self) -> Result<ServerMapReply, Error> {
         self.meta("read the server map", &ServerMapRequest {}, Repeat::Safe)
             .await
+    }
+
+    /// How many connections to this peer, by its address, were opened so far: more than before when it was away and is back.
+    pub fn connections_to(&self, peer: &str) -> u64 {
+        let meta = &self.shared.meta;
+        let of_service = if meta.address() == peer {
+            meta.opened()
+        } else {
+            0
+        };
+        let servers = self.shared.servers.at(peer);
+        of_service + servers.iter().map(|(_, link)| link.opened()).sum::<u64>()
+    }
+
+    /// What a message calls the peer at this address.
+    pub fn peer_name(&self, peer: &str) -> String {
+        match self.shared.servers.at(peer).first() {
+            Some((id, _)) => format!("server {id} at {peer}"),
+            None => format!("the metadata service at {peer}"),
+        }
+    }
+
+    /// The other clients that are connected to the metadata service.
+    pub async fn clients(&self) -> Result<Vec<ConnectedClient>, Error> {
+        let request = ListClientsRequest {};
+        let reply = self
+            .meta("list the clients", &request, Repeat::Safe)
+            .await?;
+        Ok(reply.clients)
     }
 
     pub(crate) async fn refresh_servers(&self) -> Result<(), Error> {
@@ -447,6 +481,7 @@ impl Shared {
         attached.told = run;
         let mut request = ReassertRequest {
             lazy: self.lazy,
+            name: self.name.clone(),
             locks: self.locks_held(),
             ..ReassertRequest::default()
         };
@@ -455,7 +490,7 @@ impl Shared {
             request.writing.extend((0..counts.writing).map(|_| *file));
         }
         let any = attached.under_way > 0 || !attached.files.is_empty();
-        (self.lazy || outdated || any).then_some(request)
+        (self.lazy || outdated || any || !self.name.is_empty()).then_some(request)
     }
 
     /// What is attached must be told on the next connection, also if it is nothing.

@@ -489,6 +489,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::GetXattr
         | Kind::ListXattr
         | Kind::ServerMap
+        | Kind::ListClients
         | Kind::Heartbeat
         | Kind::Lock
         | Kind::TestLock

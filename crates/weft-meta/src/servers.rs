@@ -294,6 +294,7 @@ impl Namespace {
             files: counts.files,
             intents: counts.intents,
             volume: self.name().to_owned(),
+            rolled_back: false,
         })
     }
 }

@@ -11,3 +11,4 @@ pub mod data;
 pub mod fs;
 pub mod fuse;
 mod layout_text;
+mod outage;

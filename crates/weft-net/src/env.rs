@@ -92,7 +92,8 @@ pub struct Timing {
     pub silence: Duration,
     /// Without any frame at all: the server closes the connection.
     pub idle: Duration,
-    /// After a failed connect, before the next try; calls in between fail with the same error.
+    /// After a failed connect, before the next try, twice as long before each further one up to a quarter of a second; calls in
+    /// between fail with the same error.
     pub backoff: Duration,
     /// After a client's last connection to the metadata service has ended, before what it had open counts as closed;
     /// and after a start of the service, before nobody can have anything open any more but those who said so.

@@ -1,6 +1,8 @@
 //! One peer that is connected to when needed and found again when lost.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -23,14 +25,35 @@ struct Inner {
     pool: BufferPool,
     counters: Arc<Counters>,
     address: Mutex<String>,
+    /// When a caller last wanted a connection.
+    asked: Mutex<Instant>,
+    opened: AtomicU64,
     current: tokio::sync::Mutex<Current>,
 }
 
+/// A link is connected, was never used, or away. While it is away one task tries to connect, and callers hear at once why the
+/// last try failed: a peer that takes no connections costs a caller nothing but the first time.
 #[derive(Default)]
-struct Current {
-    connection: Option<(String, Connection)>,
-    failed: Option<(Instant, String, ConnectError)>,
+enum Current {
+    /// Nobody has tried, or nobody has asked for long.
+    #[default]
+    Idle,
+    Connected {
+        address: String,
+        connection: Connection,
+        /// A caller was told that it is new.
+        told: bool,
+    },
+    Away {
+        address: String,
+        error: ConnectError,
+    },
 }
+
+/// Between two tries to reach a peer that is away, after the first ones.
+const TRY_EVERY: Duration = Duration::from_millis(250);
+/// Nobody has asked for so long: the peer is not looked for any more.
+const TRY_FOR: Duration = Duration::from_secs(30);
 
 impl Link {
     /// A link that connects at its first use.
@@ -42,89 +65,172 @@ impl Link {
         pool: BufferPool,
         counters: Arc<Counters>,
     ) -> Link {
-        let address = Mutex::new(address);
-        let current = tokio::sync::Mutex::default();
         Link(Arc::new(Inner {
             env,
             identity,
             expected,
             pool,
             counters,
-            address,
-            current,
+            address: Mutex::new(address),
+            asked: Mutex::new(Instant::now()),
+            opened: AtomicU64::new(0),
+            current: tokio::sync::Mutex::default(),
         }))
     }
 
     /// Where the peer is looked for.
     pub fn address(&self) -> String {
-        self.0
-            .address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.address()
     }
 
     /// Looks for the peer elsewhere from now on; calls under way on the old connection go on.
     pub fn set_address(&self, address: &str) {
-        address.clone_into(
-            &mut self
-                .0
-                .address
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let mut place = self
+            .0
+            .address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        address.clone_into(&mut place);
     }
 
-    /// The connection, opened if there is none. The flag says that it was opened by this call.
+    /// How many connections were opened so far. It grows when a peer that was away is back.
+    pub fn opened(&self) -> u64 {
+        self.0.opened.load(Ordering::Acquire)
+    }
+
+    /// The connection, opened if there is none. The flag says that it is new: no call before was given it.
     ///
     /// # Errors
-    /// [`ConnectError`]; the same one again without a try during [`Timing::backoff`](crate::Timing::backoff).
+    /// [`ConnectError`]; the one of the last try, at once, while a peer that could not be reached is tried again beside the
+    /// callers. It is, at bounded intervals, until nobody has asked for 30 seconds.
     /// # Cancellation
     /// Safe: callers that wait for the same connection go on.
     pub async fn connection(&self) -> Result<(Connection, bool), ConnectError> {
-        let mut current = self.0.current.lock().await;
-        let address = self.address();
-        if let Some((there, connection)) = &current.connection
-            && *there == address
-            && connection.lost().is_none()
-        {
-            return Ok((connection.clone(), false));
-        }
-        if let Some((when, there, error)) = &current.failed
-            && when.elapsed() < self.0.env.timing.backoff
-            && *there == address
-        {
-            return Err(error.clone());
-        }
-        current.connection = None;
         let inner = &self.0;
-        let opened = Connection::open(
-            &inner.env,
-            &inner.identity,
-            &address,
-            inner.pool.clone(),
-            inner.counters.clone(),
+        inner.note_asked();
+        let mut current = inner.current.lock().await;
+        let here = inner.address();
+        match &mut *current {
+            Current::Connected {
+                address,
+                connection,
+                told,
+            } if *address == here && connection.lost().is_none() => {
+                let new = !std::mem::replace(told, true);
+                return Ok((connection.clone(), new));
+            }
+            Current::Away { address, error } if *address == here => return Err(error.clone()),
+            _ => {}
+        }
+        // A peer that has just fallen silent has made its callers wait already.
+        let timing = &inner.env.timing;
+        let wait = match std::mem::take(&mut *current) {
+            Current::Connected { .. } => timing.ping.min(timing.connect),
+            _ => timing.connect * 2,
+        };
+        let opened = tokio::time::timeout(wait, inner.open(&here)).await;
+        match opened.unwrap_or_else(|_| Err(Inner::timeout(&here, wait))) {
+            Ok(connection) => {
+                *current = Current::Connected {
+                    address: here,
+                    connection: connection.clone(),
+                    told: true,
+                };
+                Ok((connection, true))
+            }
+            Err(error) => {
+                *current = Current::Away {
+                    address: here.clone(),
+                    error: error.clone(),
+                };
+                tokio::spawn(look_for(Arc::downgrade(inner), here));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn address(&self) -> String {
+        let address = self.address.lock();
+        address.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn timeout(address: &str, waited: Duration) -> ConnectError {
+        let address = address.to_owned();
+        ConnectError::Timeout { address, waited }
+    }
+
+    fn note_asked(&self) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_asked(&self) -> bool {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.elapsed() < TRY_FOR
+    }
+
+    async fn open(&self, address: &str) -> Result<Connection, ConnectError> {
+        let connection = Connection::open(
+            &self.env,
+            &self.identity,
+            address,
+            self.pool.clone(),
+            self.counters.clone(),
         );
-        let checked = opened.await.and_then(|connection| match inner.expected {
+        let connection = connection.await?;
+        match self.expected {
             Some(expected) if connection.server() != Some(expected) => {
                 Err(ConnectError::WrongServer {
-                    address: address.clone(),
+                    address: address.to_owned(),
                     found: connection.server(),
                     expected,
                 })
             }
-            _ => Ok(connection),
-        });
-        match checked {
-            Ok(connection) => {
-                current.failed = None;
-                current.connection = Some((address, connection.clone()));
-                Ok((connection, true))
+            _ => {
+                self.opened.fetch_add(1, Ordering::AcqRel);
+                Ok(connection)
             }
-            Err(error) => {
-                current.failed = Some((Instant::now(), address, error.clone()));
-                Err(error)
-            }
+        }
+    }
+}
+
+/// Tries to reach a peer that is away, until it is back, is looked for elsewhere, or nobody asks any more.
+async fn look_for(link: Weak<Inner>, address: String) {
+    let mut pause = link
+        .upgrade()
+        .map_or(TRY_EVERY, |link| link.env.timing.backoff);
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(TRY_EVERY.max(pause));
+        let Some(link) = link.upgrade() else { return };
+        let found = if link.is_asked() {
+            link.open(&address).await.map(Some)
+        } else {
+            Ok(None)
+        };
+        let mut current = link.current.lock().await;
+        match &mut *current {
+            Current::Away {
+                address: away,
+                error,
+            } if *away == address => match found {
+                Ok(Some(connection)) => {
+                    *current = Current::Connected {
+                        address,
+                        connection,
+                        told: false,
+                    };
+                    return;
+                }
+                Ok(None) => {
+                    *current = Current::Idle;
+                    return;
+                }
+                Err(now) => *error = now,
+            },
+            // A caller has been quicker, or the peer is elsewhere.
+            _ => return,
         }
     }
 }

@@ -212,6 +212,8 @@ calls! {
     QuotasOf = 106: quota::QuotasOfRequest => quota::QuotasOfReply;
     /// Take in a server whose store is older than what it said before.
     AcceptRollback = 107: meta::AcceptRollbackRequest => meta::AcceptRollbackReply;
+    /// Which clients are connected.
+    ListClients = 108: meta::ListClientsRequest => meta::ListClientsReply;
     /// Check the namespace in itself.
     CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
     /// One page of the regular files, in the order of their ids.

@@ -748,6 +748,35 @@ pub struct ServerMapReply {
     /// The volume's name.
     #[prost(string, tag = "5")]
     pub volume: String,
+    /// The namespace is older than what servers heard of it: nothing else is answered.
+    #[prost(bool, tag = "6")]
+    pub rolled_back: bool,
+}
+
+/// Which clients are connected.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ListClientsRequest {}
+
+/// All but the one that asks, in no order.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ListClientsReply {
+    /// A mount, or another program.
+    #[prost(message, repeated, tag = "1")]
+    pub clients: Vec<ConnectedClient>,
+}
+
+/// A client that has a connection to the metadata service.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ConnectedClient {
+    /// Where it is.
+    #[prost(string, tag = "1")]
+    pub address: String,
+    /// What it calls itself; may be empty.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// When it came, in nanoseconds since the epoch.
+    #[prost(int64, tag = "3")]
+    pub since: i64,
 }
 
 /// A server reports.
@@ -830,6 +859,9 @@ pub struct ReassertRequest {
     /// To this client operations may be acknowledged before they survive power loss: at most about a second before.
     #[prost(bool, tag = "4")]
     pub lazy: bool,
+    /// What the client calls itself, for the administrator's eyes.
+    #[prost(string, tag = "5")]
+    pub name: String,
 }
 
 /// Which of them no longer exist.

@@ -40,15 +40,16 @@ use weft_proto::io::{
     WriteRequest,
 };
 use weft_proto::meta::{
-    AcceptRollbackReply, AcceptRollbackRequest, AttachReply, AttachRequest, Attributes, Create,
-    Credentials, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply, GetXattrRequest,
-    HeartbeatReply, HeartbeatRequest, Layout, LayoutWish, LinkRequest, ListReply, ListRequest,
-    ListXattrReply, ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest,
-    MakeNodeRequest, ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest,
-    RemoveDirectoryRequest, RemoveXattrRequest, RenameReply, RenameRequest, ReportReply,
-    ReportRequest, Server, ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest,
-    SetXattrRequest, StatReply, StatRequest, Target, TimeWish, TruncateRequest, UnlinkReply,
-    UnlinkRequest, Usage, XattrDone,
+    AcceptRollbackReply, AcceptRollbackRequest, AttachReply, AttachRequest, Attributes,
+    ConnectedClient, Create, Credentials, DetachReply, DetachRequest, Entry, FileKind,
+    GetXattrReply, GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish,
+    LinkRequest, ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply,
+    ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest,
+    ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest, RemoveDirectoryRequest,
+    RemoveXattrRequest, RenameReply, RenameRequest, ReportReply, ReportRequest, Server,
+    ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest, SetXattrRequest,
+    StatReply, StatRequest, Target, TimeWish, TruncateRequest, UnlinkReply, UnlinkRequest, Usage,
+    XattrDone,
 };
 use weft_proto::prost::Message;
 use weft_proto::session::{
@@ -459,6 +460,7 @@ fn check(kind: Kind) -> Kind {
         | Kind::ServerMap
         | Kind::Heartbeat
         | Kind::AcceptRollback
+        | Kind::ListClients
         | Kind::Reassert
         | Kind::Lock
         | Kind::TestLock
@@ -1263,9 +1265,22 @@ fn rest(kind: Kind) -> Kind {
                 files: 5,
                 intents: 6,
                 volume: "home".to_owned(),
+                rolled_back: true,
             },
             "0809123c0803120d31302e302e302e333a3731303018022215088080808080201080808080801018\
-             8080808080082a0d31302e302e302e333a3732303030ac02180520062a04686f6d65",
+             8080808080082a0d31302e302e302e333a3732303030ac02180520062a04686f6d653001",
+        ),
+        Kind::ListClients => call(
+            &ListClientsRequest {},
+            "",
+            &ListClientsReply {
+                clients: vec![ConnectedClient {
+                    address: "10.0.0.3:7100".to_owned(),
+                    name: "mount".to_owned(),
+                    since: 300,
+                }],
+            },
+            "0a190a0d31302e302e302e333a3731303012056d6f756e7418ac02",
         ),
         Kind::Heartbeat => call(
             &HeartbeatRequest {
@@ -1379,9 +1394,10 @@ fn rest(kind: Kind) -> Kind {
                 writing: vec![300],
                 locks: vec![held_lock()],
                 lazy: true,
+                name: "mount".to_owned(),
             },
             "0a024d4d1202ac021a22084d1002180220ffffffffffffffffff0128e72430ac0238ffffffffffff\
-             ffffff012001",
+             ffffff0120012a056d6f756e74",
             &ReassertReply {
                 gone: vec![300],
                 lost: vec![held_lock()],
@@ -1405,7 +1421,7 @@ fn kinds_keep_their_numbers() {
         .chain(32..=63)
         .chain(64..=98)
         .chain([100])
-        .chain(104..=106)
+        .chain(104..=108)
         .chain(112..=116)
         .collect();
     assert_eq!(numbers, expected);

@@ -330,7 +330,10 @@ fn a_disk_of_which_a_part_is_there_costs_what_is_not() {
     // What it cost is known from then on.
     let (code, said) = fsck(&[]);
     assert_eq!(code, Some(4), "{said}");
-    assert!(said.contains("are lost") && !said.contains("disk 3"), "{said}");
+    assert!(
+        said.contains("are lost") && !said.contains("disk 3"),
+        "{said}"
+    );
     volume.start(&[]);
     assert!((1..24).contains(&lost()));
     good(&volume.put("/f0", &bytes(0, MIB / 4)));

@@ -208,6 +208,103 @@ fn a_service_that_starts_again_is_waited_for() {
     assert_eq!(fs::read(m.file("g")).unwrap(), b"patient");
 }
 
+/// The process of a server, or of the metadata service.
+fn process_of(m: &Mounted, role: &str, number: Option<&str>) -> i32 {
+    let is = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let id = number.map(|n| format!("--server\0{n}\0"));
+        line.contains(&format!("--role\0{role}\0")) && id.is_none_or(|id| line.contains(&id))
+    };
+    m.nodes().into_iter().find(is).unwrap()
+}
+
+fn took<T>(call: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    (call(), start.elapsed())
+}
+
+/// A server that is dead, and one that stands still: the first call that meets it fails within ten seconds, whatever it is,
+/// all others at once; other services are waited for all the same; and all is well a second after it is back.
+#[test]
+fn a_server_that_is_away_is_waited_for_once_and_back_within_a_second() {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    let Some(m) = Mounted::with_options("strict") else {
+        return;
+    };
+    let mut start = starting(&m.volume);
+    let mut options = fs::File::options();
+    // So long that every call needs both servers.
+    let file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .open(m.file("f"));
+    let file = file.unwrap();
+    let data = vec![7; 4 << 20];
+    file.write_all_at(&data, 0).unwrap();
+    file.sync_all().unwrap();
+    let log = || {
+        let logs = fs::read_dir(m.volume.join("log")).unwrap().flatten();
+        let mount = logs.filter(|e| e.file_name().to_string_lossy().starts_with("mount"));
+        mount
+            .map(|e| fs::read_to_string(e.path()).unwrap())
+            .collect::<String>()
+    };
+    let write = || took(|| file.write_all_at(&data, 0).map_err(|e| e.raw_os_error()));
+    let read = || {
+        let mut buffer = vec![0; data.len()];
+        took(|| {
+            file.read_exact_at(&mut buffer, 0)
+                .map_err(|e| e.raw_os_error())
+        })
+    };
+    let eio = Err(Some(libc::EIO));
+    let server = process_of(&m, "io", Some("1"));
+    kill(server);
+    let (first, time) = write();
+    assert_eq!(first, eio);
+    assert!(time < Duration::from_secs(10), "{time:?}");
+    for _ in 0..3 {
+        for (next, time) in [write(), read()] {
+            assert_eq!(next, eio);
+            assert!(time < Duration::from_millis(500), "{time:?}");
+        }
+    }
+    assert!(log().contains("waiting for server 1 at"), "{}", log());
+    // The service goes away, too, and comes back with the server: a call that needs it waits.
+    kill(process_of(&m, "meta", None));
+    let names = m.path.clone();
+    let listing = std::thread::spawn(move || fs::metadata(names.join("missing")));
+    std::thread::sleep(Duration::from_millis(300));
+    start.stdin.take().unwrap().write_all(b"now\n").unwrap();
+    let missing = listing.join().unwrap().unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(write().0, Ok(()));
+    assert_eq!(read().0, Ok(()));
+    assert!(
+        log().contains("server 1 at") && log().contains("answers again"),
+        "{}",
+        log()
+    );
+    // The next outage is waited for again, and one in which the server is silent ends in time, too.
+    let server = [process_of(&m, "io", Some("1"))];
+    stop(&server, true);
+    let (first, time) = read();
+    assert_eq!(first, eio);
+    assert!(time < Duration::from_secs(10), "{time:?}");
+    let (next, time) = write();
+    assert_eq!(next, eio);
+    assert!(time < Duration::from_millis(500), "{time:?}");
+    stop(&server, false);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(write().0, Ok(()));
+    assert!(start.wait().unwrap().success());
+}
+
 /// A process that starts what is down of a volume when it is told a line.
 fn starting(volume: &Path) -> Child {
     let script = format!(

@@ -8,7 +8,6 @@ use weft_layout::{FileOffset, ViewOffset};
 use weft_proto::limits::INLINE_MAX;
 
 use super::file::{FileData, Hold};
-use super::repeat::patiently;
 use super::state::Home;
 use super::{DataError, OpenData};
 
@@ -41,8 +40,8 @@ impl OpenData {
         let _turn = data.turn().await;
         let _hold = data.rest(self.file()).await?;
         let view = self.file().canonical()?;
-        let patience = data.cache.config.patience;
-        let cleared = patiently(patience, || view.clear(ViewOffset(offset), length)).await;
+        let clear = || view.clear(ViewOffset(offset), length);
+        let cleared = data.cache.outages.wait_out(clear).await;
         data.state
             .lock()
             .drop_ahead(&(offset..offset.saturating_add(length)));
@@ -58,8 +57,8 @@ impl OpenData {
         let data = self.data();
         let _turn = data.turn().await;
         let _hold = data.rest(self.file()).await?;
-        let patience = data.cache.config.patience;
-        let extended = patiently(patience, || self.file().extend(size)).await;
+        let extend = || self.file().extend(size);
+        let extended = data.cache.outages.wait_out(extend).await;
         let mut state = data.state.lock();
         state.drop_ahead(&(0..u64::MAX));
         match extended {
@@ -95,9 +94,8 @@ impl OpenData {
         let _hold = data.rest(self.file()).await?;
         from.data().to_cells(from.file()).await?;
         let (at, to) = (FileOffset(from_offset), FileOffset(offset));
-        let patience = data.cache.config.patience;
         let copy = || self.file().copy_range(from.file(), at, to, length);
-        let copied = patiently(patience, copy).await;
+        let copied = data.cache.outages.wait_out(copy).await;
         let mut state = data.state.lock();
         state.drop_ahead(&(offset..offset.saturating_add(length)));
         match copied {

@@ -13,7 +13,7 @@ use weft_client::File;
 
 use super::DataError;
 use super::file::{FileData, OpenData};
-use super::repeat::Outages;
+use crate::outage::Outages;
 
 /// How much is held back, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub struct DataConfig {
     pub flush_after: Duration,
     /// The largest window of read-ahead of one stream.
     pub read_ahead: usize,
-    /// How long a call that fails because a server is away is repeated: the failure detection time.
+    /// How long calls wait for a service that is away: the failure detection time.
     pub patience: Duration,
 }
 
@@ -94,7 +94,7 @@ pub struct DataCache {
     files: Mutex<Files>,
     clock: AtomicU64,
     ended: AtomicBool,
-    pub(super) outages: Outages,
+    pub(crate) outages: Outages,
 }
 
 /// Dirty bytes of the mount.
@@ -135,7 +135,7 @@ impl DataCache {
             files: Mutex::default(),
             clock: AtomicU64::new(1),
             ended: AtomicBool::new(false),
-            outages: Outages::default(),
+            outages: Outages::new(config.patience),
             runtime,
         });
         if config.write_behind {

@@ -7,7 +7,6 @@ use weft_client::File;
 
 use super::DataError;
 use super::file::FileData;
-use super::repeat::patiently_beside;
 use super::state::{Home, State};
 
 /// How long a size that was asked is taken for true.
@@ -89,8 +88,7 @@ impl FileData {
             tries += 1;
             let asking = self.begin_asking();
             let losses = asking.losses;
-            let patience = self.cache.config.patience;
-            let answer = patiently_beside(&self.cache.outages, patience, || file.size()).await;
+            let answer = self.cache.outages.wait_out(|| file.size()).await;
             let end = asking.answered(answer.as_ref().ok().copied());
             answer?;
             if tries == ASK_TRIES || self.state.lock().ends.losses == losses {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 use weft_proto::Code;
 
-use super::repeat::GaveUp;
+use crate::outage::GaveUp;
 
 /// Why data could not be read or written. Cheap to clone: one failed flush is told to every open.
 #[derive(Clone, Debug, Error)]
@@ -70,6 +70,6 @@ impl From<weft_client::Error> for DataError {
 
 impl From<GaveUp> for DataError {
     fn from(gave_up: GaveUp) -> DataError {
-        DataError::Call(gave_up.error)
+        DataError::Call(Arc::new(gave_up.error))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -12,9 +11,9 @@ use weft_layout::ViewOffset;
 
 use super::DataError;
 use super::file::FileData;
-use super::repeat::patiently_beside;
 use super::rope::Rope;
 use super::state::{Home, State};
+use crate::outage::may_pass;
 
 /// A range that is read ahead.
 pub(super) struct Ahead {
@@ -163,10 +162,7 @@ impl FileData {
         let (data, file) = (self.clone(), file.clone());
         let task = self.cache.runtime.spawn(async move {
             // A reader that finds nothing asks itself, and sees the error.
-            if let Ok(found) = data
-                .fetch_under(&file, start..end, over, Duration::ZERO)
-                .await
-            {
+            if let Ok(found) = data.fetch_under(&file, start..end, over, Wait::No).await {
                 let _ = tell.send(Some(found));
             }
         });
@@ -186,8 +182,7 @@ impl FileData {
     /// Reads a range: one request to each server that holds any of it, unless all of it is on its way.
     async fn fetch(&self, file: &File, range: Range<u64>) -> Result<Fetched, DataError> {
         let over = Over::of(&self.state.lock(), range.clone());
-        self.fetch_under(file, range, over, self.cache.config.patience)
-            .await
+        self.fetch_under(file, range, over, Wait::Yes).await
     }
 
     async fn fetch_under(
@@ -195,12 +190,12 @@ impl FileData {
         file: &File,
         range: Range<u64>,
         over: Over,
-        patience: Duration,
+        wait: Wait,
     ) -> Result<Fetched, DataError> {
         let mut fetched = match over.below {
             Below::Nothing => Fetched::of(&range, Vec::new()),
             Below::Content(bytes) => Fetched::of(&range, vec![(range.start, bytes)]),
-            Below::Cells => self.ask(file, &range, patience).await?,
+            Below::Cells => self.ask(file, &range, wait).await?,
         };
         if let Some((at, bytes)) = over.pieces.last() {
             fetched.found = fetched.found.max(at + bytes.len() as u64);
@@ -209,21 +204,14 @@ impl FileData {
         Ok(fetched)
     }
 
-    async fn ask(
-        &self,
-        file: &File,
-        range: &Range<u64>,
-        patience: Duration,
-    ) -> Result<Fetched, DataError> {
+    async fn ask(&self, file: &File, range: &Range<u64>, wait: Wait) -> Result<Fetched, DataError> {
         self.to_cells(file).await?;
         let view = file.canonical()?;
         let length = (range.end - range.start) as usize;
         let asking = self.begin_asking();
-        let outages = &self.cache.outages;
-        let read = patiently_beside(outages, patience, || {
-            view.read_parts(ViewOffset(range.start), length)
-        })
-        .await;
+        let may_pass = |error: &_| wait == Wait::Yes && may_pass(error);
+        let read = || view.read_parts(ViewOffset(range.start), length);
+        let read = self.cache.outages.wait_out_if(may_pass, read).await;
         let size = read.as_ref().ok().and_then(|read| read.size);
         let end = asking.answered(size);
         let parts = read?.parts.into_iter();
@@ -233,6 +221,14 @@ impl FileData {
             ..Fetched::of(range, parts)
         })
     }
+}
+
+/// Whether a read waits for servers that are away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Yes,
+    /// It is ahead of what anybody has asked for.
+    No,
 }
 
 /// What lies over the servers' bytes of a range, as of one moment.

@@ -11,7 +11,6 @@ use weft_client::{Attributes, Closed, File};
 use weft_layout::{OFFSET_MAX, ViewOffset};
 
 use super::ends::Asking;
-use super::repeat::patiently;
 use super::rope::Rope;
 use super::state::{Home, State};
 use super::{DataCache, DataError, Moment};
@@ -260,7 +259,6 @@ impl OpenData {
         self.data.to_cells(&self.file).await?;
         let view = self.file.canonical()?;
         let end = offset + data.len() as u64;
-        let patience = self.data.cache.config.patience;
         let synced = self.data.state.lock().syncing > 0;
         let write = || {
             let (at, data) = (ViewOffset(offset), data.clone());
@@ -273,7 +271,7 @@ impl OpenData {
                 }
             }
         };
-        patiently(patience, write).await?;
+        self.data.cache.outages.wait_out(write).await?;
         let mut state = self.data.state.lock();
         state.unsynced |= !synced;
         state.grown_to(self.open, end);
@@ -291,7 +289,6 @@ impl OpenData {
     /// A place of this length behind all bytes of the file, for whoever asks only. One request to the metadata service; where
     /// writes go through also one to each server.
     pub async fn append_offset(&self, length: u64) -> Result<u64, DataError> {
-        let patience = self.data.cache.config.patience;
         self.data.ask_again(&self.file).await?;
         // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
         // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
@@ -314,7 +311,7 @@ impl OpenData {
             };
             self.file.append_offset(length, end.max(state.ends.end))
         };
-        Ok(patiently(patience, deal).await?)
+        Ok(self.data.cache.outages.wait_out(deal).await?)
     }
 
     /// Everything that any open of this file has written is at the servers when it returns; tells, once, what could not
@@ -381,7 +378,11 @@ impl OpenData {
         // Also where the caller goes away.
         let owed = Owed(&self.data);
         // What was acknowledged survived the server's death, so a sync after it covers that, too.
-        patiently(self.data.cache.config.patience, || self.file.sync()).await?;
+        self.data
+            .cache
+            .outages
+            .wait_out(|| self.file.sync())
+            .await?;
         std::mem::forget(owed);
         Ok(())
     }
@@ -410,8 +411,11 @@ impl OpenData {
     /// # Durability
     /// As of [`File::truncate`].
     pub async fn truncate(&self, size: u64) -> Result<(), DataError> {
-        let patience = self.data.cache.config.patience;
-        let cut = patiently(patience, || self.file.truncate(size));
+        let cut = self
+            .data
+            .cache
+            .outages
+            .wait_out(|| self.file.truncate(size));
         Ok(self.data.truncate(Some(&self.file), size, cut).await?)
     }
 
@@ -521,7 +525,7 @@ async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<Option<Cl
         }
         told
     };
-    let closed = patiently(data.cache.config.patience, || file.let_go()).await;
+    let closed = data.cache.outages.wait_out(|| file.let_go()).await;
     told?;
     Ok(closed?)
 }

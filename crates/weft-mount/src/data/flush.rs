@@ -1,7 +1,6 @@
 //! Dirty bytes on their way to the servers, and what becomes of failures.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use weft_client::{Error, File};
 use weft_layout::ViewOffset;
@@ -11,9 +10,9 @@ use super::cache::TICKS;
 use super::extents::Batch;
 use super::file::FileData;
 use super::inline::Inlined;
-use super::repeat::{GaveUp, may_pass, patiently};
 use super::state::{Home, State};
 use crate::begun::Begun;
+use crate::outage::GaveUp;
 
 /// Batches of a file on their way.
 const FLIGHTS: usize = 16;
@@ -159,17 +158,16 @@ impl FileData {
             state.extents.landed(batch);
             state.flights -= 1;
             match result {
-                Ok(()) => state.failing = false,
+                Ok(()) => {}
                 Err(gave_up) => {
                     let range = batch.range();
-                    state.failing = may_pass(&gave_up.error);
                     state.unsynced = true;
                     let lost = DataError::Lost {
                         file: self.id,
                         start: range.start,
                         end: range.end,
                         tried: gave_up.tried,
-                        source: gave_up.error,
+                        source: Arc::new(gave_up.error),
                     };
                     tracing::error!(bytes = batch.bytes(), error = %lost, "written data is lost");
                     state.failures += 1;
@@ -188,18 +186,13 @@ impl FileData {
         self.landed.notify_waiters();
     }
 
-    /// How long a write is repeated. Where one was given up, the next are tried once until one succeeds: else what is
-    /// written to a dead server would wait in line, each for its own time.
-    pub(super) fn patience(&self) -> Duration {
-        if self.state.lock().failing {
-            return Duration::ZERO;
-        }
-        self.cache.config.patience
-    }
-
     /// Sends a batch, again while servers are away: the same bytes to the same places.
     async fn deliver(&self, via: &File, batch: &Batch, synced: bool) -> Result<(), GaveUp> {
-        let sent = patiently(self.patience(), || send(via, batch, synced)).await;
+        let sent = self
+            .cache
+            .outages
+            .wait_out(|| send(via, batch, synced))
+            .await;
         if !synced {
             // Now that it has landed: a sync that was under way may have missed it.
             self.state.lock().unsynced = true;

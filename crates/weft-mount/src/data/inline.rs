@@ -8,8 +8,8 @@ use weft_proto::limits::INLINE_MAX;
 use super::DataError;
 use super::extents::Batch;
 use super::file::FileData;
-use super::repeat::{GaveUp, patiently, patiently_beside};
 use super::state::{Home, State};
+use crate::outage::GaveUp;
 
 /// What an inline file with dirty bytes needs next.
 pub(super) enum Inlined {
@@ -61,7 +61,7 @@ impl FileData {
     /// Makes sure that views of this attachment work. No message unless the file is inline.
     pub(super) async fn to_cells(&self, file: &File) -> Result<(), DataError> {
         if file.inline_data().is_some() {
-            patiently(self.cache.config.patience, || file.spill()).await?;
+            self.cache.outages.wait_out(|| file.spill()).await?;
         }
         Ok(())
     }
@@ -70,9 +70,7 @@ impl FileData {
     pub(super) async fn ask_again(&self, file: &File) -> Result<(), GaveUp> {
         while self.state.lock().is_doubtful() {
             let asked = self.cache.now();
-            let outages = &self.cache.outages;
-            let patience = self.cache.config.patience;
-            let now = patiently_beside(outages, patience, || file.ask_inline()).await?;
+            let now = self.cache.outages.wait_out(|| file.ask_inline()).await?;
             if self.state.lock().learn_home(asked, now) {
                 break;
             }
@@ -84,7 +82,7 @@ impl FileData {
     pub(super) async fn learn_again(&self, file: &File) -> Result<(), GaveUp> {
         while self.state.lock().is_doubtful() {
             let asked = self.cache.now();
-            let now = patiently(self.patience(), || file.ask_inline()).await?;
+            let now = self.cache.outages.wait_out(|| file.ask_inline()).await?;
             if self.state.lock().learn_home(asked, now) {
                 break;
             }
@@ -99,12 +97,13 @@ impl FileData {
         content: &Bytes,
         written: i64,
     ) -> Result<bool, GaveUp> {
-        let (patience, began) = (self.patience(), self.cache.now());
+        let began = self.cache.now();
         let how = Store {
             modified: written,
             ..Store::default()
         };
-        let stored = patiently(patience, || file.store_inline_with(content.clone(), &how)).await;
+        let store = || file.store_inline_with(content.clone(), &how);
+        let stored = self.cache.outages.wait_out(store).await;
         match stored {
             Ok(attributes) => {
                 let mut state = self.state.lock();
@@ -129,7 +128,7 @@ impl FileData {
 
     /// Moves the content to the cells.
     pub(super) async fn spill(&self, file: &File) -> Result<(), GaveUp> {
-        let moved = patiently(self.patience(), || file.spill()).await;
+        let moved = self.cache.outages.wait_out(|| file.spill()).await;
         let mut state = self.state.lock();
         if let Home::Moving(content) = &state.home {
             state.home = match moved {

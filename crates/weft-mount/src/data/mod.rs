@@ -36,7 +36,6 @@ mod fetch;
 mod file;
 mod flush;
 mod inline;
-mod repeat;
 mod rope;
 mod state;
 mod stream;

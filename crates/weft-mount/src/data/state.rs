@@ -47,8 +47,6 @@ pub(super) struct State {
     pub(super) next_open: u64,
     pub(super) failures: u64,
     pub(super) last_failure: Option<DataError>,
-    /// The last flush was given up because a server is away.
-    pub(super) failing: bool,
 }
 
 /// Where the file's bytes are.
@@ -132,7 +130,6 @@ impl State {
             next_open: 0,
             failures: 0,
             last_failure: None,
-            failing: false,
         }
     }
 

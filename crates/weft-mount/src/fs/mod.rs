@@ -5,8 +5,7 @@
 //!
 //! Invariants:
 //! 1. No function holds a lock over a call to the volume, so that any number of requests are under way at once.
-//! 2. A call that nobody has carried out, because a service is away, is repeated for [`Options::patience`], counted from
-//!    when the volume was last well; then every call fails at once until it is well again.
+//! 2. A call that was not carried out because a service is away waits for it as all calls of the mount do (`outage`).
 //! 3. What a file's attributes say covers what this mount has written and not yet sent.
 //! 4. What the kernel is told for long is true until it is taken back (`belief`).
 //! 5. A file opened after somebody else closed it shows what was written (close-to-open): [`FileSystem::open`] compares
@@ -23,7 +22,6 @@ mod directory;
 mod error;
 mod files;
 mod handles;
-mod health;
 mod kept;
 mod locks;
 mod names;
@@ -65,13 +63,12 @@ use counts::Counts;
 use directory::OpenDirectory;
 use files::{Files, Handle};
 use handles::Table;
-use health::Health;
 use news::News;
 use nodes::Nodes;
 use views::{ViewHandle, ViewNodes};
 
 /// How a volume is to behave under a path.
-#[derive(Clone, Debug)]
+#[derive(Default, Clone, Debug)]
 pub struct Options {
     /// What [`VOLUME_XATTR`] says: which volume it is, whatever it is called.
     pub volume: String,
@@ -85,22 +82,6 @@ pub struct Options {
     pub names_valid: Option<Duration>,
     /// Names survive power loss when an operation returns; else when they are synced, and within a second.
     pub durable: bool,
-    /// How long a call waits for a service that is away.
-    pub patience: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            volume: String::new(),
-            read_only: false,
-            strict: false,
-            attributes_valid: None,
-            names_valid: None,
-            durable: false,
-            patience: Duration::from_secs(8),
-        }
-    }
 }
 
 /// Who holds copies of what the file system told, and must hear when it is no longer true. Calls do not wait but where
@@ -142,7 +123,6 @@ pub struct FileSystem {
     directories: Table<OpenDirectory>,
     views: ViewNodes,
     view_handles: Table<ViewHandle>,
-    health: Health,
     holder: OnceLock<Arc<dyn Holder>>,
     space: attributes::SpaceCache,
     acl: xattr::AclSupport,
@@ -152,6 +132,7 @@ pub struct FileSystem {
 impl FileSystem {
     /// The volume's file system. Sends nothing.
     pub fn new(volume: Volume, cache: Arc<DataCache>, options: Options) -> FileSystem {
+        cache.outages.watch(&volume);
         FileSystem {
             volume,
             cache,
@@ -167,7 +148,6 @@ impl FileSystem {
             directories: Table::default(),
             views: ViewNodes::default(),
             view_handles: Table::default(),
-            health: Health::new(options.patience),
             options,
             holder: OnceLock::new(),
             space: attributes::SpaceCache::default(),
@@ -211,25 +191,14 @@ impl FileSystem {
         self.volume.on_behalf_of(self.callers.credentials(caller))
     }
 
-    /// Makes a call, and makes it again while nobody carries it out; see [`Options::patience`].
+    /// Makes a call, and makes it again while nothing was done because a service is away.
     async fn call<T, F>(&self, call: impl Fn() -> F) -> Result<T, FsError>
     where
         F: Future<Output = Result<T, VolumeError>>,
     {
-        let mut pause = Duration::from_millis(5);
-        loop {
-            match call().await {
-                Ok(answer) => {
-                    self.health.well();
-                    return Ok(answer);
-                }
-                Err(e) if error::may_do_better(&e) && self.health.worth_waiting() => {
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(Duration::from_millis(500));
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
+        let outages = &self.cache.outages;
+        let done = outages.wait_out_if(error::may_do_better, call).await;
+        done.map_err(|gave_up| gave_up.error.into())
     }
 
     /// Attributes with what this mount has written, and asked of the servers where somebody else may be writing.

@@ -25,8 +25,9 @@ use weft_net::{Env, Identity, Peer, Served};
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
     AcceptRollbackRequest, Credentials, DetachRequest, HeartbeatReply, HeartbeatRequest,
-    MakeDirectoryReply, MakeDirectoryRequest, ReassertRequest, ReportRequest, ServerMapRequest,
-    StatReply, StatRequest, Target, TruncateRequest,
+    ListClientsReply, ListClientsRequest, MakeDirectoryReply, MakeDirectoryRequest,
+    ReassertRequest, ReportRequest, ServerMapReply, ServerMapRequest, StatReply, StatRequest,
+    Target, TruncateRequest,
 };
 use weft_proto::session::Role;
 use weft_proto::stamp::{self, Stamp};
@@ -150,7 +151,7 @@ impl MetaService {
 
     pub(crate) fn opened(&self, peer: &Arc<Peer>) {
         if peer.role == Role::Client {
-            self.sessions.opened(peer);
+            self.sessions.opened(peer, self.env.clock.now());
         }
     }
 
@@ -290,8 +291,22 @@ impl MetaService {
             Kind::ListXattr => self.answer(call, |r| n.list_xattr(r)).await,
             Kind::RemoveXattr => self.answer(call, |r| n.remove_xattr(now, r)).await,
             Kind::ServerMap => {
-                self.answer(call, |_: &ServerMapRequest| n.server_map(now))
-                    .await;
+                let map = |_: &ServerMapRequest| {
+                    let rolled_back = self.rollback.is_found();
+                    Ok(ServerMapReply {
+                        rolled_back,
+                        ..n.server_map(now)?
+                    })
+                };
+                self.answer(call, map).await;
+            }
+            Kind::ListClients => {
+                let clients = |_: &ListClientsRequest| {
+                    Ok(ListClientsReply {
+                        clients: self.sessions.others(client),
+                    })
+                };
+                self.answer(call, clients).await;
             }
             Kind::Heartbeat if call.peer.role == Role::IoServer => self.heartbeat(call).await,
             Kind::AcceptRollback => {
@@ -354,7 +369,7 @@ impl MetaService {
         let client = call.peer.client;
         let n = &self.namespace.by(client);
         let reassert = |r: &ReassertRequest| {
-            self.sessions.set_lazy(client, r.lazy);
+            self.sessions.note_said(client, r.lazy, &r.name);
             let mut reply = n.reassert(client, r)?;
             let attached = |file| n.is_attached(client, file);
             reply.lost = self.locks.reassert(client, &r.locks, attached);

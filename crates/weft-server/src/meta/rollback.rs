@@ -43,7 +43,7 @@ impl Rollback {
     pub(super) fn check(&self, kind: Kind) -> Result<(), Failure> {
         let served = matches!(
             kind,
-            Kind::Heartbeat | Kind::ServerMap | Kind::AcceptRollback
+            Kind::Heartbeat | Kind::ServerMap | Kind::ListClients | Kind::AcceptRollback
         );
         if served || !self.found.load(Ordering::Acquire) {
             return Ok(());

@@ -6,9 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weft_net::Peer;
+use weft_proto::meta::ConnectedClient;
+use weft_proto::session::Role;
 
 /// How often it is looked at who is away for longer than [`Timing::grace`](weft_net::Timing::grace).
 pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// Characters of a client's name that are kept.
+const NAME_MAX: usize = 200;
 
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<BTreeMap<u64, Session>>);
@@ -19,6 +24,10 @@ struct Session {
     away_since: Option<Instant>,
     /// Takes operations for done before they survive power loss.
     lazy: bool,
+    /// What it calls itself.
+    name: String,
+    /// When it came, in nanoseconds since the epoch.
+    since: i64,
 }
 
 struct Connected {
@@ -36,12 +45,14 @@ impl Connected {
 }
 
 impl Sessions {
-    pub(super) fn opened(&self, peer: &Arc<Peer>) {
+    pub(super) fn opened(&self, peer: &Arc<Peer>, now: i64) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let session = sessions.entry(peer.client).or_insert(Session {
             connections: Vec::new(),
             away_since: None,
             lazy: false,
+            name: String::new(),
+            since: now,
         });
         let may_call = |c: &Connected| c.open || c.peer.strong_count() > 0;
         session.connections.retain(may_call);
@@ -67,11 +78,28 @@ impl Sessions {
     }
 
     /// Notes what a client said when it connected.
-    pub(super) fn set_lazy(&self, client: u64, lazy: bool) {
+    pub(super) fn note_said(&self, client: u64, lazy: bool, name: &str) {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = sessions.get_mut(&client) {
             session.lazy = lazy;
+            session.name = name.chars().take(NAME_MAX).collect();
         }
+    }
+
+    /// The clients that are connected, but for this one.
+    pub(super) fn others(&self, client: u64) -> Vec<ConnectedClient> {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = sessions.iter().filter(|(id, _)| **id != client);
+        let connected = others.filter_map(|(_, session)| {
+            let mut open = session.connections.iter().filter(|c| c.open);
+            let peer = open.find_map(|c| c.peer.upgrade())?;
+            (peer.role == Role::Client).then(|| ConnectedClient {
+                address: peer.address.clone(),
+                name: session.name.clone(),
+                since: session.since,
+            })
+        });
+        connected.collect()
     }
 
     /// A client tells over this connection what it has open: those that it opened before it has given up. False if it has ended,
@@ -120,8 +148,6 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use weft_proto::session::Role;
-
     use super::*;
 
     #[test]
@@ -135,13 +161,13 @@ mod tests {
             })
         });
         let given_up = || peers.each_ref().map(|peer| sessions.is_given_up(peer));
-        sessions.opened(&peers[0]);
+        sessions.opened(&peers[0], 1);
         assert!(sessions.note_told(&peers[0]));
         assert_eq!(given_up(), [false; 3]);
         // With nothing to tell any more it comes back, before the first is known to be lost.
-        sessions.opened(&peers[1]);
+        sessions.opened(&peers[1], 1);
         assert_eq!(given_up(), [false; 3]);
-        sessions.opened(&peers[2]);
+        sessions.opened(&peers[2], 1);
         assert!(sessions.note_told(&peers[1]));
         assert_eq!(given_up(), [true, false, false]);
         // What comes late from the first counts for nothing either, also when it has ended.

@@ -1,24 +1,24 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use futures_util::future::join_all;
 use serde::Serialize;
 use weft_client::{
-    DiskCondition, DiskReport, Server, ServerId, ServerMapReply, ServerState, Volume,
+    ConnectedClient, DiskCondition, DiskReport, ServerMapReply, ServerState, Volume,
 };
 use weft_store::DiskState;
+
+mod asked;
+
+use asked::{Asked, REFUSED, UP};
 
 use crate::Global;
 use crate::connect;
 use crate::output::{self, bytes};
 use crate::volume_config::{Config, NodeName, ServerSection, lock_of};
-
-/// How long a server that is up is waited for to tell of its disks.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Show whether a volume runs, its servers, and how full they are
 #[derive(Args)]
@@ -49,6 +49,28 @@ struct Report {
     up: bool,
     meta: Row,
     servers: Vec<Row>,
+    /// Mounts and other programs that are connected.
+    clients: Option<Vec<ClientRow>>,
+}
+
+#[derive(Serialize)]
+struct ClientRow {
+    address: String,
+    name: String,
+    /// RFC 3339.
+    since: String,
+}
+
+impl ClientRow {
+    fn of(client: ConnectedClient) -> ClientRow {
+        let since = Duration::from_nanos(client.since.unsigned_abs());
+        let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + since);
+        ClientRow {
+            address: client.address,
+            name: client.name,
+            since: since.to_string(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -75,12 +97,6 @@ struct LossRow {
     bytes: u64,
     /// There is more than was counted.
     more: bool,
-}
-
-/// What a server tells of itself.
-struct Told {
-    disks: Vec<DiskRow>,
-    losses: LossRow,
 }
 
 #[derive(Serialize)]
@@ -147,10 +163,11 @@ impl Status {
         let map = connect::block_on(async {
             let volume = Volume::connect(options).await?;
             let map = volume.server_map().await?;
-            let told = told(&volume, &map).await;
-            Ok((map, told))
+            let asked = asked::all(&volume, &map).await;
+            let clients = volume.clients().await.ok();
+            Ok((map, asked, clients))
         });
-        let (map, told) = match map {
+        let (map, asked, clients) = match map {
             Ok(found) => found,
             Err(error) => {
                 if let Some(config) = &config {
@@ -162,7 +179,9 @@ impl Status {
                 return Err(error);
             }
         };
-        let report = report(&map, told, meta_address, config.as_ref())?;
+        let mut report = report(&map, asked, meta_address, config.as_ref())?;
+        let clients = clients.map(|all| all.into_iter().map(ClientRow::of));
+        report.clients = clients.map(Iterator::collect);
         if self.json {
             output::json(&report)?;
         } else {
@@ -227,42 +246,13 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
         up: false,
         meta: row(NodeName::Meta, meta_address, config.meta.metrics.clone())?,
         servers: servers?,
+        clients: None,
     })
-}
-
-fn state(server: &Server) -> &'static str {
-    match ServerState::try_from(server.state).unwrap_or(ServerState::Unknown) {
-        ServerState::Unknown => "never seen",
-        ServerState::Up => "up",
-        ServerState::Down => "down",
-        ServerState::RolledBack => "refused: older copy",
-    }
-}
-
-/// What every server that is up tells of itself, as far as it can be asked.
-async fn told(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, Told> {
-    let up = map.servers.iter().filter(|s| state(s) == "up");
-    let asked = up.map(async |server| {
-        let id = ServerId(server.id);
-        let ask = futures_util::future::try_join(volume.disks(id), volume.losses(id));
-        let (disks, lost) = tokio::time::timeout(PATIENCE, ask).await.ok()?.ok()?;
-        let told = Told {
-            disks: disks.disks.into_iter().map(DiskRow::of).collect(),
-            losses: LossRow {
-                files: lost.files,
-                ranges: lost.ranges,
-                bytes: lost.bytes,
-                more: lost.more,
-            },
-        };
-        Some((server.id, told))
-    });
-    join_all(asked).await.into_iter().flatten().collect()
 }
 
 fn report(
     map: &ServerMapReply,
-    mut told: BTreeMap<u32, Told>,
+    mut asked: BTreeMap<u32, Asked>,
     meta_address: String,
     config: Option<&Config>,
 ) -> Result<Report> {
@@ -276,13 +266,14 @@ fn report(
     let mut servers = Vec::new();
     for server in &map.servers {
         let pid = pid(NodeName::Server(server.id))?;
-        let mut state = state(server);
-        if config.is_some() && pid.is_none() {
-            // The lock is free: it is down, even if its last heartbeat is younger than that.
-            state = "down";
-        }
-        let told = told.remove(&server.id);
-        let (disks, losses) = told.map(|told| (told.disks, told.losses)).unzip();
+        let Some(Asked {
+            state,
+            disks,
+            losses,
+        }) = asked.remove(&server.id)
+        else {
+            continue;
+        };
         servers.push(Row {
             node: NodeName::Server(server.id).to_string(),
             address: server.address.clone(),
@@ -299,7 +290,7 @@ fn report(
     let meta = Row {
         node: NodeName::Meta.to_string(),
         address: meta_address,
-        state: "up",
+        state: if map.rolled_back { REFUSED } else { UP },
         pid: pid(NodeName::Meta)?,
         capacity: None,
         used: None,
@@ -316,9 +307,10 @@ fn report(
         epoch: Some(map.epoch),
         files: Some(map.files),
         pending: Some(map.intents),
-        up: servers.iter().all(|s| s.state == "up" && !lost(s)),
+        up: !map.rolled_back && servers.iter().all(|s| s.state == UP && !lost(s)),
         meta,
         servers,
+        clients: None,
     })
 }
 
@@ -358,7 +350,37 @@ fn print(report: &Report) -> Result<()> {
     }
     output::line(table)?;
     print_losses(report)?;
-    print_disks(report)
+    print_disks(report)?;
+    print_clients(report)?;
+    for row in &report.servers {
+        let id = row.node.rsplit('-').next().and_then(|id| id.parse().ok());
+        if let Some(id) = id.filter(|_| row.state == REFUSED) {
+            output::line(refusal(id))?;
+        }
+    }
+    if report.meta.state == REFUSED {
+        output::line(SERVICE_REFUSED)?;
+    }
+    Ok(())
+}
+
+/// Who uses the volume now.
+fn print_clients(report: &Report) -> Result<()> {
+    let clients = report.clients.as_deref().unwrap_or_default();
+    if clients.is_empty() {
+        return Ok(());
+    }
+    let mut table = output::table(&["CLIENT", "ADDRESS", "SINCE"]);
+    for client in clients {
+        let name = if client.name.is_empty() {
+            "a program"
+        } else {
+            &client.name
+        };
+        table.add_row(vec![name, &client.address, &client.since]);
+    }
+    output::line("")?;
+    output::line(table)
 }
 
 /// What is known to be lost.
@@ -424,21 +446,24 @@ fn print_disks(report: &Report) -> Result<()> {
     output::line(table)
 }
 
-/// Waits until the metadata service has heard of every server.
-pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<()> {
+/// Waits until the metadata service has heard of every server; returns those that it refuses because their folders are older
+/// than what they said before.
+pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec<u32>> {
     let options = weft_client::ConnectOptions::from_folder(&config.base)?;
     connect::block_on(async {
         let volume = Volume::connect(options).await?;
         loop {
             let map = volume.server_map().await?;
-            let missing: Vec<String> = map
-                .servers
-                .iter()
-                .filter(|s| state(s) != "up")
-                .map(|s| NodeName::Server(s.id).to_string())
-                .collect();
+            let (mut missing, mut refused) = (Vec::new(), Vec::new());
+            for server in &map.servers {
+                match ServerState::try_from(server.state) {
+                    Ok(ServerState::Up) => {}
+                    Ok(ServerState::RolledBack) => refused.push(server.id),
+                    _ => missing.push(NodeName::Server(server.id).to_string()),
+                }
+            }
             if missing.is_empty() {
-                return Ok(());
+                return Ok(refused);
             }
             if Instant::now() > deadline {
                 bail!(
@@ -450,3 +475,15 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<()>
         }
     })
 }
+
+/// What to do about a server that is refused.
+pub(crate) fn refusal(server: u32) -> String {
+    format!(
+        "server {server} is refused: its folder is older than what the server said before, or a copy of it runs already. Put the newest copy \
+         of the folder back; or take this one by `weft server accept-rollback {server}`, and what was written to it since is lost"
+    )
+}
+
+/// What to do about a metadata service that went back.
+const SERVICE_REFUSED: &str = "the metadata service is refused: its folder is older than what the servers heard of it. Put the newest copy of the \
+     folder back; or take this one by `weft server accept-rollback metadata`, and names and small files that were changed since are lost";

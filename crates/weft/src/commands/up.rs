@@ -97,7 +97,7 @@ impl Up {
         }
         let deadline = Instant::now() + Duration::from_secs(self.wait);
         started.wait(&config, deadline)?;
-        status::wait_for_servers(&config, deadline)?;
+        let refused = status::wait_for_servers(&config, deadline)?;
         started.0.clear();
         let dir = self.dir.display();
         let state = if all_run { "was up" } else { "is up" };
@@ -121,7 +121,14 @@ impl Up {
             };
             output::line(format!("{was}mounted on {}", path.display()))?;
         }
-        Ok(ExitCode::SUCCESS)
+        for server in &refused {
+            output::say(status::refusal(*server));
+        }
+        Ok(if refused.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     /// Whether this volume is what is mounted there already.

@@ -98,7 +98,10 @@ impl Mount {
             .enable_all()
             .thread_name("weft-mount")
             .build()?;
-        let connect = self.options.connect(connect::options(global)?);
+        let mut connect = self.options.connect(connect::options(global)?);
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        connect.name = format!("mount {} on {host}", path.display());
         let options = Options {
             volume: hex(&volume_id(&connect.key)),
             ..self.options.file_system()
