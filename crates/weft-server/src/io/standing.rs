@@ -1,5 +1,5 @@
 //! Whether the server takes part in the volume: not before the metadata service has found that the store has all that its
-//! server said to be durable before (`docs/design/0021-incarnations.md`).
+//! server said to be durable before (`docs/design/0022-older-copies.md`).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
