@@ -94,7 +94,8 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
                 ]);
             }
         }
-        weft_ok(&["up", text(&m.volume)]);
+        let accepted = || weft(&["status", text(&m.volume)]).status.success();
+        mount_support::wait_until("the servers take part again", accepted);
     }
     let eio = Some(libc_eio());
     assert_eq!(sync_errno(&first), eio, "the writer");

@@ -446,9 +446,9 @@ fn print_disks(report: &Report) -> Result<()> {
     output::line(table)
 }
 
-/// Waits until the metadata service has heard of every server; returns those that it refuses because their folders are older
-/// than what they said before.
-pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec<u32>> {
+/// Waits until the metadata service has heard of every server; returns what is to be said of nodes that are refused because
+/// their folders are older than what they said before.
+pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec<String>> {
     let options = weft_client::ConnectOptions::from_folder(&config.base)?;
     connect::block_on(async {
         let volume = Volume::connect(options).await?;
@@ -458,11 +458,14 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
             for server in &map.servers {
                 match ServerState::try_from(server.state) {
                     Ok(ServerState::Up) => {}
-                    Ok(ServerState::RolledBack) => refused.push(server.id),
+                    Ok(ServerState::RolledBack) => refused.push(refusal(server.id)),
                     _ => missing.push(NodeName::Server(server.id).to_string()),
                 }
             }
             if missing.is_empty() {
+                if map.rolled_back {
+                    refused.push(SERVICE_REFUSED.to_owned());
+                }
                 return Ok(refused);
             }
             if Instant::now() > deadline {
@@ -485,5 +488,5 @@ pub(crate) fn refusal(server: u32) -> String {
 }
 
 /// What to do about a metadata service that went back.
-const SERVICE_REFUSED: &str = "the metadata service is refused: its folder is older than what the servers heard of it. Put the newest copy of the \
+pub(crate) const SERVICE_REFUSED: &str = "the metadata service is refused: its folder is older than what the servers heard of it. Put the newest copy of the \
      folder back; or take this one by `weft server accept-rollback metadata`, and names and small files that were changed since are lost";

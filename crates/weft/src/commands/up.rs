@@ -121,8 +121,8 @@ impl Up {
             };
             output::line(format!("{was}mounted on {}", path.display()))?;
         }
-        for server in &refused {
-            output::say(status::refusal(*server));
+        for node in &refused {
+            output::say(node);
         }
         Ok(if refused.is_empty() {
             ExitCode::SUCCESS

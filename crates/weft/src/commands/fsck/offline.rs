@@ -16,6 +16,7 @@ use weft_store::{FolderStorage, has_log, log_reaches};
 
 use super::{Row, words};
 use crate::commands::serve::{closing_note, io_role};
+use crate::commands::status;
 use crate::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection};
 
@@ -343,12 +344,15 @@ async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
     let started = Instant::now();
     loop {
         let map = volume.server_map().await?;
-        let up = map
-            .servers
-            .iter()
-            .filter(|s| s.state == ServerState::Up as i32);
-        if up.count() >= servers {
+        let count = |state: ServerState| map.servers.iter().filter(move |s| s.state() == state);
+        if map.rolled_back {
+            bail!(status::SERVICE_REFUSED);
+        }
+        if count(ServerState::Up).count() >= servers {
             return Ok(());
+        }
+        if let Some(refused) = count(ServerState::RolledBack).next() {
+            bail!("{}", status::refusal(refused.id));
         }
         if started.elapsed() > UP {
             bail!(

@@ -1,0 +1,210 @@
+//! Folders that are not what their nodes left: older copies, copies that run twice, folders of other servers and volumes
+//! (`docs/design/0022-older-copies.md`).
+
+mod files_support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use files_support::{Volume, bytes, weft};
+
+const LENGTH: usize = 3 << 20;
+
+fn volume_folder(v: &Volume) -> PathBuf {
+    v.path("volume")
+}
+
+/// Starts or stops the volume; returns whether that worked, and all that was said.
+fn turn(v: &Volume, command: &str) -> (bool, String) {
+    let out = weft().arg(command).arg(volume_folder(v)).output().unwrap();
+    let said = [out.stdout, out.stderr].concat();
+    (out.status.success(), String::from_utf8(said).unwrap())
+}
+
+fn down(v: &Volume) {
+    let (done, said) = turn(v, "down");
+    assert!(done, "{said}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp")
+        .args(["-a", "--sparse=always"])
+        .args([from, to])
+        .status();
+    assert!(copied.unwrap().success());
+}
+
+fn replace(folder: &Path, by: &Path) {
+    fs::remove_dir_all(folder).unwrap();
+    copy(by, folder);
+}
+
+/// A volume whose file holds `new` beside a directory of that name, and copies of all its folders from when the file held `old`.
+fn aged(old: &[u8], new: &[u8]) -> Volume {
+    let v = Volume::up();
+    v.feed("put /f", old);
+    down(&v);
+    copy(&volume_folder(&v), &v.path("old"));
+    assert!(turn(&v, "up").0);
+    v.feed("put /f", new);
+    v.text("mkdir /new");
+    down(&v);
+    v
+}
+
+#[test]
+fn an_older_copy_of_a_server_is_refused_until_it_is_accepted() {
+    let (old, new) = (bytes(1, LENGTH), bytes(2, LENGTH));
+    let v = aged(&old, &new);
+    let folder = volume_folder(&v).join("server-1");
+    copy(&folder, &v.path("newest"));
+    replace(&folder, &v.path("old/server-1"));
+    let (done, said) = turn(&v, "up");
+    assert!(!done && said.contains("server 1 is refused"), "{said}");
+    assert!(said.contains("weft server accept-rollback 1"), "{said}");
+    // What needs the server fails and says why; nothing old is read.
+    let refused = v.fails("cat /f", 1);
+    assert!(
+        refused.contains("older than what the server said"),
+        "{refused}"
+    );
+    let status = v.command(["status"]).output().unwrap();
+    assert_eq!(status.status.code(), Some(1));
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(status.contains("refused: older copy"), "{status}");
+    // The newest folder back: all is well.
+    down(&v);
+    replace(&folder, &v.path("newest"));
+    let (done, said) = turn(&v, "up");
+    assert!(done, "{said}");
+    assert_eq!(v.run(["cat", "/f"]), new);
+    // Without one, the administrator takes the older copy.
+    down(&v);
+    replace(&folder, &v.path("old/server-1"));
+    assert!(!turn(&v, "up").0);
+    let wrong = v.fails("server accept-rollback 0", 1);
+    assert!(wrong.contains("is not refused"), "{wrong}");
+    let said = v.text("server accept-rollback 1");
+    assert!(said.contains("is lost"), "{said}");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !v.command(["status"]).output().unwrap().status.success() {
+        assert!(Instant::now() < deadline, "server 1 takes part again");
+    }
+    let read = v.run(["cat", "/f"]);
+    assert!(read != old && read != new, "cells of two times");
+    // It is what the server has from now on.
+    down(&v);
+    let (done, said) = turn(&v, "up");
+    assert!(done, "{said}");
+    v.feed("put /f", &new);
+    assert_eq!(v.run(["cat", "/f"]), new);
+}
+
+#[test]
+fn an_older_copy_of_the_metadata_is_refused_until_it_is_accepted() {
+    let v = aged(b"old", b"new");
+    let folder = volume_folder(&v).join("meta");
+    replace(&folder, &v.path("old/meta"));
+    let (done, said) = turn(&v, "up");
+    assert!(!done && said.contains("accept-rollback metadata"), "{said}");
+    let refused = v.fails("cat /f", 1);
+    assert!(
+        refused.contains("the metadata service went back"),
+        "{refused}"
+    );
+    let status = v.command(["status"]).output().unwrap();
+    assert_eq!(status.status.code(), Some(1));
+    v.text("server accept-rollback metadata");
+    assert_eq!(v.text("ls /").trim(), "f", "as of the copy");
+    assert!(v.text("status").contains("up"));
+    std::thread::sleep(Duration::from_secs(2));
+    down(&v);
+    let (done, said) = turn(&v, "up");
+    assert!(done, "{said}");
+}
+
+#[test]
+fn an_offline_check_of_a_volume_with_an_older_copy_says_so() {
+    let v = aged(&bytes(1, LENGTH), &bytes(2, LENGTH));
+    let folder = volume_folder(&v).join("server-2");
+    replace(&folder, &v.path("old/server-2"));
+    let out = weft()
+        .args(["fsck", "--offline"])
+        .arg(volume_folder(&v))
+        .output()
+        .unwrap();
+    let said = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
+    assert!(!out.status.success(), "{said}");
+    assert!(said.contains("server 2 is refused"), "{said}");
+}
+
+#[test]
+fn folders_of_other_servers_and_of_other_volumes_do_not_start() {
+    let v = aged(b"old", b"new");
+    let (one, two) = (
+        volume_folder(&v).join("server-1"),
+        volume_folder(&v).join("server-2"),
+    );
+    let aside = v.path("aside");
+    fs::rename(&one, &aside).unwrap();
+    fs::rename(&two, &one).unwrap();
+    fs::rename(&aside, &two).unwrap();
+    let (done, said) = turn(&v, "up");
+    assert!(!done, "{said}");
+    assert!(
+        said.contains("server-1") && said.contains("belongs to server-2"),
+        "{said}"
+    );
+    fs::rename(&one, &aside).unwrap();
+    fs::rename(&two, &one).unwrap();
+    fs::rename(&aside, &two).unwrap();
+    let other = Volume::up();
+    down(&other);
+    replace(&two, &volume_folder(&other).join("server-2"));
+    let (done, said) = turn(&v, "up");
+    assert!(!done && said.contains("of volume"), "{said}");
+    // Nothing of it was left running.
+    let status = v.command(["status"]).output().unwrap();
+    assert!(!status.status.success());
+}
+
+#[test]
+fn a_folder_that_runs_twice_serves_once() {
+    let v = aged(&bytes(1, LENGTH), &bytes(2, LENGTH));
+    copy(&volume_folder(&v).join("server-1"), &v.path("twin"));
+    assert!(turn(&v, "up").0);
+    v.feed("put /f", &bytes(3, LENGTH));
+    // The same server from the copy, elsewhere.
+    let config = fs::read_to_string(volume_folder(&v).join("weft.toml")).unwrap();
+    let old = v.json("status --json")["servers"][1]["address"].clone();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let new = free.local_addr().unwrap().to_string();
+    drop(free);
+    let twin = v.path("twin").display().to_string();
+    let config = config
+        .replace(old.as_str().unwrap(), &new)
+        .replace("folder = \"server-1\"", &format!("folder = \"{twin}\""));
+    let lines = config.lines().filter(|line| !line.starts_with("metrics"));
+    let path = volume_folder(&v).join("twin.toml");
+    fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let log = fs::File::create(v.path("twin.log")).unwrap();
+    let mut second = weft()
+        .args(["serve", "--role", "io", "--server", "1", "--config"])
+        .arg(&path)
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let said = || fs::read_to_string(v.path("twin.log")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !said().contains("this server is refused") {
+        assert!(Instant::now() < deadline, "{}", said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(v.run(["cat", "/f"]), bytes(3, LENGTH));
+    assert_eq!(v.json("status --json")["servers"][1]["state"], "up");
+    second.kill().unwrap();
+    second.wait().unwrap();
+    assert_eq!(v.run(["cat", "/f"]), bytes(3, LENGTH));
+}
