@@ -2,7 +2,7 @@ use thiserror::Error;
 use weft_layout::array::ArrayError;
 use weft_layout::{MapError, PatternError, ViewError};
 use weft_net::{CallError, ConnectError};
-use weft_proto::{Code, ConvertError, Retry};
+use weft_proto::{Code, ConvertError, Retry, text};
 
 /// What can go wrong in a client, closed: every door maps each of these to its own errors.
 #[derive(Debug, Error)]
@@ -160,7 +160,8 @@ impl Error {
                 code: Code::try_from(failure.code).unwrap_or(Code::Internal),
                 errno: failure.errno,
                 retry: Retry::try_from(failure.retry).unwrap_or(Retry::Never),
-                message: failure.message,
+                // Whatever the peer sends, it is one line that commands no terminal.
+                message: text::one_line(&failure.message),
             },
             CallError::Connect(source) => Error::Unreachable { what, source },
             source @ CallError::Lost { .. } => Error::MayHaveHappened { what, source },

@@ -111,7 +111,7 @@ async fn list(volume: &Volume, path: &RemotePath, json: bool) -> Result<()> {
             remote::kind_name(remote::kind(&attributes))
         );
     }
-    let rows = stat::forks(volume, &attributes).await?;
+    let rows = stat::forks(volume, path, &attributes).await?;
     if json {
         output::json(&rows)
     } else {

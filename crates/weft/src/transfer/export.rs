@@ -35,6 +35,10 @@ pub(crate) async fn export(
     let length = length(&view, &attributes, args).await?;
     let step = step(&args.view, args.part, length)?;
     let (path, there) = target(local, from).await?;
+    if args.compare && there.is_none() {
+        let name = name::escape(name::bytes(path.as_os_str()));
+        bail!("{name} does not exist, so it cannot be compared with {from}");
+    }
     let held = there.as_ref().map_or(0, Metadata::len);
     let identity = Identity {
         file: file.id(),

@@ -92,7 +92,7 @@ impl Mount {
 
     /// Mounts, calls `ready`, and serves until it is unmounted.
     fn serve(&self, global: &Global, ready: impl FnOnce() -> Result<()>) -> Result<ExitCode> {
-        start_log();
+        output::start_log("warn,weft=info,weft_mount=info");
         let path = path::prepare(&self.path)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -194,16 +194,4 @@ fn unmount_on(
             tracing::error!(%error, "cannot unmount");
         }
     });
-}
-
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,weft=info,weft_mount=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // Where the log's own disk is full it would say so there, and panic.
-        .log_internal_errors(false)
-        .with_ansi(output::interactive())
-        .init();
 }
