@@ -109,9 +109,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misused(&args, error),
     };
+    let global = cli.global.clone();
     match commands::run(cli) {
         Ok(code) => code,
-        Err(error) => failed(&error),
+        Err(error) => failed(&connect::explained(&global, error)),
     }
 }
 

@@ -99,6 +99,48 @@ fn what_does_not_exist_is_not_called_something_else() {
 }
 
 #[test]
+fn a_path_is_said_once() {
+    let volume = Volume::shared();
+    assert_eq!(
+        volume.fails("cat /nowhere", 1),
+        "weft: attach /nowhere: no such file or directory\n"
+    );
+}
+
+#[test]
+fn what_is_not_there_is_named_with_where_to_look() {
+    let volume = Volume::shared();
+    volume.text("mkdir /look");
+    volume.feed("put /look/f", b"abc");
+    let key = volume.path("volume/volume.key");
+    let by_address = format!("--address nowhere --key-file {} ls", key.display());
+    for (line, words) in [
+        (
+            "fork rm /look/f none",
+            "has a fork \"none\"; `weft fork ls`",
+        ),
+        (
+            "fork rm /look/f none --cell 0",
+            "cell 0 of /look/f has no fork",
+        ),
+        ("fork create /look/f x --cell 99", "/look/f"),
+        (
+            "export /look/f /nowhere/at/all",
+            "there is no directory /nowhere/at",
+        ),
+        (
+            "server accept-rollback x",
+            "`x` is no server: give the number",
+        ),
+        (by_address.as_str(), "write HOST:PORT"),
+    ] {
+        let said = volume.fails(line, 1);
+        assert!(said.contains(words), "{line}: {said}");
+        assert!(!said.contains("digit"), "{line}: {said}");
+    }
+}
+
+#[test]
 fn times_in_json_are_rfc_3339() {
     let volume = Volume::shared();
     volume.text("mkdir /times");

@@ -94,6 +94,11 @@ fn two_that_start_a_stopped_volume_at_once_both_succeed() {
     for round in 0..4 {
         succeeded(&down(&folder));
         assert_eq!(serving(&volume), 0);
+        for command in ["ls /", "fsck", "scrub", "quota"] {
+            let output = volume.command(command.split(' ')).output().unwrap();
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert!(told.contains("is not running; start it with"), "{told}");
+        }
         let start = || -> Child {
             let mut command = weft();
             command.stdout(Stdio::piped()).stderr(Stdio::piped());

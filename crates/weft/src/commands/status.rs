@@ -174,7 +174,7 @@ impl Status {
                     if self.json {
                         output::json(&silent(config, meta_address)?)?;
                     }
-                    not_running(config)?;
+                    connect::not_running(config)?;
                 }
                 return Err(error);
             }
@@ -193,27 +193,6 @@ impl Status {
         } else {
             ExitCode::FAILURE
         })
-    }
-}
-
-/// Fails if the metadata service of a volume on this machine has no process.
-fn not_running(config: &Config) -> Result<()> {
-    if lock_of(config, NodeName::Meta)?.is_some() {
-        return Ok(());
-    }
-    let dir = config.base.display();
-    let running = config
-        .nodes()
-        .into_iter()
-        .filter(|n| matches!(lock_of(config, *n), Ok(Some(_))));
-    match running.count() {
-        0 => bail!("volume {dir} is not running; start it with `weft up {dir}`"),
-        1 => bail!(
-            "the metadata service of volume {dir} is not running (1 server is); start it with `weft up {dir}`"
-        ),
-        n => bail!(
-            "the metadata service of volume {dir} is not running ({n} servers are); start it with `weft up {dir}`"
-        ),
     }
 }
 

@@ -116,8 +116,20 @@ async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Meta
         path = local.join(name::os(from.name()));
         there = look(&path).await?;
     }
+    let name = name::escape(name::bytes(path.as_os_str()));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if there.is_none()
+        && let Some(folder) = folder
+        && look(folder).await?.is_none()
+    {
+        bail!(
+            "cannot export to {name}: there is no directory {}; make it first (mkdir -p)",
+            name::escape(name::bytes(folder.as_os_str()))
+        );
+    }
     if let Some(there) = &there {
-        let name = name::escape(name::bytes(path.as_os_str()));
         let instead = "`weft cat` writes a stream";
         regular(&name, there.is_file(), there.is_dir(), instead)?;
     }

@@ -132,6 +132,7 @@ impl Fsck {
         match connect::block_on(self.fsck(&global)) {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
+                let error = connect::explained(&global, error);
                 output::say(format_args!("weft: {}", output::error(&error)));
                 ExitCode::from(8)
             }

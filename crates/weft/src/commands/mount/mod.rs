@@ -83,6 +83,7 @@ impl Mount {
         let _ = rustix::process::setsid();
         let outcome = self
             .serve(&global, || background::report(""))
+            .map_err(|e| connect::explained(&global, e))
             .inspect_err(|e| {
                 // After the first word nobody listens any more.
                 let _ = background::report(&output::error(e));
