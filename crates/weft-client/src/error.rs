@@ -2,7 +2,7 @@ use thiserror::Error;
 use weft_layout::array::ArrayError;
 use weft_layout::{MapError, PatternError, ViewError};
 use weft_net::{CallError, ConnectError};
-use weft_proto::{Code, ConvertError, Retry};
+use weft_proto::{Code, ConvertError, Retry, text};
 
 /// What can go wrong in a client, closed: every door maps each of these to its own errors.
 #[derive(Debug, Error)]
@@ -156,11 +156,12 @@ impl Error {
         match error {
             CallError::Connect(ConnectError::Refused { failure, .. })
             | CallError::Failed(failure) => Error::Refused {
+                // Whatever the peer sends, it is one line that commands no terminal.
+                message: said_once(&what, text::one_line(&failure.message)),
                 what,
                 code: Code::try_from(failure.code).unwrap_or(Code::Internal),
                 errno: failure.errno,
                 retry: Retry::try_from(failure.retry).unwrap_or(Retry::Never),
-                message: failure.message,
             },
             CallError::Connect(source) => Error::Unreachable { what, source },
             source @ CallError::Lost { .. } => Error::MayHaveHappened { what, source },
@@ -176,5 +177,33 @@ impl Error {
             what: what.into(),
             reason: error.to_string(),
         }
+    }
+}
+
+/// A message without the path that it begins with, where what was attempted ends with that.
+fn said_once(what: &str, message: String) -> String {
+    let path = what.rsplit(' ').next().unwrap_or(what);
+    let rest = message
+        .strip_prefix(path)
+        .and_then(|rest| rest.strip_prefix(": "));
+    match rest {
+        Some(rest) if path.starts_with('/') => rest.to_owned(),
+        _ => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_said_once_and_commands_no_terminal() {
+        let failure = |message: &str| {
+            let failure = weft_proto::Failure::new(Code::NotFound, message);
+            Error::of_call("attach /a", CallError::Failed(failure)).to_string()
+        };
+        assert_eq!(failure("/a: no such file"), "attach /a: no such file");
+        assert_eq!(failure("/ab: no such file"), "attach /a: /ab: no such file");
+        assert_eq!(failure("\u{1b}[2J\nx"), "attach /a: \\u{1b}[2J\\nx");
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use weft_proto::meta::{ROOT, Target};
+use weft_proto::text::escape;
 use weft_proto::{Code, Retry};
 
 use crate::Error;
@@ -59,9 +60,9 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Path(path) => write!(f, "{}", path.escape_ascii()),
+            Kind::Path(path) => f.write_str(&escape(path)),
             Kind::Id(id) => write!(f, "file {id}"),
-            Kind::Under(at, name) => write!(f, "{} in directory {at}", name.escape_ascii()),
+            Kind::Under(at, name) => write!(f, "{} in directory {at}", escape(name)),
         }
     }
 }

@@ -115,7 +115,7 @@ impl Volume {
     /// Every fork of every cell of the file with these attributes, ascending by cell and name, without attaching it:
     /// one request to each server. Nothing for what is no regular file.
     pub async fn forks(&self, attributes: &Attributes) -> Result<Vec<ForkState>, Error> {
-        let what = format!("list the forks of file {}", attributes.id);
+        let what = "list the forks of a file";
         let Some(layout) = attributes
             .layout
             .as_ref()
@@ -123,8 +123,8 @@ impl Volume {
         else {
             return Ok(Vec::new());
         };
-        let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(&what, &e))?;
-        self.fork_states(&what, Cells::of(attributes), &layout, "")
+        let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(what, &e))?;
+        self.fork_states(what, Cells::of(attributes), &layout, "")
             .await
     }
 

@@ -1,4 +1,4 @@
-//! Sizes as people write them: `4096`, `64K`, `4MiB`, `1.5 GiB`, `1GB`.
+//! Sizes as people write them: `4096`, `64K`, `4MiB`, `1.5 GiB`, `1GB`; and counts as they read them.
 
 use crate::OFFSET_MAX;
 
@@ -73,6 +73,17 @@ pub fn parse_positive(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A number of things: `1 server`, `2 servers`.
+pub fn count(n: impl TryInto<u64>, what: &str) -> String {
+    match n.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {what}"),
+        n => match what.strip_suffix('y') {
+            Some(stem) => format!("{n} {stem}ies"),
+            None => format!("{n} {what}s"),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +137,12 @@ mod tests {
                 .contains("0 is too little")
         );
         assert_eq!(parse_positive("1"), Ok(1));
+    }
+
+    #[test]
+    fn one_thing_is_singular() {
+        assert_eq!(count(1_u32, "server"), "1 server");
+        assert_eq!(count(0_u64, "server"), "0 servers");
+        assert_eq!(count(2_usize, "directory"), "2 directories");
     }
 }

@@ -10,7 +10,7 @@ use weft_proto::limits::{
 
 use crate::HARD_LINKS_MAX;
 
-/// Why an operation was refused or failed. Paths are shown as text, bytes that are none replaced.
+/// Why an operation was refused or failed. Paths are shown escaped.
 #[derive(Debug, Error)]
 pub enum MetaError {
     /// Nothing has this name.
@@ -45,7 +45,7 @@ pub enum MetaError {
         name: String,
     },
     /// It is in a checkpoint.
-    #[error("file {id} belongs to a checkpoint and stays as it is")]
+    #[error("it belongs to a checkpoint and stays as it is")]
     ReadOnly {
         /// Its id.
         id: u64,
@@ -73,6 +73,14 @@ pub enum MetaError {
     /// A directory, where something else is needed.
     #[error("{path}: this is a directory")]
     IsDirectory {
+        /// The path.
+        path: String,
+    },
+    /// A name with a slash at its end, of which there is no directory, where a file was to be made.
+    #[error(
+        "{path}: a name with a slash at its end is a directory's, and there is none: leave the slash out to make a file"
+    )]
+    FileWithSlash {
         /// The path.
         path: String,
     },
@@ -177,21 +185,19 @@ pub enum MetaError {
         length: u64,
     },
     /// The file was deleted, or its id was never given out.
-    #[error("file {id} does not exist any more")]
+    #[error("it does not exist any more: it was removed")]
     Stale {
         /// Its id.
         id: u64,
     },
     /// The bytes lie with the metadata, and the caller needs them in the cells: spill the file, then repeat.
-    #[error(
-        "the bytes of file {id} lie with its metadata and must go to its cells first; try again"
-    )]
+    #[error("its bytes lie with its metadata and must go to its cells first; try again")]
     Inline {
         /// Its id.
         id: u64,
     },
     /// The bytes are in the cells, and the caller takes them for inline.
-    #[error("the bytes of file {id} are in its cells and are written there")]
+    #[error("its bytes are in its cells and are written there")]
     Spilled {
         /// Its id.
         id: u64,
@@ -332,7 +338,7 @@ impl MetaError {
             MetaError::ReadOnly { .. } => Code::ReadOnly,
             MetaError::Exists { .. } | MetaError::AttributeExists { .. } => Code::Exists,
             MetaError::NotDirectory { .. } => Code::NotDirectory,
-            MetaError::IsDirectory { .. } => Code::IsDirectory,
+            MetaError::IsDirectory { .. } | MetaError::FileWithSlash { .. } => Code::IsDirectory,
             MetaError::NotEmpty { .. }
             | MetaError::HasCheckpoints { .. }
             | MetaError::HasOwnCheckpoints { .. }

@@ -105,9 +105,9 @@ pub(crate) fn not_owner(who: &Credentials, path: &[u8], action: &'static str) ->
     }
 }
 
-/// A path for a message.
+/// A path for a message, escaped: messages are printed where the path may be another user's.
 pub(crate) fn text(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+    weft_proto::text::escape(path)
 }
 
 /// The mode after a write by somebody of whom it is only known that he is not privileged.

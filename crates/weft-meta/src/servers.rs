@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use weft_kv::Reader;
+use weft_kv::{OrderedKv, Reader};
 use weft_proto::meta::{
     HeartbeatReply, HeartbeatRequest, Server, ServerMapReply, ServerState, Usage,
 };
@@ -135,6 +135,12 @@ impl ServerTable {
 }
 
 impl Namespace {
+    /// The ids of the servers that a volume was formatted with, ascending.
+    pub fn servers_of(kv: &dyn OrderedKv) -> Result<Vec<u32>, MetaError> {
+        let table = ServerTable::load(&*kv.snapshot()?, 0)?;
+        Ok(table.known.into_keys().collect())
+    }
+
     pub(crate) fn pool(&self, now: i64) -> Pool {
         if self.servers.read().since.is_none() {
             self.servers.write().since.get_or_insert(now);

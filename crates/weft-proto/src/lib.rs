@@ -30,6 +30,7 @@ pub mod meta;
 pub mod quota;
 pub mod session;
 pub mod stamp;
+pub mod text;
 pub mod upkeep;
 
 pub use call::{Call, Kind};

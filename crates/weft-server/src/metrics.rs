@@ -9,7 +9,7 @@ use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -31,8 +31,13 @@ pub enum Stage {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StageLabels {
-    call: &'static str,
+    kind: &'static str,
     stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    kind: &'static str,
 }
 
 /// The measurements of one process.
@@ -64,7 +69,7 @@ impl Metrics {
             Stage::Sync => "sync",
         };
         let labels = StageLabels {
-            call: kind.name(),
+            kind: kind.name(),
             stage,
         };
         self.stages
@@ -267,9 +272,9 @@ struct DiskLabels {
 }
 
 /// Each disk by its number: room, failures, and whether it gets new data.
-fn disk_gauges(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+fn of_disks(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
     let (used, available) = (Family::default(), Family::default());
-    let (errors, in_use) = (Family::default(), Family::default());
+    let (errors, in_use) = (Family::<DiskLabels, Counter>::default(), Family::default());
     for disk in store.disks() {
         let labels = DiskLabels {
             disk: u32::from(disk.number),
@@ -281,7 +286,7 @@ fn disk_gauges(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(),
         };
         set(&used, disk.used);
         set(&available, disk.available);
-        set(&errors, disk.errors);
+        errors.get_or_create(&labels).inc_by(disk.errors);
         set(&in_use, u64::from(disk.state == DiskState::InUse));
     }
     for (name, help, unit, family) in [
@@ -298,12 +303,6 @@ fn disk_gauges(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(),
             available,
         ),
         (
-            "weft_disk_errors",
-            "Operations of the disk that failed",
-            None,
-            errors,
-        ),
-        (
             "weft_disk_in_use",
             "1 where the disk is given new data",
             None,
@@ -313,7 +312,13 @@ fn disk_gauges(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(),
         let metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
         family.encode(metric)?;
     }
-    Ok(())
+    let metric = encoder.encode_descriptor(
+        "weft_disk_errors",
+        "Operations of the disk that failed",
+        None,
+        MetricType::Counter,
+    )?;
+    errors.encode(metric)
 }
 
 impl Collector for Process {
@@ -322,16 +327,14 @@ impl Collector for Process {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(value).encode(metric)?;
         }
-        for (kind, calls) in self.metrics.net.snapshot().calls {
-            let name = format!("weft_calls_{}", kind.name());
-            let metric = encoder.encode_descriptor(
-                &name,
-                "Calls of this kind",
-                None,
-                MetricType::Counter,
-            )?;
-            ConstCounter::new(calls).encode(metric)?;
+        let calls: Family<CallLabels, Counter> = Family::default();
+        for (kind, count) in self.metrics.net.snapshot().calls {
+            let kind = kind.name();
+            calls.get_or_create(&CallLabels { kind }).inc_by(count);
         }
+        let metric =
+            encoder.encode_descriptor("weft_calls", "Calls, by kind", None, MetricType::Counter)?;
+        calls.encode(metric)?;
         if let Some(store) = &self.store {
             let usage = store.0.usage();
             for (name, help, value) in [
@@ -347,7 +350,7 @@ impl Collector for Process {
                     encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
                 ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?;
             }
-            disk_gauges(&store.0, &mut encoder)?;
+            of_disks(&store.0, &mut encoder)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use weft_client::{ConnectOptions, Volume};
 
+use crate::volume_config::{Config, NodeName, lock_of};
 use crate::{Global, volume_config};
 
 /// How long a command that ends waits until the service knows that its files are closed.
@@ -17,6 +18,14 @@ static CONNECTED: Mutex<Vec<Volume>> = Mutex::new(Vec::new());
 /// How to reach the volume: `--address` and `--key-file`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
 pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
     if let (Some(address), Some(key)) = (&global.address, &global.key) {
+        let port = address
+            .rsplit_once(':')
+            .map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(_))) {
+            bail!(
+                "{address:?} is no address: write HOST:PORT, as `weft status` shows it for the node meta"
+            );
+        }
         return Ok(ConnectOptions::from_address(address, key)?);
     }
     if let Some(folder) = &global.volume {
@@ -30,6 +39,47 @@ pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
         "no volume named: give --volume DIR, set WEFT_VOLUME, or give --address HOST:PORT and --key-file FILE \
          (`weft up DIR` starts one)"
     )
+}
+
+/// Says of an error, where it is that no service answers, that the volume is not running if its folder on this machine tells so.
+pub(crate) fn explained(global: &Global, error: anyhow::Error) -> anyhow::Error {
+    let away = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<weft_client::Error>())
+        .any(|cause| matches!(cause, weft_client::Error::Unreachable { .. }));
+    if global.address.is_some() || !away {
+        return error;
+    }
+    let here = std::path::Path::new("weft-volume");
+    let folder = global.volume.as_deref().unwrap_or(here);
+    let Ok(config) = Config::read(folder) else {
+        return error;
+    };
+    not_running(&config).err().unwrap_or(error)
+}
+
+/// Fails if the metadata service of a volume on this machine has no process.
+pub(crate) fn not_running(config: &Config) -> Result<()> {
+    let runs = |node: NodeName| matches!(lock_of(config, node), Ok(Some(_)));
+    let at = |node: NodeName| node.folder(config).is_ok_and(|folder| folder.is_dir());
+    if runs(NodeName::Meta) || !at(NodeName::Meta) {
+        return Ok(());
+    }
+    let dir = config.base.display();
+    match config
+        .nodes()
+        .into_iter()
+        .filter(|node| runs(*node))
+        .count()
+    {
+        0 => bail!("volume {dir} is not running; start it with `weft up {dir}`"),
+        1 => bail!(
+            "the metadata service of volume {dir} is not running (1 server is); start it with `weft up {dir}`"
+        ),
+        n => bail!(
+            "the metadata service of volume {dir} is not running ({n} servers are); start it with `weft up {dir}`"
+        ),
+    }
 }
 
 /// Connects to the volume that the command line names.

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use weft_layout::{Layout, Map, Pattern, Request, ServerSlot, View, ViewOffset};
 
-use crate::output;
+use crate::output::{self, count};
 
 /// Payload bytes of one frame, on the way in and out.
 const FRAME: u64 = 512 << 10;
@@ -206,14 +206,6 @@ impl Explanation {
             "{cells}: the view implies what the file does not have; {} of this request go nowhere",
             output::bytes(self.ghost_bytes)
         ))
-    }
-}
-
-fn count(n: u64, what: &str) -> String {
-    if n == 1 {
-        format!("1 {what}")
-    } else {
-        format!("{n} {what}s")
     }
 }
 

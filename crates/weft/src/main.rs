@@ -14,6 +14,7 @@ mod fresh;
 mod group_args;
 mod layout_args;
 mod meeting;
+mod misuse;
 mod mode;
 mod name;
 mod output;
@@ -81,14 +82,22 @@ pub(crate) struct Global {
 }
 
 /// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.
-fn misused(args: &[std::ffi::OsString], error: &clap::Error) -> ExitCode {
-    let printed = error.print().and_then(|()| std::io::stdout().flush());
-    match error.exit_code() {
+fn misused(args: &[std::ffi::OsString], error: clap::Error) -> ExitCode {
+    let code = error.exit_code();
+    if code == 0 {
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
         // Help that nobody got is a failure, as is any other output. Of misuse the exit code tells.
-        0 => printed.map_or_else(|e| failed(&anyhow::Error::new(e)), |()| ExitCode::SUCCESS),
-        _ if args.iter().any(|arg| arg == "fsck") => ExitCode::from(16),
-        code => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        return printed.map_or_else(|e| failed(&anyhow::Error::new(e)), |()| ExitCode::SUCCESS);
     }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+    } else {
+        output::say(misuse::words(args, error));
+    }
+    if args.iter().any(|arg| arg == "fsck") {
+        return ExitCode::from(16);
+    }
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
 fn main() -> ExitCode {
@@ -98,11 +107,12 @@ fn main() -> ExitCode {
     };
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => return misused(&args, &error),
+        Err(error) => return misused(&args, error),
     };
+    let global = cli.global.clone();
     match commands::run(cli) {
         Ok(code) => code,
-        Err(error) => failed(&error),
+        Err(error) => failed(&connect::explained(&global, error)),
     }
 }
 

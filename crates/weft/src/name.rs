@@ -1,35 +1,12 @@
 //! Names and times as people read them. Names are bytes: a terminal gets none that could command it.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write;
 use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// A name that is safe to show on a terminal and can be told from every other: what is not printable text is escaped.
-pub(crate) fn escape(name: &[u8]) -> String {
-    let mut out = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\t' => out.push_str("\\t"),
-                '\r' => out.push_str("\\r"),
-                // Control characters, and those that turn the direction of writing.
-                c if c.is_control()
-                    || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
-                {
-                    let _ = write!(out, "{}", c.escape_unicode());
-                }
-                c => out.push(c),
-            }
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(out, "\\x{byte:02x}");
-        }
-    }
-    out
-}
+use serde::Serializer;
+
+pub(crate) use weft_proto::text::escape;
 
 /// A name for standard output: escaped for a terminal, else its very bytes.
 pub(crate) fn for_output(name: &[u8]) -> Vec<u8> {
@@ -90,6 +67,15 @@ pub(crate) fn time(nanos: i64, precise: bool) -> String {
     }
 }
 
+/// A time for programs, by RFC 3339: many of them take numbers for floating point, which a count of nanoseconds does not fit into.
+pub(crate) fn as_rfc3339<S: Serializer>(nanos: &i64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&rfc3339(*nanos))
+}
+
+fn rfc3339(nanos: i64) -> String {
+    time(nanos, true).replacen(' ', "T", 1)
+}
+
 /// Year, month and day of a day since 1970 in the Gregorian calendar, in eras of 400 years that start in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
@@ -112,14 +98,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_command_a_terminal_is_escaped() {
-        assert_eq!(escape("plain äöü 線.txt".as_bytes()), "plain äöü 線.txt");
-        assert_eq!(escape(b"a\nb\\c\x1b[2J"), "a\\nb\\\\c\\u{1b}[2J");
-        assert_eq!(escape(b"\xff\xfe."), "\\xff\\xfe.");
-        assert_eq!(escape("\u{202e}gpj".as_bytes()), "\\u{202e}gpj");
-    }
-
-    #[test]
     fn paths_join_and_split() {
         assert_eq!(join(b"/", b"a"), b"/a");
         assert_eq!(join(b"/a", b"b"), b"/a/b");
@@ -137,6 +115,10 @@ mod tests {
             "2000-02-29 12:34:56.123456789Z"
         );
         assert_eq!(time(-1, true), "1969-12-31 23:59:59.999999999Z");
+        assert_eq!(
+            rfc3339(951_827_696_123_456_789),
+            "2000-02-29T12:34:56.123456789Z"
+        );
         assert_eq!(time(4_107_542_399_000_000_000, false), "2100-02-28 23:59Z");
     }
 }

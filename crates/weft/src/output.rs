@@ -1,27 +1,72 @@
-//! What commands print: tables for people, JSON for programs.
+//! What commands print: tables for people, JSON for programs, logs.
+//!
+//! Invariant: names and words of peers, wherever in a text, command no terminal. Here is where texts leave, so here they are
+//! escaped, whoever composed them; the bytes of files, and names that are a command's result (`weft ls`), do not come this way.
 
-use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::fmt::{self, Display};
+use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{Table, presets};
+use comfy_table::presets;
 use serde::Serialize;
+use weft_proto::text;
 
-/// A borderless table with these headings.
-pub(crate) fn table(headings: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_header(headings.to_vec());
-    table
+pub(crate) use weft_layout::size::count;
+
+/// A borderless table.
+pub(crate) struct Table(comfy_table::Table);
+
+impl Table {
+    /// Adds a row; names in it command no terminal and break no line.
+    pub(crate) fn add_row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        let cells = cells.into_iter().map(|cell| text::one_line(&cell.into()));
+        self.0.add_row(cells.collect::<Vec<_>>());
+    }
 }
 
-/// Prints a value as indented JSON.
+impl Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A table with these headings.
+pub(crate) fn table(headings: &[&str]) -> Table {
+    let mut table = comfy_table::Table::new();
+    let headings = headings.iter().map(|heading| text::one_line(heading));
+    table
+        .load_style(presets::NOTHING)
+        .set_header(headings.collect::<Vec<_>>());
+    Table(table)
+}
+
+/// Prints a value as indented JSON, in which characters that command a terminal are escaped as JSON has it.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    line(serde_json::to_string_pretty(value)?)
+    let text = json_text(value)?;
+    writeln!(std::io::stdout().lock(), "{text}")?;
+    Ok(())
+}
+
+fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_string_pretty(value)?;
+    // Outside strings there are ends of lines and blanks only.
+    let shown = |c| c == '\n' || !text::is_command(c);
+    if text.chars().all(shown) {
+        return Ok(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if shown(c) {
+            out.push(c);
+        } else {
+            let _ = fmt::Write::write_fmt(&mut out, format_args!("\\u{:04x}", u32::from(c)));
+        }
+    }
+    Ok(out)
 }
 
 /// Prints a line, or a text of several. Unlike `println!` a reader that went away is an error, not a panic.
 pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
+    let text = text::lines(&text.to_string());
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
 }
@@ -29,7 +74,39 @@ pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
 /// Says something on standard error. Unlike `eprintln!` nothing ends if nobody can hear it: what was to be said is said
 /// by the exit code, too.
 pub(crate) fn say(text: impl Display) {
+    let text = text::lines(&text.to_string());
     let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Starts the log of a process that serves: what is logged is as `WEFT_LOG` says, else `usual`.
+pub(crate) fn start_log(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Log)
+        // Where the log's own disk is full it would say so there, and panic.
+        .log_internal_errors(false)
+        // Colours could not be told from the commands of a name.
+        .with_ansi(false)
+        .init();
+}
+
+/// Where a log goes: standard error, one line an event whatever is in it.
+struct Log;
+
+impl Write for Log {
+    /// The log hands over each event whole, with the end of its line.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = text::one_line(text.trim_end_matches('\n'));
+        writeln!(io::stderr().lock(), "{line}")?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether colours and progress bars make sense on standard error.
@@ -76,6 +153,8 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use anyhow::{Context, anyhow};
 
     #[test]
@@ -87,5 +166,29 @@ mod tests {
             super::error(&outer),
             "cannot copy: cannot reach it: refused; start it"
         );
+    }
+
+    #[test]
+    fn a_cell_of_a_table_breaks_no_line() {
+        let mut table = super::table(&["a\x1b"]);
+        table.add_row(["x\ny\x1b[31m"]);
+        let text = table.to_string();
+        assert!(!text.contains('\x1b'), "{text:?}");
+        assert!(text.contains("x\\ny\\u{1b}[31m"), "{text:?}");
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+    }
+
+    #[test]
+    fn json_commands_no_terminal_and_says_the_same() {
+        let name = "x\u{202e}\u{9b}2J\x1b\n";
+        let text = super::json_text(&[name]).unwrap();
+        assert!(!text.contains(|c| c != '\n' && super::text::is_command(c)));
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [name]);
+    }
+
+    #[test]
+    fn a_log_takes_what_is_no_text() {
+        let event = b"\xff\x1b[2J\n";
+        assert_eq!(super::Log.write(event).unwrap(), event.len());
     }
 }

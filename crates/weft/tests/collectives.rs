@@ -118,7 +118,7 @@ fn attaches(volume: &Volume) -> u64 {
     stream.read_to_string(&mut page).unwrap();
     let count = page
         .lines()
-        .find(|l| l.starts_with("weft_calls_Attach_total "));
+        .find(|l| l.starts_with("weft_calls_total{kind=\"Attach\"} "));
     // A kind that nobody has called is not on the page.
     count.map_or(0, |l| l.rsplit(' ').next().unwrap().parse().unwrap())
 }

@@ -1,4 +1,6 @@
-//! What the pages cite is there.
+//! What the pages cite is there, and what they show is so.
+
+mod files_support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,4 +53,34 @@ fn every_test_that_a_page_cites_is_there() {
         }
     }
     assert!(count > 100, "{count}");
+}
+
+#[test]
+fn the_records_that_the_readme_reads_are_on_every_server() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let line = |begins: &str| {
+        let line = readme.lines().find(|line| line.starts_with(begins));
+        let line = line.unwrap_or_else(|| panic!("{begins}"));
+        let line = line.split(['|', '#']).next().unwrap();
+        line.strip_prefix("weft ").unwrap().trim().to_owned()
+    };
+    let volume = files_support::Volume::shared();
+    volume.text(&line("weft create /grid"));
+    volume.feed("put /grid", &[1; 1 << 20]);
+    let asked = line("weft read /grid");
+    assert_eq!(
+        asked.strip_prefix("read"),
+        line("weft explain /grid 64").strip_prefix("explain")
+    );
+    assert_eq!(volume.run(asked.split(' ')).len(), 64_000);
+    let explained = volume.json(&format!("{} --json", line("weft explain /grid 64")));
+    let layout = &volume.json("stat --json /grid")[0]["layout"];
+    let servers = layout["servers"].as_array().unwrap().len() as u64;
+    assert!(servers > 1);
+    assert_eq!(explained["requests"], servers);
+    // With four servers, too: each cell has its part.
+    let cells = explained["servers"].as_array().unwrap().iter();
+    let cells: usize = cells.map(|s| s["cells"].as_array().unwrap().len()).sum();
+    assert_eq!(cells, 4);
 }

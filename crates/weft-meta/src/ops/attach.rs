@@ -157,7 +157,7 @@ impl Namespace {
                 Ok((node.clone(), false))
             }
             (None, None) => Err(path::not_found(path)),
-            (None, Some(_)) if slot.slash => Err(MetaError::IsDirectory { path: text(path) }),
+            (None, Some(_)) if slot.slash => Err(MetaError::FileWithSlash { path: text(path) }),
             (None, Some(create)) => self.create(edit, now, request, &slot, create),
         }
     }

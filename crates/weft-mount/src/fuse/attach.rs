@@ -21,6 +21,9 @@ use super::table::FILE_SYSTEM;
 
 /// The helper that mounts for those who are not root.
 const HELPER: &str = "fusermount3";
+/// What was tried, in messages.
+const MOUNT: &str = "mount";
+const UNMOUNT: &str = "unmount";
 
 /// How a volume appears to the kernel.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +55,10 @@ pub enum MountError {
     )]
     NoDevice(#[source] io::Error),
     /// The kernel refuses.
-    #[error("cannot mount on {}: {source}", path.display())]
+    #[error("cannot {doing} {}: {source}", path.display())]
     Refused {
+        /// What was tried: mount on or unmount.
+        doing: &'static str,
         /// Where.
         path: PathBuf,
         /// Why.
@@ -61,13 +66,20 @@ pub enum MountError {
     },
     /// The helper is not installed.
     #[error(
-        "only root may mount by itself, and the helper {HELPER} cannot be run: {0}; install the package fuse3, or mount \
-         as root"
+        "only root may {doing} without the helper {HELPER}, and that cannot be run: {source}; install the package fuse3, or \
+         {doing} as root"
     )]
-    NoHelper(#[source] io::Error),
+    NoHelper {
+        /// What it was needed for: mount or unmount.
+        doing: &'static str,
+        /// Why it cannot be run.
+        source: io::Error,
+    },
     /// The helper failed.
-    #[error("{HELPER} could not do it for {}: {words}", path.display())]
+    #[error("cannot {doing} {}: {HELPER} says: {words}", path.display())]
     Helper {
+        /// What it was asked for: mount or unmount.
+        doing: &'static str,
         /// Where.
         path: PathBuf,
         /// What it said.
@@ -129,6 +141,7 @@ fn by_system_call(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, Moun
         data.as_c_str(),
     )
     .map_err(|e| MountError::Refused {
+        doing: "mount on",
         path: path.to_owned(),
         source: e.into(),
     })?;
@@ -170,7 +183,7 @@ fn by_helper(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, MountErro
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(MountError::NoHelper)?;
+        .map_err(|e| no_helper(MOUNT, e))?;
     drop(theirs);
     let descriptor = receive_descriptor(&ours);
     let output = child.wait_with_output()?;
@@ -179,7 +192,7 @@ fn by_helper(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, MountErro
             rustix::io::fcntl_setfd(&descriptor, FdFlags::CLOEXEC).map_err(device)?;
             Ok(Device::from_file(File::from(descriptor)))
         }
-        _ => Err(helper_failed(path, &output.stderr)),
+        _ => Err(helper_failed(MOUNT, path, &output.stderr)),
     }
 }
 
@@ -204,7 +217,11 @@ fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     Ok(received)
 }
 
-fn helper_failed(path: &Path, words: &[u8]) -> MountError {
+fn no_helper(doing: &'static str, source: io::Error) -> MountError {
+    MountError::NoHelper { doing, source }
+}
+
+fn helper_failed(doing: &'static str, path: &Path, words: &[u8]) -> MountError {
     let words = String::from_utf8_lossy(words);
     let words = words
         .trim()
@@ -219,6 +236,7 @@ fn helper_failed(path: &Path, words: &[u8]) -> MountError {
         ""
     };
     MountError::Helper {
+        doing,
         path: path.to_owned(),
         words: format!("{words}{hint}"),
     }
@@ -228,7 +246,7 @@ fn helper_failed(path: &Path, words: &[u8]) -> MountError {
 pub fn detach(path: &Path, lazy: bool) -> Result<(), MountError> {
     if !is_root() {
         let mut command = Command::new(HELPER);
-        command.arg("-u").arg("-q");
+        command.arg("-u");
         if lazy {
             command.arg("-z");
         }
@@ -236,17 +254,18 @@ pub fn detach(path: &Path, lazy: bool) -> Result<(), MountError> {
             .arg("--")
             .arg(path)
             .output()
-            .map_err(MountError::NoHelper)?;
+            .map_err(|e| no_helper(UNMOUNT, e))?;
         if output.status.success() {
             return Ok(());
         }
-        return Err(helper_failed(path, &output.stderr));
+        return Err(helper_failed(UNMOUNT, path, &output.stderr));
     }
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, lazy);
     rustix::mount::unmount(path, flags).map_err(|e| match e {
         Errno::BUSY => MountError::Busy(path.to_owned()),
         e => MountError::Refused {
+            doing: UNMOUNT,
             path: path.to_owned(),
             source: e.into(),
         },

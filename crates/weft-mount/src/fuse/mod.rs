@@ -30,4 +30,6 @@ mod table;
 pub use attach::{MountError, MountFlagsWanted, detach};
 pub use init::Negotiated;
 pub use session::{Mount, Running};
-pub use table::{FILE_SYSTEM, Look, Mounted, is_dead, look, mounted, mounted_on, process_of, told};
+pub use table::{
+    FILE_SYSTEM, Look, Mounted, is_dead, look, mounted, mounted_on, mounts_below, process_of, told,
+};

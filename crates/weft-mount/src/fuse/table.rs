@@ -34,6 +34,17 @@ pub fn mounted_on(path: &Path) -> io::Result<Option<Mounted>> {
     Ok(mounted()?.into_iter().rfind(|m| m.path == path))
 }
 
+/// The paths below this one that anything is mounted on.
+pub fn mounts_below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let lines = table.split(|b| *b == b'\n');
+    let paths = lines.filter_map(|line| line.split(|b| *b == b' ').nth(4));
+    let paths = paths.map(|path| PathBuf::from(plain(path)));
+    Ok(paths
+        .filter(|mounted| mounted != path && mounted.starts_with(path))
+        .collect())
+}
+
 fn parse(table: &[u8]) -> Vec<Mounted> {
     table.split(|b| *b == b'\n').filter_map(line).collect()
 }

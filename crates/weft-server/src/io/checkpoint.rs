@@ -61,7 +61,8 @@ impl Gates {
         for file in files {
             let gate = tokio::time::timeout_at(until, self.gate(*file).write_owned()).await;
             closed.push(gate.map_err(|_| {
-                let what = format!("writes of file {file} under way do not come to their end");
+                let what =
+                    "writes to the file that are under way do not come to their end; try again";
                 Failure::new(Code::Busy, what)
             })?);
         }

@@ -213,16 +213,14 @@ impl IoService {
             if job.fork != ForkName::data() {
                 forks.entry(job.file).or_default().push(job);
             } else if job.size_after()? > limit {
-                let what = format!("file {} would grow beyond {limit} bytes", job.file);
-                return Err(exceeded(&what));
+                return Err(exceeded(&format!("it would grow beyond {limit} bytes")));
             }
         }
         for (file, jobs) in forks {
             let ends = self.ends_of(&jobs).await?;
             if let Err((left, more)) = self.growth.take(file, ends) {
-                let what = format!(
-                    "forks of file {file} would become {more} bytes longer, where {left} are left"
-                );
+                let what =
+                    format!("its forks would become {more} bytes longer, where {left} are left");
                 return Err(exceeded(&what));
             }
         }

@@ -145,15 +145,11 @@ impl IoService {
             return Ok(());
         }
         if since == NOT_HEARD {
-            let what = format!(
-                "nothing is here of file {file}, and the metadata service has not said yet whether it was lost"
-            );
+            let what = "this server has nothing of the file, and the metadata service has not said yet whether it was lost; try again";
             return Err(Failure::new(Code::Busy, what));
         }
-        let what = format!(
-            "what this server held of file {file} is lost: the server was formatted after the file was made; restore the \
-             file from a copy, or accept the loss by weft fsck --repair"
-        );
+        let what = "what this server held of the file is lost: the server was formatted after the file was made; restore the \
+                    file from a copy, or accept the loss by weft fsck --repair";
         Err(Failure::new(Code::Corrupt, what))
     }
 
@@ -375,10 +371,7 @@ impl Job {
     fn living(self) -> Result<Self, Failure> {
         match self.checkpoint {
             0 => Ok(self),
-            n => Err(failure::invalid(format!(
-                "checkpoint {n} of file {} can only be read",
-                self.file
-            ))),
+            _ => Err(failure::invalid("a checkpoint can only be read")),
         }
     }
 }

@@ -46,10 +46,8 @@ impl MetaService {
     }
 
     async fn offset(&self, client: u64, request: &AppendRequest) -> Result<u64, Failure> {
-        let unavailable = |reason: String| {
-            let what = format!("append to file {}: {reason}; try again", request.file);
-            Failure::new(Code::Unavailable, what)
-        };
+        let unavailable =
+            |reason: String| Failure::new(Code::Unavailable, format!("{reason}; try again"));
         for _ in 0..TRIES {
             let append = self.namespace.append(client, request);
             match append.map_err(|e| failure::of_meta(&e))? {
@@ -77,10 +75,7 @@ impl MetaService {
         }
         Err(Failure::new(
             Code::Busy,
-            format!(
-                "append to file {}: its size changes too often",
-                request.file
-            ),
+            "its size changes too often to append to it; try again",
         ))
     }
 }

@@ -197,7 +197,7 @@ impl MetaService {
         };
         if self.namespace.may_be_held(file) {
             if !request.wait {
-                return Some(Err(too_early(file)));
+                return Some(Err(too_early()));
             }
             if !self.nobody_may_hold(file, reply).await {
                 return None;
@@ -206,7 +206,7 @@ impl MetaService {
         let (ticket, granted, before) = {
             let mut state = self.locks.state();
             if !self.namespace.is_attached(client, file) {
-                let what = format!("lock file {file}: attach it first");
+                let what = "it must be attached before it is locked";
                 return Some(Err(Failure::new(Code::Invalid, what)));
             }
             let before = state.before(file, family, &lock);
@@ -257,7 +257,7 @@ impl MetaService {
             return call.reply.fail(&no_range());
         };
         if self.namespace.may_be_held(file) {
-            return call.reply.fail(&too_early(file));
+            return call.reply.fail(&too_early());
         }
         let blocker = self.locks.state().table.blocker(file, family, &lock);
         let blocker = blocker.map(|lock| lock.to_wire(file, family));
@@ -269,10 +269,8 @@ fn no_range() -> Failure {
     failure::invalid("a lock needs a family, and a first byte that is not after its last")
 }
 
-fn too_early(file: u64) -> Failure {
-    let what = format!(
-        "lock file {file}: the metadata service has just started, and holders of locks from before may not have told \
-         yet; try again"
-    );
+fn too_early() -> Failure {
+    let what = "the metadata service has just started, and holders of locks from before may not have told yet; \
+                try again";
     Failure::new(Code::Busy, what)
 }

@@ -147,7 +147,7 @@ impl MetaService {
         });
         let spilled = spilled.await;
         spilled.unwrap_or_else(|_| {
-            let what = format!("moving the bytes of file {file} to its cells was given up");
+            let what = "moving the file's bytes to its cells was given up; try again";
             Err(Failure::new(Code::Unavailable, what))
         })
     }
@@ -173,9 +173,8 @@ impl MetaService {
         let ended = self.namespace.end_spill(now, file, written.is_ok());
         self.owing.notify_one();
         if let Err(reason) = written {
-            let what = format!(
-                "the bytes of file {file} cannot be moved to its cells: {reason}; nothing of it is lost"
-            );
+            let what =
+                format!("its bytes cannot be moved to its cells: {reason}; nothing of it is lost");
             return Err(Failure::new(Code::Unavailable, what));
         }
         ended.map_err(|e| failure::of_meta(&e))?;

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weft_layout::size::count;
+
 use crate::{Op, Row};
 
 /// More lines than this in a panel, and each pattern gets panels of its own.
@@ -38,8 +40,8 @@ impl Axis {
     fn name(self, value: u64) -> String {
         match self {
             Axis::Record => size(value as f64),
-            Axis::Servers => format!("{value} servers"),
-            Axis::Clients => format!("{value} clients"),
+            Axis::Servers => count(value, "server"),
+            Axis::Clients => count(value, "client"),
         }
     }
 }
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(panels.len(), 1);
         assert_eq!(panels[0].axis, Axis::Record);
         let names: Vec<&str> = panels[0].lines.iter().map(|l| l.0.as_str()).collect();
-        let servers = "1 servers, 1 clients";
+        let servers = "1 server, 1 client";
         assert!(
             names.contains(&format!("strided, {servers}").as_str()),
             "{names:?}"

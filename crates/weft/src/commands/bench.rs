@@ -167,12 +167,12 @@ impl CaseArgs {
                 bar.set_length(all as u64);
                 bar.set_position(done as u64);
                 bar.set_message(format!(
-                    "{} {}, {} a record, {} servers, {} clients",
+                    "{} {}, {} a record, {}, {}",
                     point.pattern,
                     point.interface.name(),
                     output::bytes(point.record),
-                    point.servers,
-                    point.parts.len()
+                    output::count(point.servers, "server"),
+                    output::count(point.parts.len(), "client")
                 ));
             });
             Ok(measured.await?)

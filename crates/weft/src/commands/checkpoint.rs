@@ -69,6 +69,7 @@ struct Which {
 struct Row {
     name: String,
     number: u64,
+    #[serde(serialize_with = "name::as_rfc3339")]
     made: i64,
     size: u64,
     /// Of a directory: the names in its tree.

@@ -1,19 +1,28 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::Global;
 use crate::commands::mount;
 use crate::output;
-use crate::volume_config::{Config, NodeName, lock_of, wait_for_end};
+use crate::volume_config::{
+    Here, NodeHere, Starter, holds_lock, lock_in, note_stopped, wait_for_end,
+};
 
 /// Stop a volume that runs on this machine; nothing is lost
 #[derive(Args)]
-#[command(after_help = "Examples:\n  weft down /tmp/volume\n  WEFT_VOLUME=/tmp/volume weft down")]
+#[command(after_help = "\
+Examples:
+  weft down /tmp/volume
+  WEFT_VOLUME=/tmp/volume weft down
+
+It stops what runs, also if weft.toml names it no more or cannot be read.")]
 pub(crate) struct Down {
     /// Folder of the volume (default: --volume or WEFT_VOLUME)
     dir: Option<PathBuf>,
@@ -22,56 +31,97 @@ pub(crate) struct Down {
     wait: u64,
 }
 
+/// How long a node that has taken its lock may take to write its number into it.
+const WRITES: Duration = Duration::from_secs(2);
+
 impl Down {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
         let dir = self.dir.or_else(|| global.volume.clone()).context(
             "which volume? `weft down DIR`, or name its folder by --volume or WEFT_VOLUME",
         )?;
-        let config = Config::read(&dir)?;
-        mount::unmount_of(&config, Duration::from_secs(self.wait))?;
-        let mut nodes = config.nodes();
+        let wait = Duration::from_secs(self.wait);
+        let here = Here::at(&dir);
+        if let Some(error) = here.obstacle() {
+            if here.nodes().is_empty() {
+                bail!("{}", output::error(error));
+            }
+            output::say(format_args!("weft: {}", output::error(error)));
+        }
+        let _starter = Starter::of_existing(here.base(), wait)?;
+        mount::unmount_of(&here, wait)?;
+        let deadline = Instant::now() + wait;
         // Servers first: what they still owe to the metadata service they can say.
-        nodes.reverse();
-        let deadline = Instant::now() + Duration::from_secs(self.wait);
         let (meta, servers): (Vec<_>, Vec<_>) =
-            nodes.into_iter().partition(|n| *n == NodeName::Meta);
+            here.nodes().into_iter().partition(NodeHere::is_meta);
         let mut stopped = 0;
         for group in [servers, meta] {
-            let running = group
-                .into_iter()
-                .filter_map(|node| match lock_of(&config, node) {
-                    Ok(Some(found)) => Some(Ok((node, found.pid))),
-                    Ok(None) => None,
-                    Err(e) => Some(Err(e)),
-                })
-                .collect::<Result<Vec<_>>>()?;
-            for (node, pid) in &running {
-                let id = Pid::from_raw(*pid)
-                    .with_context(|| format!("{node} is just starting; try again"))?;
-                kill_process(id, Signal::TERM)
-                    .with_context(|| format!("cannot stop {node}, process {pid}"))?;
+            let mut ending = Vec::new();
+            for node in &group {
+                ending.extend(stop(node)?.map(|pid| (node, pid)));
             }
-            for (node, pid) in &running {
+            for (node, pid) in &ending {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let ended = Pid::from_raw(*pid).is_none_or(|id| wait_for_end(id, left));
-                if !ended {
+                if !wait_for_end(*pid, left) {
                     bail!(
-                        "{node} (process {pid}) has not ended; its log is {}. Killing it loses nothing \
-                             that was acknowledged",
-                        node.log(&config).display()
+                        "{} (process {}) has not ended; its log is {}. Killing it loses nothing that was acknowledged",
+                        node.name,
+                        pid.as_raw_nonzero(),
+                        here.base().join(format!("log/{}.log", node.name)).display()
                     );
                 }
             }
-            stopped += running.len();
+            for node in &group {
+                note_stopped(here.base(), &node.name);
+            }
+            stopped += ending.len();
         }
         let dir = dir.display();
+        let again = if here.obstacle().is_some() {
+            format!("mend its configuration before `weft up {dir}`")
+        } else {
+            format!("`weft up {dir}` starts it again")
+        };
         if stopped == 0 {
             output::line(format!("volume {dir} was not running"))?;
         } else {
-            output::line(format!(
-                "volume {dir} is down; `weft up {dir}` starts it again"
-            ))?;
+            output::line(format!("volume {dir} is down; {again}"))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Has the process of a node end, if it runs. The process that is told so is the one that holds the node's lock: numbers are given
+/// out again.
+fn stop(node: &NodeHere) -> Result<Option<Pid>> {
+    let began = Instant::now();
+    loop {
+        let Some(running) = lock_in(&node.folder)? else {
+            return Ok(None);
+        };
+        if let Some(pid) = Pid::from_raw(running.pid) {
+            match pidfd_open(pid, PidfdFlags::empty()) {
+                Ok(process) if holds_lock(pid, &node.folder) => {
+                    let told = pidfd_send_signal(&process, Signal::TERM);
+                    return match told {
+                        Ok(()) | Err(Errno::SRCH) => Ok(Some(pid)),
+                        Err(error) => Err(anyhow!(error).context(format!(
+                            "cannot stop {}, process {}",
+                            node.name, running.pid
+                        ))),
+                    };
+                }
+                _ => {}
+            }
+        }
+        if began.elapsed() > WRITES {
+            bail!(
+                "{} runs, by the lock in {}, but not as process {} of those that can be seen from here: it may be another user's or \
+                 another container's",
+                node.name,
+                node.folder.display(),
+                running.pid
+            );
+        }
+        sleep(Duration::from_millis(20));
     }
 }

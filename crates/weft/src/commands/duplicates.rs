@@ -99,8 +99,8 @@ fn show(summary: &Summary) -> Result<()> {
     }
     output::line(table)?;
     output::line(format_args!(
-        "wrote a record of each block of {} files ({}) in {:.2} s, {:.0} MiB/s: {}\n",
-        summary.files,
+        "wrote a record of each block of {} ({}) in {:.2} s, {:.0} MiB/s: {}\n",
+        output::count(summary.files, "file"),
         output::bytes(summary.bytes),
         summary.scan_seconds,
         summary.scan_mib_per_second,
@@ -134,15 +134,15 @@ fn show(summary: &Summary) -> Result<()> {
     }
     if summary.skipped_files > summary.skipped.len() as u64 {
         output::say(format_args!(
-            "weft: skipped {} files in all",
-            summary.skipped_files
+            "weft: skipped {} in all",
+            output::count(summary.skipped_files, "file")
         ));
     }
     output::line(format_args!(
-        "\n{} blocks, {} distinct, {} duplicates: deduplication would save {} of {} ({:.1} %)",
-        summary.blocks,
+        "\n{}, {} distinct, {}: deduplication would save {} of {} ({:.1} %)",
+        output::count(summary.blocks, "block"),
         summary.distinct,
-        summary.duplicates,
+        output::count(summary.duplicates, "duplicate"),
         output::bytes(summary.duplicate_bytes),
         output::bytes(summary.bytes),
         100.0 * summary.duplicate_share

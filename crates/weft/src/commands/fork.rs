@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use weft_client::{Access, File, Volume};
 use weft_layout::CellIndex;
@@ -67,11 +67,15 @@ impl Fork {
     }
 }
 
+/// Where to look for a name.
+const SHOWS: &str = "`weft fork ls` shows those that there are";
+
 impl Which {
     async fn create(&self, volume: &Volume) -> Result<()> {
         let file = volume.attach(&self.file, Access::write()).await?;
         for cell in self.cells(&file) {
-            file.create_fork(cell, &self.name).await?;
+            let made = file.create_fork(cell, &self.name).await;
+            made.with_context(|| format!("cannot make a fork of {}", self.file))?;
         }
         finish(&file).await
     }
@@ -84,6 +88,15 @@ impl Which {
             );
         }
         let file = volume.attach(&self.file, Access::write()).await?;
+        let there = file.forks().await?;
+        let mut named = there.iter().filter(|fork| fork.fork == self.name);
+        if !named.any(|fork| self.cell.is_none_or(|cell| cell == fork.cell)) {
+            let (file, name) = (&self.file, &self.name);
+            match self.cell {
+                Some(cell) => bail!("cell {cell} of {file} has no fork {name:?}; {SHOWS}"),
+                None => bail!("no cell of {file} has a fork {name:?}; {SHOWS}"),
+            }
+        }
         for cell in self.cells(&file) {
             file.remove_fork(cell, &self.name).await?;
         }
@@ -111,7 +124,7 @@ async fn list(volume: &Volume, path: &RemotePath, json: bool) -> Result<()> {
             remote::kind_name(remote::kind(&attributes))
         );
     }
-    let rows = stat::forks(volume, &attributes).await?;
+    let rows = stat::forks(volume, path, &attributes).await?;
     if json {
         output::json(&rows)
     } else {

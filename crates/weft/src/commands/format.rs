@@ -117,6 +117,9 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
             );
         }
     }
+    if !nodes.contains(&NodeName::Meta) {
+        config.check_servers(nodes)?;
+    }
     let key_path = config.at(&config.volume.key);
     let key = if nodes.contains(&NodeName::Meta) && !key_path.exists() {
         make_key(&key_path)?
@@ -152,7 +155,8 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
         }
         let marker = Marker::new(id, *node);
         let NodeName::Server(number) = node else {
-            marker.write(&folder)?;
+            let servers = config.servers.iter().map(|s| s.id).collect();
+            marker.with_servers(servers).write(&folder)?;
             continue;
         };
         marker.of_new_store().write(&folder)?;

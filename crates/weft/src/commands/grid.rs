@@ -99,11 +99,11 @@ impl Grid {
             ascii: self.ascii || !utf8_locale(),
         };
         output::line(format_args!(
-            "{}: {} in {} cells on {} servers, BSU {}\n",
+            "{}: {} in {} on {}, BSU {}\n",
             summary.file,
             output::bytes(summary.size),
-            summary.cells.len(),
-            summary.servers.len(),
+            output::count(summary.cells.len(), "cell"),
+            output::count(summary.servers.len(), "server"),
             output::bytes(summary.bsu)
         ))?;
         output::line(draw(&cells, style))?;

@@ -56,6 +56,7 @@ struct Row {
     gid: u32,
     size: u64,
     size_exact: bool,
+    #[serde(serialize_with = "name::as_rfc3339")]
     modified: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,

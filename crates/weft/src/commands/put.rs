@@ -13,7 +13,7 @@ use crate::fresh;
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::view_args::ViewArgs;
-use crate::{Global, connect, mode, remote, stream};
+use crate::{Global, connect, mode, output, remote, stream};
 
 /// Write standard input to a file, or to a view of it
 #[derive(Args)]
@@ -55,10 +55,10 @@ impl Put {
             let file = volume.attach(&self.file, access).await?;
             if !file.created() && !self.layout.agrees(file.layout()) {
                 bail!(
-                    "{} exists with another layout ({} cells, BSU {}, chunk {}), and a layout is fixed when a file is \
+                    "{} exists with another layout ({}, BSU {}, chunk {}), and a layout is fixed when a file is \
                      created: leave the options out, or remove the file first",
                     self.file,
-                    file.layout().cells(),
+                    output::count(file.layout().cells(), "cell"),
                     file.layout().bsu(),
                     file.layout().chunk()
                 );

@@ -380,16 +380,19 @@ fn print(report: &Report) -> Result<()> {
         output::line(format!("server {}: index: {}", row.server, row.what))?;
     }
     if report.findings_not_told > 0 {
-        output::line(format!("and {} findings more", report.findings_not_told))?;
+        output::line(format!(
+            "and {} more",
+            output::count(report.findings_not_told, "finding")
+        ))?;
     }
     if !report.unreachable.is_empty() {
         let servers: Vec<String> = report.unreachable.iter().map(u32::to_string).collect();
         output::line(format!("not scrubbed: server {}", servers.join(", ")))?;
     }
     output::line(format!(
-        "{} in {} chunks read, {} bad blocks",
+        "{} in {} read, {}",
         bytes(report.bytes),
-        report.chunks,
-        report.bad_blocks
+        output::count(report.chunks, "chunk"),
+        output::count(report.bad_blocks, "bad block")
     ))
 }

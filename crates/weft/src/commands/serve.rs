@@ -7,10 +7,12 @@ use clap::{Args, ValueEnum};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_kv::{FjallKv, FjallOptions, OnLoss};
+use weft_meta::Namespace;
 use weft_net::{Bounds, Env, Identity, TcpNetwork};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
+use crate::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, store_config};
 
 /// With a reserve on the metadata service's disk, so that files can be deleted when others have filled it.
@@ -62,7 +64,7 @@ impl Serve {
             // Fails only where this process leads a group already, and then it is detached enough.
             let _ = rustix::process::setsid();
         }
-        start_log();
+        output::start_log("warn,weft=info,weft_server=info");
         let descriptors = raise_descriptors();
         let config = Config::read(&self.config)?;
         let io = self.role.contains(&NodeRole::Io);
@@ -85,11 +87,14 @@ impl Serve {
             };
             let mut namespace = None;
             let meta_role = if meta {
-                let folder = lock(NodeName::Meta)?.join("namespace");
+                let node_folder = lock(NodeName::Meta)?;
+                let folder = node_folder.join("namespace");
                 let cache = config.meta.cache.0;
                 let options = FjallOptions { cache, ..NAMESPACE };
                 let kv = Arc::new(FjallKv::open(&folder, options)?);
                 closing_note::check(&folder, kv.as_ref())?;
+                let marker = Marker::new(volume, NodeName::Meta);
+                marker.note_servers(&node_folder, &Namespace::servers_of(kv.as_ref())?)?;
                 namespace = Some((folder, kv.clone()));
                 Some(MetaRole { kv, blocking: Blocking::Threads, alone: false })
             } else {
@@ -133,7 +138,7 @@ impl Serve {
                 tokio::spawn(serve_metrics(listener, node.metrics().clone(), node.store().cloned()));
             }
             for lock in &mut locks {
-                lock.ready()?;
+                lock.ready(&config)?;
             }
             tracing::info!(address = node.address(), "serving");
             asked_to_stop().await?;
@@ -275,16 +280,4 @@ pub(super) fn io_role(
         meta_address: config.meta.address.clone(),
         metrics_address: section.metrics.clone().unwrap_or_default(),
     })
-}
-
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,weft=info,weft_server=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // Where the log's own disk is full it would say so there, and panic.
-        .log_internal_errors(false)
-        .with_ansi(crate::output::interactive())
-        .init();
 }

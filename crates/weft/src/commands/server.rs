@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use weft_client::{ServerId, ServerState};
 
@@ -49,11 +49,12 @@ impl AcceptRollback {
     fn run(&self, global: &Global) -> Result<ExitCode> {
         let server = match self.node.as_str() {
             "metadata" => None,
-            id => Some(ServerId(id.parse().with_context(|| {
-                format!(
+            id => match id.strip_prefix("server-").unwrap_or(id).parse() {
+                Ok(number) => Some(ServerId(number)),
+                Err(_) => bail!(
                     "`{id}` is no server: give the number that `weft status` shows, or `metadata`"
-                )
-            })?)),
+                ),
+            },
         };
         connect::block_on(async {
             let volume = connect::volume(global).await?;

@@ -97,13 +97,17 @@ pub(crate) fn show(summary: &Summary) -> Result<()> {
     if !summary.phases.is_empty() {
         output::line(table)?;
     }
+    let processes = match summary.processes {
+        1 => "1 process".to_owned(),
+        n => format!("{n} processes"),
+    };
     output::line(format_args!(
-        "sorted {} records of {} bytes ({}) with {} processes on a mesh of {} cells in {:.2} s, {:.0} MiB/s: {}",
-        summary.records,
-        summary.record_bytes,
+        "sorted {} of {} ({}) with {} on a mesh of {} in {:.2} s, {:.0} MiB/s: {}",
+        output::count(summary.records, "record"),
+        output::count(summary.record_bytes, "byte"),
         output::bytes(summary.bytes),
-        summary.processes,
-        summary.mesh_cells,
+        processes,
+        output::count(summary.mesh_cells, "cell"),
         summary.seconds,
         summary.mib_per_second,
         summary.output

@@ -1,12 +1,12 @@
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
-use comfy_table::Table;
 use serde::Serialize;
 use weft_client::{Attributes, FileKind, Volume};
 use weft_proto::meta::Layout;
 
+use crate::output::Table;
 use crate::owner::Names;
 use crate::problems::Problems;
 use crate::remote::RemotePath;
@@ -42,9 +42,13 @@ struct FileRow {
     links: u32,
     size: u64,
     stored: u64,
+    #[serde(serialize_with = "name::as_rfc3339")]
     accessed: i64,
+    #[serde(serialize_with = "name::as_rfc3339")]
     modified: i64,
+    #[serde(serialize_with = "name::as_rfc3339")]
     changed: i64,
+    #[serde(serialize_with = "name::as_rfc3339")]
     created: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
@@ -73,6 +77,7 @@ pub(crate) struct ForkRow {
     fork: String,
     length: u64,
     stored: u64,
+    #[serde(serialize_with = "name::as_rfc3339")]
     modified: i64,
 }
 
@@ -116,7 +121,7 @@ impl Stat {
         } else {
             None
         };
-        let forks = forks(volume, &a).await?;
+        let forks = forks(volume, path, &a).await?;
         Ok(FileRow {
             path: path.to_string(),
             id: a.id,
@@ -157,11 +162,16 @@ impl From<Layout> for LayoutRow {
 }
 
 /// Every fork that a file has, ascending by cell and name.
-pub(crate) async fn forks(volume: &Volume, attributes: &Attributes) -> Result<Vec<ForkRow>> {
+pub(crate) async fn forks(
+    volume: &Volume,
+    path: &RemotePath,
+    attributes: &Attributes,
+) -> Result<Vec<ForkRow>> {
     let Some(layout) = &attributes.layout else {
         return Ok(Vec::new());
     };
-    let forks = volume.forks(attributes).await?;
+    let forks = volume.forks(attributes).await;
+    let forks = forks.with_context(|| path.to_string())?;
     let row = |f: weft_client::Fork| ForkRow {
         cell: f.cell,
         server: layout.servers[f.cell as usize % layout.servers.len().max(1)],
@@ -237,8 +247,8 @@ impl LayoutRow {
         // What a directory leaves open for its files is 0.
         let open = |n: u64, text: String| if n == 0 { "any".to_owned() } else { text };
         format!(
-            "{} cells, BSU {}, chunk {}, servers {servers}, {}",
-            open(self.cells.into(), self.cells.to_string()),
+            "{}, BSU {}, chunk {}, servers {servers}, {}",
+            open(self.cells.into(), output::count(self.cells, "cell")),
             open(self.bsu, output::bytes(self.bsu)),
             open(self.chunk.into(), output::bytes(self.chunk.into())),
             self.storage

@@ -174,7 +174,7 @@ impl Status {
                     if self.json {
                         output::json(&silent(config, meta_address)?)?;
                     }
-                    not_running(config)?;
+                    connect::not_running(config)?;
                 }
                 return Err(error);
             }
@@ -193,24 +193,6 @@ impl Status {
         } else {
             ExitCode::FAILURE
         })
-    }
-}
-
-/// Fails if the metadata service of a volume on this machine has no process.
-fn not_running(config: &Config) -> Result<()> {
-    if lock_of(config, NodeName::Meta)?.is_some() {
-        return Ok(());
-    }
-    let dir = config.base.display();
-    let running = config
-        .nodes()
-        .into_iter()
-        .filter(|n| matches!(lock_of(config, *n), Ok(Some(_))));
-    match running.count() {
-        0 => bail!("volume {dir} is not running; start it with `weft up {dir}`"),
-        n => bail!(
-            "the metadata service of volume {dir} is not running ({n} servers are); start it with `weft up {dir}`"
-        ),
     }
 }
 
@@ -315,13 +297,16 @@ fn report(
 }
 
 fn print(report: &Report) -> Result<()> {
-    let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let count =
+        |n: Option<u64>, what| n.map_or_else(|| format!("? {what}s"), |n| output::count(n, what));
     output::line(format!(
-        "volume {}: {} files, server map epoch {}, {} operations pending",
+        "volume {}: {}, server map epoch {}, {} pending",
         report.volume,
-        count(report.files),
-        count(report.epoch),
-        count(report.pending)
+        count(report.files, "file"),
+        report
+            .epoch
+            .map_or_else(|| "?".to_owned(), |n| n.to_string()),
+        count(report.pending, "operation")
     ))?;
     let mut table = output::table(&[
         "NODE",
@@ -390,10 +375,7 @@ fn print_losses(report: &Report) -> Result<()> {
             continue;
         };
         let least = if lost.more { "at least " } else { "" };
-        let files = match lost.files {
-            1 => "1 file".to_owned(),
-            n => format!("{n} files"),
-        };
+        let files = output::count(lost.files, "file");
         output::line(format!(
             "{}: {least}{} of {files} are lost, and reading them fails; `weft fsck` names them",
             row.node,
@@ -454,6 +436,8 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
         let volume = Volume::connect(options).await?;
         loop {
             let map = volume.server_map().await?;
+            let has: Vec<u32> = map.servers.iter().map(|server| server.id).collect();
+            config.check_servers_are(&has, &config.nodes())?;
             let (mut missing, mut refused) = (Vec::new(), Vec::new());
             for server in &map.servers {
                 match ServerState::try_from(server.state) {

@@ -116,17 +116,23 @@ fn silent(mounted: &Mounted) -> String {
 }
 
 fn busy(path: &Path) -> String {
-    let users = users::of(path);
-    let by = if users.is_empty() {
-        "somebody who cannot be seen from here (another user, another container, a mount below it)"
-            .to_owned()
-    } else {
-        users.join(", ")
-    };
+    let mut users = users::of(path);
+    let below = fuse::mounts_below(path).unwrap_or_default();
+    users.extend(below.iter().map(|m| format!("a mount on {}", m.display())));
+    let path = path.display();
+    let lazy = format!("take it away for later with `weft unmount --lazy {path}`");
+    if users.is_empty() {
+        // Another user's processes do not show their files; another container's do not show at all.
+        let who = if rustix::process::geteuid().is_root() {
+            "no process that is shown here uses it: one of another container may, or a loop device or swap file"
+        } else {
+            "none of your processes uses it: root sees those of other users (`sudo fuser -vm PATH`)"
+        };
+        return format!("{path} is in use, and {who}. End what uses it, or {lazy}");
+    }
     format!(
-        "{} is in use by {by}; end that, or take it away for later with `weft unmount --lazy {}`",
-        path.display(),
-        path.display()
+        "{path} is in use by {}; end that, or {lazy}",
+        users.join(", ")
     )
 }
 

@@ -10,8 +10,8 @@ use clap::Args;
 use crate::commands::{format, mount, status};
 use crate::output;
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size,
-    VolumeSection, check_new_disk, free_addresses, lock_of,
+    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, Starter,
+    VolumeSection, changed, check_new_disk, free_addresses, is_starter, lock_of, note_started,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none
@@ -59,7 +59,16 @@ const OTHERS: Duration = Duration::from_secs(2);
 
 impl Up {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let fresh = !self.dir.join(FILE).exists();
+        let starter = Starter::of_any(&self.dir, Duration::from_secs(self.wait))?;
+        let exists = || self.dir.join(FILE).exists();
+        let done = self.start(!exists());
+        if done.is_err() && !exists() {
+            starter.leave();
+        }
+        done
+    }
+
+    fn start(&self, fresh: bool) -> Result<ExitCode> {
         let mounted = !fresh && self.is_mounted()?;
         if let Some(path) = self.mount.as_ref().filter(|_| !mounted) {
             // A path that will not do is no reason to leave a volume running.
@@ -73,37 +82,28 @@ impl Up {
             (self.existing()?, None)
         };
         let nodes = config.nodes();
-        let mut running = Vec::new();
-        for node in &nodes {
-            if let Some(found) = lock_of(&config, *node)? {
-                running.push(format!("{node} is process {}", found.pid));
-            }
-        }
-        let all_run = running.len() == nodes.len();
-        if all_run && self.mount.is_none() {
-            bail!(
-                "the volume {} is already running ({}); `weft status {}` shows it, `weft down {}` stops it",
-                self.dir.display(),
-                running.join(", "),
-                self.dir.display(),
-                self.dir.display()
-            );
-        }
+        config.check_servers(&nodes)?;
+        refuse_changes(&config)?;
         let mut started = Started(Vec::new());
-        for node in nodes {
-            if lock_of(&config, node)?.is_none() {
-                started.0.push((node, start(&config, node, self.link)?));
+        for node in &nodes {
+            if lock_of(&config, *node)?.is_none() {
+                started.0.push((*node, start(&config, *node, self.link)?));
             }
         }
+        let all_run = started.0.is_empty();
         let deadline = Instant::now() + Duration::from_secs(self.wait);
         started.wait(&config, deadline)?;
         let refused = status::wait_for_servers(&config, deadline)?;
         started.0.clear();
         let dir = self.dir.display();
-        let state = if all_run { "was up" } else { "is up" };
+        let state = if all_run {
+            "is already running"
+        } else {
+            "is up"
+        };
         output::line(format!(
-            "volume {dir} {state}: {} servers and a metadata service at {}",
-            config.servers.len(),
+            "volume {dir} {state}: {} and a metadata service at {}",
+            output::count(config.servers.len(), "server"),
             config.meta.address
         ))?;
         if fresh {
@@ -139,32 +139,51 @@ impl Up {
         mount::is_of_volume(&Config::read(&self.dir)?, path)
     }
 
+    /// The configuration of a volume that is there. Options for a new one must agree with it.
     fn existing(&self) -> Result<Config> {
         let config = Config::read(&self.dir)?;
-        let wrong = |what: &str| {
-            anyhow::anyhow!(
-                "{what} is for a new volume; {} exists: edit its {FILE} instead",
-                self.dir.display()
-            )
-        };
-        if self
-            .servers
-            .is_some_and(|n| n as usize != config.servers.len())
+        let servers = &config.servers;
+        let mut other = Vec::new();
+        if let Some(asked) = self.servers.filter(|n| *n as usize != servers.len()) {
+            other.push(format!(
+                "--servers {asked}, and it has {}",
+                output::count(servers.len(), "server")
+            ));
+        }
+        if let Some(asked) = self.cache
+            && let Some(server) = servers.iter().find(|s| s.cache != asked)
         {
-            bail!(
-                "the volume {} has {} servers; --servers is for a new volume",
-                self.dir.display(),
-                config.servers.len()
+            let (id, cache) = (server.id, server.cache);
+            other.push(format!("--cache '{asked}', and server-{id} has '{cache}'"));
+        }
+        if let Some(asked) = self.capacity
+            && let Some(server) = servers.iter().find(|s| s.capacity != Some(asked))
+        {
+            let has = server.capacity.map_or_else(
+                || "what its disk has".to_owned(),
+                |size| format!("'{size}'"),
             );
+            other.push(format!(
+                "--capacity '{asked}', and server-{} has {has}",
+                server.id
+            ));
         }
-        if !self.disks.is_empty() {
-            return Err(wrong("--disks"));
+        let known = |disk: &PathBuf| {
+            let disk = std::path::absolute(disk).unwrap_or_else(|_| disk.clone());
+            let mut disks = servers.iter().flat_map(|s| &s.disks);
+            disks.any(|known| config.at(known) == disk)
+        };
+        if let Some(disk) = self.disks.iter().find(|disk| !known(disk)) {
+            let disk = disk.display();
+            other.push(format!("--disks {disk}, which is none of its disks"));
         }
-        if self.cache.is_some() {
-            return Err(wrong("--cache"));
-        }
-        if self.capacity.is_some() {
-            return Err(wrong("--capacity"));
+        if !other.is_empty() {
+            let dir = self.dir.display();
+            bail!(
+                "the volume {dir} exists with another configuration: {}. These options are for a new volume: leave them out; what \
+                 can change is changed in {dir}/{FILE} while the volume is down",
+                other.join("; ")
+            );
         }
         Ok(config)
     }
@@ -186,7 +205,11 @@ impl Up {
     fn make(&self, addresses: &FreeAddresses) -> Result<Config> {
         let count = self.count();
         if !self.disks.is_empty() && self.disks.len() < count as usize {
-            bail!("{} disks are too few for {count} servers", self.disks.len());
+            bail!(
+                "--disks names {}, too few for {}: each server needs one of its own",
+                output::count(self.disks.len(), "disk"),
+                output::count(count, "server")
+            );
         }
         let disks = self.disks.iter().map(std::path::absolute);
         let disks = disks.collect::<std::io::Result<Vec<_>>>()?;
@@ -210,15 +233,15 @@ impl Up {
             // Before any is given its label: none is half in use because another will not do.
             check_new_disk(disk)?;
         }
-        if self.dir.exists() && fs::read_dir(&self.dir)?.next().is_some() {
+        let holds = fs::read_dir(&self.dir)
+            .with_context(|| format!("cannot look at {}", self.dir.display()))?;
+        if holds.flatten().any(|entry| !is_starter(&entry.file_name())) {
             bail!(
                 "{} is not empty and holds no volume (no {FILE}); choose another folder, or empty it if what it holds is of a \
                  `weft up` that failed",
                 self.dir.display()
             );
         }
-        fs::create_dir_all(&self.dir)
-            .with_context(|| format!("cannot create {}", self.dir.display()))?;
         let base = fs::canonicalize(&self.dir)?;
         let (addresses, metrics) = addresses.addresses.split_at(count as usize + 1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -292,6 +315,30 @@ fn memory_share(servers: u32) -> u64 {
     share & !((1 << 20) - 1)
 }
 
+/// Refuses to go on with nodes that run by other settings than the configuration's, and says which.
+fn refuse_changes(config: &Config) -> Result<()> {
+    let mut other = Vec::new();
+    for node in config.nodes() {
+        let Some(running) = lock_of(config, node)?.filter(|running| !running.settings.is_empty())
+        else {
+            continue;
+        };
+        for difference in changed(&running.settings, config, node)? {
+            other.push(format!("{node}: {difference}"));
+        }
+    }
+    if other.is_empty() {
+        return Ok(());
+    }
+    let dir = config.base.display();
+    bail!(
+        "the volume {dir} runs with another configuration than {} has now:\n  {}\n`weft down {dir}`, then `weft up {dir}` start it \
+         with this one",
+        config.path.display(),
+        other.join("\n  ")
+    )
+}
+
 /// Starts one node in the background, in a session of its own.
 fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
     let log_path = node.log(config);
@@ -310,6 +357,8 @@ fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
     if let (NodeName::Server(_), Some(rate)) = (node, link) {
         command.args(["--link", &rate.to_string()]);
     }
+    // Before it runs: what was started is found again whatever becomes of the configuration.
+    note_started(config, node).with_context(|| format!("cannot note that {node} is started"))?;
     // In a session of its own: the terminal's Ctrl-C is not for it.
     command
         .arg("--detach")
@@ -330,18 +379,25 @@ impl Started {
         let mut failed = Vec::new();
         loop {
             let mut ready = true;
-            for (node, child) in &mut self.0 {
-                if failed.iter().any(|(other, _)| other == node) {
+            for node in config.nodes() {
+                if failed.iter().any(|(other, _)| *other == node) {
                     continue;
                 }
-                if let Some(exit) = child.try_wait()? {
-                    let said = last_words(&node.log(config));
-                    failed.push((*node, format!("{node} did not start ({exit}): {said}")));
-                    // The others may have something to say, too.
-                    deadline = deadline.min(Instant::now() + OTHERS);
-                } else {
-                    ready &= lock_of(config, *node)?.is_some_and(|running| running.ready);
+                let own = self.0.iter_mut().find(|(own, _)| *own == node);
+                let (own, exit) = match own {
+                    Some((_, child)) => (true, child.try_wait()?),
+                    None => (false, None),
+                };
+                let running = lock_of(config, node)?;
+                if exit.is_none() && (own || running.is_some()) {
+                    ready &= running.is_some_and(|running| running.ready);
+                    continue;
                 }
+                let how = exit.map_or("it ended".to_owned(), |exit| exit.to_string());
+                let said = last_words(&node.log(config));
+                failed.push((node, format!("{node} did not start ({how}): {said}")));
+                // The others may have something to say, too.
+                deadline = deadline.min(Instant::now() + OTHERS);
             }
             if !failed.is_empty() && (ready || Instant::now() > deadline) {
                 let said: Vec<String> = failed.into_iter().map(|(_, said)| said).collect();

@@ -86,10 +86,10 @@ impl Summary {
             String::new()
         };
         format!(
-            "{} files, {} directories, {} others, {} in {:.1} s, {:.1} MiB/s{failures}",
-            self.files,
-            self.directories,
-            self.others,
+            "{}, {}, {}, {} in {:.1} s, {:.1} MiB/s{failures}",
+            output::count(self.files, "file"),
+            output::count(self.directories, "directory"),
+            output::count(self.others, "other"),
             output::bytes(self.bytes),
             self.seconds,
             self.mib_per_second

@@ -99,8 +99,12 @@ pub(super) async fn each(
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
     let left_out = count(&each.counts.left_out);
     if left_out > 0 {
+        let left_out = match left_out {
+            1 => "1 link or special file".to_owned(),
+            n => format!("{n} links and special files"),
+        };
         output::say(format_args!(
-            "weft: left out {left_out} links and special files: a view is one of bytes"
+            "weft: left out {left_out}: a view is one of bytes"
         ));
     }
     let (bytes, seconds) = (count(&each.counts.bytes), began.elapsed().as_secs_f64());

@@ -35,6 +35,10 @@ pub(crate) async fn export(
     let length = length(&view, &attributes, args).await?;
     let step = step(&args.view, args.part, length)?;
     let (path, there) = target(local, from).await?;
+    if args.compare && there.is_none() {
+        let name = name::escape(name::bytes(path.as_os_str()));
+        bail!("{name} does not exist, so it cannot be compared with {from}");
+    }
     let held = there.as_ref().map_or(0, Metadata::len);
     let identity = Identity {
         file: file.id(),
@@ -112,8 +116,20 @@ async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Meta
         path = local.join(name::os(from.name()));
         there = look(&path).await?;
     }
+    let name = name::escape(name::bytes(path.as_os_str()));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if there.is_none()
+        && let Some(folder) = folder
+        && look(folder).await?.is_none()
+    {
+        bail!(
+            "cannot export to {name}: there is no directory {}; make it first (mkdir -p)",
+            name::escape(name::bytes(folder.as_os_str()))
+        );
+    }
     if let Some(there) = &there {
-        let name = name::escape(name::bytes(path.as_os_str()));
         let instead = "`weft cat` writes a stream";
         regular(&name, there.is_file(), there.is_dir(), instead)?;
     }

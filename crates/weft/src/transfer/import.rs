@@ -18,7 +18,7 @@ use super::{changed, end_of, regular, step, view_text};
 use crate::copy::local::blocking;
 use crate::layout_args::LayoutArgs;
 use crate::remote::{self, RemotePath};
-use crate::{fresh, mode, name};
+use crate::{fresh, mode, name, output};
 
 /// A local file that is open.
 struct Opened {
@@ -114,9 +114,9 @@ async fn attach(
     let file = volume.attach(to, access(source, layout, args)).await?;
     if !file.created() && !layout.agrees(file.layout()) {
         bail!(
-            "{to} exists with another layout ({} cells, BSU {}, chunk {}), and a layout is fixed when a file is created: \
+            "{to} exists with another layout ({}, BSU {}, chunk {}), and a layout is fixed when a file is created: \
              leave the options out, or remove the file first",
-            file.layout().cells(),
+            output::count(file.layout().cells(), "cell"),
             file.layout().bsu(),
             file.layout().chunk()
         );

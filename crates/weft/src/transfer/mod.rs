@@ -94,8 +94,8 @@ impl Transfer<'_> {
         self.to.sync().await?;
         if moved.ghosts > 0 {
             output::say(format_args!(
-                "weft: {} bytes of {} fell on ghosts, cells that the view implies and {} lacks, and went nowhere",
-                moved.ghosts,
+                "weft: {} of {} fell on ghosts, cells that the view implies and {} lacks, and went nowhere",
+                output::count(moved.ghosts, "byte"),
                 self.from.name(),
                 self.to.name()
             ));

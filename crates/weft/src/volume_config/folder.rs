@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::ending::{is_ending, wait_for_end};
-use super::{Config, hex};
+use super::{Config, hex, settings};
 
 /// A node of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +59,14 @@ pub(crate) struct Marker {
     /// A server's store: a random id, made with the folder, so that one that was replaced is told from one that was moved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) store: String,
+    /// The metadata service's: the servers that the volume has. Not in folders of earlier versions before they are served again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<u32>,
 }
 
 const MARKER: &str = "weft-node.toml";
+/// The name of a node's lock in its folder.
+pub(super) const LOCK: &str = "weft-node.lock";
 
 impl Marker {
     pub(crate) fn new(volume: [u8; 16], node: NodeName) -> Marker {
@@ -69,7 +75,29 @@ impl Marker {
             volume,
             node: node.to_string(),
             store: String::new(),
+            servers: Vec::new(),
         }
+    }
+
+    /// What a folder says of itself, if it is a node's.
+    pub(super) fn read(folder: &Path) -> Option<Marker> {
+        let text = std::fs::read_to_string(folder.join(MARKER)).ok()?;
+        toml::from_str(&text).ok()
+    }
+
+    /// Whether it is of the volume of this id.
+    pub(super) fn is_of(&self, volume: [u8; 16]) -> bool {
+        self.volume == hex(&volume)
+    }
+
+    /// The servers that the volume has; none where this is not known.
+    pub(crate) fn servers(&self) -> &[u32] {
+        &self.servers
+    }
+
+    /// The same, of a volume that has these servers.
+    pub(crate) fn with_servers(self, servers: Vec<u32>) -> Marker {
+        Marker { servers, ..self }
     }
 
     /// The same, of a store that is made now.
@@ -100,6 +128,15 @@ impl Marker {
         let named = self.of_new_store();
         named.write(folder)?;
         Ok(named.store)
+    }
+
+    /// Notes the servers of the volume in the metadata service's folder, if it does not say them yet.
+    pub(crate) fn note_servers(&self, folder: &Path, servers: &[u32]) -> Result<()> {
+        let found = self.check(folder)?;
+        if found.servers == servers {
+            return Ok(());
+        }
+        found.with_servers(servers.to_vec()).write(folder)
     }
 
     /// Checks that the folder is this node's; returns what it says.
@@ -156,6 +193,7 @@ const LAST_ENDS: Duration = Duration::from_secs(30);
 /// Held by a running node; free as soon as its process ends, however it ends.
 pub(crate) struct Lock {
     file: File,
+    node: NodeName,
 }
 
 impl Lock {
@@ -184,7 +222,7 @@ impl Lock {
                 pid.lines().next().unwrap_or("?")
             );
         }
-        let mut lock = Lock { file };
+        let mut lock = Lock { file, node };
         lock.wait_for_the_last();
         lock.say(&format!("{}\n", std::process::id()))?;
         Ok(lock)
@@ -205,9 +243,10 @@ impl Lock {
         }
     }
 
-    /// Notes that the node serves.
-    pub(crate) fn ready(&mut self) -> Result<()> {
-        self.say(&format!("{}\nready\n", std::process::id()))
+    /// Notes that the node serves, and the settings that it goes by.
+    pub(crate) fn ready(&mut self, config: &Config) -> Result<()> {
+        let settings = settings::of(config, self.node)?;
+        self.say(&format!("{}\nready\n{settings}", std::process::id()))
     }
 
     fn say(&mut self, text: &str) -> Result<()> {
@@ -219,22 +258,28 @@ impl Lock {
 }
 
 fn lock_path(config: &Config, node: NodeName) -> Result<PathBuf> {
-    Ok(node.folder(config)?.join("weft-node.lock"))
+    Ok(node.folder(config)?.join(LOCK))
 }
 
 /// What a node's lock says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Running {
     /// The process that holds it.
     pub(crate) pid: i32,
     /// It serves.
     pub(crate) ready: bool,
+    /// The settings that it goes by; nothing where it does not say.
+    pub(crate) settings: String,
 }
 
 /// Who runs this node, if anybody.
 pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>> {
-    let path = lock_path(config, node)?;
-    let Ok(mut file) = File::open(&path) else {
+    lock_in(&node.folder(config)?)
+}
+
+/// Who runs the node of this folder, if anybody.
+pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
+    let Ok(mut file) = File::open(folder.join(LOCK)) else {
         return Ok(None);
     };
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -249,11 +294,26 @@ pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>
     if ends.is_some_and(|p| wait_for_end(p, LAST_ENDS)) {
         // Whoever has it now may have to say so first.
         std::thread::sleep(Duration::from_millis(10));
-        return lock_of(config, node);
+        return lock_in(folder);
     }
     // Between taking the lock and writing its number a node is starting.
+    let settings: Vec<&str> = lines.collect();
     Ok(Some(Running {
         pid: pid.unwrap_or(0),
         ready,
+        settings: settings.join("\n"),
     }))
+}
+
+/// Whether a process has the lock of this folder open. The number in a lock may be that of its last owner, which is another process
+/// by now, until the node that has taken the lock writes its own.
+pub(crate) fn holds_lock(pid: Pid, folder: &Path) -> bool {
+    let Ok(lock) = std::fs::metadata(folder.join(LOCK)) else {
+        return false;
+    };
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()));
+    open.into_iter().flatten().flatten().any(|fd| {
+        let file = std::fs::metadata(fd.path());
+        file.is_ok_and(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
+    })
 }

@@ -3,8 +3,11 @@
 mod disks;
 mod ending;
 mod folder;
+mod here;
 mod ports;
+mod settings;
 mod size;
+mod starter;
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +15,16 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
+use crate::output;
+
 pub(crate) use disks::{check_new_disk, label_disks, store_config};
 pub(crate) use ending::wait_for_end;
-pub(crate) use folder::{Lock, Marker, NodeName, lock_of, write_durably};
+pub(crate) use folder::{Lock, Marker, NodeName, holds_lock, lock_in, lock_of, write_durably};
+pub(crate) use here::{Here, NodeHere, note_started, note_stopped};
 pub(crate) use ports::{FreeAddresses, free_addresses};
+pub(crate) use settings::changed;
 pub(crate) use size::Size;
+pub(crate) use starter::{Starter, is_starter};
 
 /// The name of the configuration in a volume's folder.
 pub(crate) const FILE: &str = "weft.toml";
@@ -175,9 +183,9 @@ impl Config {
             }
             if server.disks.len() >= weft_store::DISKS_MAX {
                 bail!(
-                    "server {}: {} disks are too many",
+                    "server {}: {} are too many",
                     server.id,
-                    server.disks.len()
+                    output::count(server.disks.len(), "disk")
                 );
             }
             if server.disks.is_empty() && !server.data {
@@ -236,6 +244,50 @@ impl Config {
     pub(crate) fn nodes(&self) -> Vec<NodeName> {
         let servers = self.servers.iter().map(|s| NodeName::Server(s.id));
         std::iter::once(NodeName::Meta).chain(servers).collect()
+    }
+
+    /// Refuses a configuration that does not name the servers that the volume has, as far as the metadata service's folder tells.
+    pub(crate) fn check_servers(&self, nodes: &[NodeName]) -> Result<()> {
+        let folder = NodeName::Meta.folder(self)?;
+        let Some(marker) = Marker::read(&folder) else {
+            return Ok(());
+        };
+        self.check_servers_are(marker.servers(), nodes)
+    }
+
+    /// Refuses those of `nodes` that are none of the servers `has`; with the metadata service among `nodes`, also that one of them
+    /// is not named. Of a volume whose servers are not known nothing is refused.
+    pub(crate) fn check_servers_are(&self, has: &[u32], nodes: &[NodeName]) -> Result<()> {
+        if has.is_empty() {
+            return Ok(());
+        }
+        let names = |ids: &[u32]| {
+            let names = ids.iter().map(|id| NodeName::Server(*id).to_string());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let path = self.path.display();
+        let unknown = nodes.iter().filter_map(|node| match node {
+            NodeName::Server(id) if !has.contains(id) => Some(*id),
+            _ => None,
+        });
+        let unknown: Vec<u32> = unknown.collect();
+        if !unknown.is_empty() {
+            bail!(
+                "{path} names {}, and the volume has only {}: servers cannot be added to a volume that is formatted. Take the section \
+                 out again, or format a new volume with it",
+                names(&unknown),
+                names(has)
+            );
+        }
+        let named = |id: &u32| self.servers.iter().any(|server| server.id == *id);
+        let missing: Vec<u32> = has.iter().copied().filter(|id| !named(id)).collect();
+        if nodes.contains(&NodeName::Meta) && !missing.is_empty() {
+            bail!(
+                "{path} does not name {}, which the volume has: put the [[server]] section back",
+                names(&missing)
+            );
+        }
+        Ok(())
     }
 
     /// The volume's key.

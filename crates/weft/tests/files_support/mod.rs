@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tempfile::TempDir;
 
@@ -44,6 +45,17 @@ impl Volume {
             String::from_utf8_lossy(&up.stderr)
         );
         volume
+    }
+
+    /// One for all tests of a file that run at the same time; each keeps to directories of its own.
+    pub fn shared() -> Arc<Volume> {
+        static SHARED: Mutex<Weak<Volume>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let volume = Arc::new(Volume::up());
+            *shared = Arc::downgrade(&volume);
+            volume
+        })
     }
 
     /// Another volume that was started in the test's folder: this one is stopped.

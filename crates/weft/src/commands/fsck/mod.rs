@@ -132,6 +132,7 @@ impl Fsck {
         match connect::block_on(self.fsck(&global)) {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
+                let error = connect::explained(&global, error);
                 output::say(format_args!("weft: {}", output::error(&error)));
                 ExitCode::from(8)
             }
@@ -183,8 +184,9 @@ impl Fsck {
             bar.set_length(weigh((now.inodes.1, now.bytes.1)));
             bar.set_position(weigh((now.inodes.0, now.bytes.0)));
             bar.set_message(format!(
-                "fsck: {} files, {} repairs",
-                now.files, now.repairs
+                "fsck: {}, {}",
+                output::count(now.files, "file"),
+                output::count(now.repairs, "repair")
             ));
         };
         let options = FsckOptions {
@@ -304,7 +306,10 @@ fn print(report: &Report, repair: bool) -> Result<()> {
         output::line(text)?;
     }
     if report.findings_not_kept > 0 {
-        output::line(format!("and {} findings more", report.findings_not_kept))?;
+        output::line(format!(
+            "and {} more",
+            output::count(report.findings_not_kept, "finding")
+        ))?;
     }
     for server in &report.not_checked {
         output::line(format!(
@@ -313,12 +318,12 @@ fn print(report: &Report, repair: bool) -> Result<()> {
         ))?;
     }
     output::line(format!(
-        "{} inodes, {} files in {} cells, {} in {} chunks: {}",
-        report.inodes,
-        report.files,
-        report.cells,
+        "{}, {} in {}, {} in {}: {}",
+        output::count(report.inodes, "inode"),
+        output::count(report.files, "file"),
+        output::count(report.cells, "cell"),
         bytes(report.bytes),
-        report.chunks,
+        output::count(report.chunks, "chunk"),
         match (report.repaired, report.left) {
             (0, 0) if report.not_checked.is_empty() => "nothing is wrong".to_owned(),
             (0, 0) => "nothing is wrong in what was checked".to_owned(),

@@ -5,6 +5,7 @@ use weft_proto::upkeep::DiskReport;
 
 use super::{Blocks, Bytes, Row};
 use crate::name;
+use crate::output::count;
 
 /// A short name of a fault, for programs.
 fn name_of(fault: Fault) -> &'static str {
@@ -71,11 +72,11 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
                 "{entry:?} in directory {parent} is of kind {found}, its inode of kind {expected}"
             )
         }
-        Fault::SecondName => format!("the directory has {found} names"),
+        Fault::SecondName => format!("the directory has {}", count(found, "name")),
         Fault::NoDirectory => "entries lie in it, and it is no directory".to_owned(),
         Fault::NoName => "it has no name".to_owned(),
-        Fault::Links => format!("it counts {found} links; there are {expected}"),
-        Fault::Entries => format!("the directory counts {found} entries; there are {expected}"),
+        Fault::Links => format!("it counts {}; the right number is {expected}", count(found, "link")),
+        Fault::Entries => format!("the directory counts {}; the right number is {expected}", count(found, "entry")),
         Fault::Parent => format!("its parent is {expected}, not {found}"),
         Fault::Circle => "the directory lies in itself".to_owned(),
         Fault::Orphan => "it counts as deleted though open, and is not".to_owned(),
@@ -223,12 +224,12 @@ pub(super) fn accepted(server: u32, file: u64, (ranges, length): (u64, u64)) -> 
         finding,
         done: Some(done),
     };
-    let ranges = match ranges {
-        1 => "one range".to_owned(),
-        n => format!("{n} ranges"),
-    };
     Row {
-        what: format!("{length} bytes in {ranges} were lost"),
+        what: format!(
+            "{} in {} were lost",
+            count(length, "byte"),
+            count(ranges, "range")
+        ),
         lost: None,
         ..row(found)
     }

@@ -83,6 +83,7 @@ impl Mount {
         let _ = rustix::process::setsid();
         let outcome = self
             .serve(&global, || background::report(""))
+            .map_err(|e| connect::explained(&global, e))
             .inspect_err(|e| {
                 // After the first word nobody listens any more.
                 let _ = background::report(&output::error(e));
@@ -92,7 +93,7 @@ impl Mount {
 
     /// Mounts, calls `ready`, and serves until it is unmounted.
     fn serve(&self, global: &Global, ready: impl FnOnce() -> Result<()>) -> Result<ExitCode> {
-        start_log();
+        output::start_log("warn,weft=info,weft_mount=info");
         let path = path::prepare(&self.path)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -194,16 +195,4 @@ fn unmount_on(
             tracing::error!(%error, "cannot unmount");
         }
     });
-}
-
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,weft=info,weft_mount=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // Where the log's own disk is full it would say so there, and panic.
-        .log_internal_errors(false)
-        .with_ansi(output::interactive())
-        .init();
 }

@@ -10,7 +10,7 @@ use weft_mount::fuse::{self, Look, Mounted};
 use super::Mount;
 use crate::Global;
 use crate::commands::unmount::unmount;
-use crate::volume_config::{Config, hex, volume_id};
+use crate::volume_config::{Config, Here, hex};
 
 /// In the volume's folder: where `weft up --mount` mounted it.
 const NOTE: &str = "mounted";
@@ -42,11 +42,11 @@ pub(crate) fn take_along(config: &Config, path: &Path) -> Result<()> {
 }
 
 /// Before a volume stops: takes away what [`with_volume`] mounted, and refuses while it is mounted elsewhere.
-pub(crate) fn unmount_of(config: &Config, wait: Duration) -> Result<()> {
-    let note = config.base.join(NOTE);
+pub(crate) fn unmount_of(volume: &Here, wait: Duration) -> Result<()> {
+    let note = volume.base().join(NOTE);
     let ours = std::fs::read_to_string(&note).map(PathBuf::from).ok();
     for mounted in fuse::mounted()? {
-        if !is_of(config, &mounted)? {
+        if !is_of(volume, &mounted)? {
             continue;
         }
         if ours.as_ref() == Some(&mounted.path) {
@@ -74,19 +74,19 @@ pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
         return Ok(false);
     };
     let mounted = fuse::mounted_on(&path)?;
-    mounted.map_or(Ok(false), |mounted| is_of(config, &mounted))
+    let volume = Here::of(config.clone());
+    mounted.map_or(Ok(false), |mounted| is_of(&volume, &mounted))
 }
 
 /// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by its folder, by any address that its
 /// service has, and under any name (`-o fsname`). So the mount is asked; only of one that does not answer its source decides.
-fn is_of(config: &Config, mounted: &Mounted) -> Result<bool> {
+fn is_of(volume: &Here, mounted: &Mounted) -> Result<bool> {
     let told = fuse::told(&mounted.path, VOLUME_XATTR);
-    if let Some(volume) = told.filter(|volume| !volume.is_empty()) {
+    if let Some(told) = told.filter(|told| !told.is_empty()) {
         // Without its key nobody has mounted it from here.
-        return Ok(config
-            .key()
-            .is_ok_and(|key| volume == hex(&volume_id(&key))));
+        return Ok(volume.id().is_some_and(|id| told == hex(&id)));
     }
-    let folder = std::fs::canonicalize(&config.base)?;
-    Ok(mounted.source == folder || mounted.source.to_str() == Some(&config.meta.address))
+    let folder = std::fs::canonicalize(volume.base())?;
+    let by_address = |address| mounted.source.to_str() == Some(address);
+    Ok(mounted.source == folder || volume.address().is_some_and(by_address))
 }

@@ -1,0 +1,114 @@
+//! What is said of a command line that is none: clap's words, without what leads nowhere.
+
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{Command, CommandFactory, Error};
+
+use crate::Cli;
+
+/// The error in words for who wrote `args`.
+pub(crate) fn words(args: &[OsString], mut error: Error) -> String {
+    let all = Cli::command();
+    let command = args.iter().skip(1).find_map(|arg| all.find_subcommand(arg));
+    suggest_what_is_shown(&mut error, &all, command);
+    let mut text = error.render().to_string();
+    if let Some(number) = error
+        .source()
+        .and_then(|source| source.downcast_ref::<ParseIntError>())
+    {
+        text = text.replace(&number.to_string(), no_number(number));
+    }
+    let lines = text.lines().map(|line| match line.strip_prefix("Usage:") {
+        Some(usage) => format!("Usage:{}", without_global(usage, &all)),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Takes away suggestions of commands and options that are none of a user's.
+fn suggest_what_is_shown(error: &mut Error, all: &Command, command: Option<&Command>) {
+    let hidden = |name: &str| all.find_subcommand(name).is_some_and(Command::is_hide_set);
+    for kind in [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::ValidSubcommand,
+    ] {
+        if let Some(ContextValue::Strings(mut names)) = error.remove(kind) {
+            names.retain(|name| !hidden(name));
+            if !names.is_empty() {
+                error.insert(kind, ContextValue::Strings(names));
+            }
+        }
+    }
+    let mut options = command.into_iter().flat_map(Command::get_arguments);
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::SuggestedArg)
+        && options
+            .any(|arg| arg.is_hide_set() && arg.get_long() == Some(option.trim_start_matches('-')))
+    {
+        error.remove(ContextKind::SuggestedArg);
+    }
+}
+
+/// Why a text is no number, in words that name what is wanted.
+fn no_number(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::PosOverflow => "this number is too large",
+        IntErrorKind::NegOverflow => "this number is too small",
+        _ => "a whole number is needed here",
+    }
+}
+
+/// A usage line without the options that every command has. Of those that were given, or that the environment gives, clap names
+/// each once for itself and once as the command's own.
+fn without_global(usage: &str, all: &Command) -> String {
+    let global = all.get_arguments().filter(|arg| arg.is_global_set());
+    global.fold(usage.to_owned(), |usage, arg| {
+        let (Some(long), Some(names)) = (arg.get_long(), arg.get_value_names()) else {
+            return usage;
+        };
+        let values = names.iter().map(|name| format!(" <{name}>"));
+        usage.replace(&format!(" --{long}{}", values.collect::<String>()), "")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn of(line: &str) -> String {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let error = Cli::try_parse_from(&args).err().expect("it is misuse");
+        words(&args, error)
+    }
+
+    #[test]
+    fn hidden_commands_and_options_are_not_suggested() {
+        let text = of("weft sort-pat");
+        assert!(text.contains("'sort'") && !text.contains("sort-"), "{text}");
+        for line in ["weft bench-worke", "weft --volume /v"] {
+            let text = of(line);
+            assert!(!text.contains("worker"), "{text}");
+        }
+        let text = of("weft up /v --lin 5");
+        assert!(!text.contains("--link"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_so() {
+        let text = of("weft explain /f --pieces abc");
+        assert!(text.contains("a whole number is needed here"), "{text}");
+        let text = of("weft explain /f --pieces 99999999999999999999999");
+        assert!(text.contains("too large"), "{text}");
+    }
+
+    #[test]
+    fn usage_names_no_option_twice() {
+        let text = of("weft --volume /v ln /a");
+        assert!(text.contains("Usage: weft ln"), "{text}");
+        assert!(!text.contains("--volume"), "{text}");
+    }
+}
