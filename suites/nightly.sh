@@ -1,5 +1,5 @@
 #!/bin/bash
-# What is too long for ./check: one line for each run. All of them run, and the exit code says whether all passed.
+# What is too long for ./check --long: one line for each run. All of them run, and the exit code says whether all passed.
 #
 #   suites/nightly.sh
 
