@@ -304,6 +304,25 @@ fn down_finds_a_node_whose_folder_lies_elsewhere() {
 }
 
 #[test]
+fn down_of_a_copy_leaves_the_original_alone() {
+    let volume = Volume::up();
+    let copy = volume.path("copy");
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(volume.path("volume"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
+    let told = succeeded(&down(&copy));
+    assert!(told.contains("was not running"), "{told}");
+    fs::write(copy.join("weft.toml"), "broken").unwrap();
+    let told = succeeded(&down(&copy));
+    assert!(told.contains("was not running"), "{told}");
+    assert_eq!(serving(&volume), 4);
+    volume.text("ls /");
+}
+
+#[test]
 fn down_ends_no_process_that_does_not_hold_the_lock() {
     let volume = Volume::up();
     let folder = volume.path("volume");

@@ -109,7 +109,7 @@ impl Here {
         }
         for entry in entries(&self.base.join(STARTED)) {
             if let Ok(folder) = fs::read(&entry) {
-                self.add_ours(PathBuf::from(os(folder)), &mut add);
+                self.add_ours(self.base.join(os(folder)), &mut add);
             }
         }
         for entry in entries(&self.base) {
@@ -139,6 +139,8 @@ pub(crate) fn note_started(config: &Config, node: NodeName) -> Result<()> {
     let notes = config.base.join(STARTED);
     fs::create_dir_all(&notes)?;
     let folder = std::path::absolute(node.folder(config)?)?;
+    // Within the volume's folder by its place there: a copy of the volume is not to find the nodes of the original.
+    let folder = folder.strip_prefix(&config.base).unwrap_or(&folder);
     Ok(fs::write(
         notes.join(node.to_string()),
         folder.as_os_str().as_bytes(),

@@ -33,18 +33,16 @@ impl Starter {
     /// Takes the lock of a volume that may still have to be made. Waits for the command that has it, and says so.
     pub(crate) fn of_any(folder: &Path, wait: Duration) -> Result<Starter> {
         let made = !folder.exists();
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        if !folder.is_dir() {
-            bail!("{} is a file; the volume needs a folder", folder.display());
+        if !made && !folder.is_dir() {
+            bail!("{} is a file; a volume needs a folder", folder.display());
         }
-        let starter = take(folder, wait)?;
+        let starter = take(folder, true, wait)?;
         Ok(Starter { made, ..starter })
     }
 
     /// Takes the lock of a volume that is there; nothing where its folder cannot be written to.
     pub(crate) fn of_existing(folder: &Path, wait: Duration) -> Result<Option<Starter>> {
-        match take(folder, wait) {
+        match take(folder, false, wait) {
             Ok(starter) => Ok(Some(starter)),
             Err(error) => match error.downcast_ref::<std::io::Error>().map(|e| e.kind()) {
                 Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => Ok(None),
@@ -63,18 +61,27 @@ impl Starter {
     }
 }
 
-fn take(folder: &Path, wait: Duration) -> Result<Starter> {
+/// Waits for the lock; with `make` for that of a folder that another may take away meanwhile.
+fn take(folder: &Path, make: bool, wait: Duration) -> Result<Starter> {
     let path = folder.join(FILE);
     let deadline = Instant::now() + wait;
     let mut said = false;
     loop {
-        let mut file = OpenOptions::new()
+        if make {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
+        let open = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(&path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
+            .open(&path);
+        let mut file = match open {
+            // Taken away in between.
+            Err(error) if make && error.kind() == ErrorKind::NotFound => continue,
+            open => open.with_context(|| format!("cannot open {}", path.display()))?,
+        };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // Its last owner may have removed it in between: then the next one looks at another file.
             let same = fs::metadata(&path).is_ok_and(|now| {
