@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use weft_net::Wire;
 
 use crate::commands::{format, mount, status};
 use crate::output;
 use crate::volume_config::{
     ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size,
-    VolumeSection, check_new_disk, free_addresses, lock_of,
+    VolumeSection, WIRE, WireSetting, check_new_disk, free_addresses, lock_of,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none
@@ -58,7 +59,7 @@ const SERVERS_DEFAULT: u32 = 4;
 const OTHERS: Duration = Duration::from_secs(2);
 
 impl Up {
-    pub(crate) fn run(self) -> Result<ExitCode> {
+    pub(crate) fn run(self, wire: Option<Wire>) -> Result<ExitCode> {
         let fresh = !self.dir.join(FILE).exists();
         let mounted = !fresh && self.is_mounted()?;
         if let Some(path) = self.mount.as_ref().filter(|_| !mounted) {
@@ -68,9 +69,9 @@ impl Up {
         // Held until the servers listen.
         let (config, _addresses) = if fresh {
             let addresses = self.addresses()?;
-            (self.make(&addresses)?, Some(addresses))
+            (self.make(&addresses, wire)?, Some(addresses))
         } else {
-            (self.existing()?, None)
+            (self.existing(wire)?, None)
         };
         let nodes = config.nodes();
         let mut running = Vec::new();
@@ -139,7 +140,7 @@ impl Up {
         mount::is_of_volume(&Config::read(&self.dir)?, path)
     }
 
-    fn existing(&self) -> Result<Config> {
+    fn existing(&self, wire: Option<Wire>) -> Result<Config> {
         let config = Config::read(&self.dir)?;
         let wrong = |what: &str| {
             anyhow::anyhow!(
@@ -166,6 +167,10 @@ impl Up {
         if self.capacity.is_some() {
             return Err(wrong("--capacity"));
         }
+        if wire.is_some_and(|wire| wire != config.volume.wire.0) {
+            return Err(wrong("--wire"));
+        }
+        config.tell_wire()?;
         Ok(config)
     }
 
@@ -183,7 +188,7 @@ impl Up {
     }
 
     /// Writes the configuration of a new volume and formats it.
-    fn make(&self, addresses: &FreeAddresses) -> Result<Config> {
+    fn make(&self, addresses: &FreeAddresses, wire: Option<Wire>) -> Result<Config> {
         let count = self.count();
         if !self.disks.is_empty() && self.disks.len() < count as usize {
             bail!("{} disks are too few for {count} servers", self.disks.len());
@@ -248,6 +253,7 @@ impl Up {
                 name,
                 key: "volume.key".into(),
                 local_sockets: true,
+                wire: wire.map_or_else(WireSetting::default, WireSetting),
             },
             meta: MetaSection {
                 address: addresses[0].clone(),
@@ -274,7 +280,12 @@ fn take_away(config: &Config) {
             let _ = fs::remove_dir_all(folder);
         }
     }
-    for file in [Path::new(FILE), Path::new(ADDRESS), &config.volume.key] {
+    for file in [
+        Path::new(FILE),
+        Path::new(ADDRESS),
+        Path::new(WIRE),
+        &config.volume.key,
+    ] {
         let _ = fs::remove_file(config.at(file));
     }
     let _ = fs::remove_dir(&config.base);
