@@ -103,6 +103,11 @@ impl FrameReader {
         }
     }
 
+    /// Where its buffers come from.
+    pub(crate) fn pool(&self) -> BufferPool {
+        self.pool.clone()
+    }
+
     /// Frames have tags from now on.
     pub(crate) fn open_with(&mut self, opener: Option<Opener>) {
         self.opener = opener;

@@ -169,7 +169,7 @@ pub(crate) async fn introduce(
     let mine = keyed_over(&identity.key, "weft client", &hello, &said.body);
     let both = (&hello[..], &said.body[..]);
     let protection = Protection::of(&identity.key, both, wire, local.is_some());
-    let (sealer, opener) = protection.map(Protection::of_client).unzip();
+    let (sealer, opener) = protection.map(|p| p.of_client(reader.pool())).unzip();
     // The welcome already has a tag.
     reader.open_with(opener);
     let given = Proof {
@@ -326,7 +326,7 @@ pub(crate) async fn receive(
     };
     let both = (&frame.body[..], &said[..]);
     let protection = Protection::of(&identity.key, both, wire, door.came_locally);
-    let (sealer, opener) = protection.map(Protection::of_server).unzip();
+    let (sealer, opener) = protection.map(|p| p.of_server(reader.pool())).unzip();
     reader.open_with(opener);
     reader.proven();
     queue.protect(sealer);

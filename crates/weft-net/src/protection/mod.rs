@@ -22,6 +22,7 @@ use thiserror::Error;
 use weft_proto::session::Wire;
 
 use crate::handshake::{VolumeKey, keyed_over};
+use crate::pool::BufferPool;
 
 pub(crate) use open::Opener;
 pub(crate) use seal::Sealer;
@@ -85,16 +86,16 @@ impl Protection {
         })
     }
 
-    /// What the client sends with, and receives with.
-    pub(crate) fn of_client(self) -> (Sealer, Opener) {
+    /// What the client sends with, and receives with; encrypted payloads lie in buffers of `pool` until they were written.
+    pub(crate) fn of_client(self, pool: BufferPool) -> (Sealer, Opener) {
         let opener = Opener::new(self.to_client, self.cover).where_the_first_may_fail();
-        (Sealer::new(self.to_server, self.cover), opener)
+        (Sealer::new(self.to_server, self.cover, pool), opener)
     }
 
     /// What the server sends with, and receives with.
-    pub(crate) fn of_server(self) -> (Sealer, Opener) {
+    pub(crate) fn of_server(self, pool: BufferPool) -> (Sealer, Opener) {
         let opener = Opener::new(self.to_server, self.cover);
-        (Sealer::new(self.to_client, self.cover), opener)
+        (Sealer::new(self.to_client, self.cover, pool), opener)
     }
 }
 

@@ -18,12 +18,12 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(secret: [u8; 32], cover: Cover) -> Sealer {
+    pub(super) fn new(secret: [u8; 32], cover: Cover, pool: BufferPool) -> Sealer {
         Sealer {
             keys: Keys::new(secret),
             cover,
             gathered: Vec::new(),
-            pool: BufferPool::default(),
+            pool,
         }
     }
 

@@ -9,7 +9,10 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 fn pair(cover: Cover) -> (Sealer, Opener) {
-    (Sealer::new([5; 32], cover), Opener::new([5; 32], cover))
+    (
+        Sealer::new([5; 32], cover, BufferPool::default()),
+        Opener::new([5; 32], cover),
+    )
 }
 
 /// A frame as it leaves: its head with tag, its payload, the payload's tags.
@@ -137,8 +140,8 @@ fn directions_connections_and_keys_differ() {
 #[test]
 fn only_a_clients_first_frame_may_be_a_failure_without_a_tag() {
     let of = || Protection::of(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Mac, false).unwrap();
-    let (mut sealer, server) = of().of_server();
-    let (_, mut client) = of().of_client();
+    let (mut sealer, server) = of().of_server(BufferPool::default());
+    let (_, mut client) = of().of_client(BufferPool::default());
     assert!(server.covers(Flags::FAILED) && client.covers(Flags::REPLY));
     assert!(!client.covers(Flags::FAILED));
     open(&mut client, seal(&mut sealer, &noise(HEADER_BYTES), &[])).unwrap();
@@ -175,7 +178,11 @@ fn the_page_shows_tags_and_encryption_as_they_are() {
     let (head, payload) = frame.split_at(frame.len() - 4);
     let payload = [Bytes::copy_from_slice(payload)];
     let sent = |wire| {
-        let (head, payload, tags) = seal(&mut of(wire).of_client().0, head, &payload);
+        let (head, payload, tags) = seal(
+            &mut of(wire).of_client(BufferPool::default()).0,
+            head,
+            &payload,
+        );
         [&head[..], &payload, &tags].concat()
     };
     let to_server = of(Wire::Mac).to_server;
