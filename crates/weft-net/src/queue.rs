@@ -472,7 +472,7 @@ impl Outlet {
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let parts = || self.batch.iter().flat_map(Ready::parts);
         let total: usize = parts().map(<[u8]>::len).sum();
-        let mut slices: Vec<IoSlice<'_>> = parts().map(|p| IoSlice::new(p)).collect();
+        let mut slices: Vec<IoSlice<'_>> = parts().map(IoSlice::new).collect();
         let mut rest = &mut slices[..];
         IoSlice::advance_slices(&mut rest, self.written);
         while self.written < total {
