@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use weft_net::{Env, VolumeKey};
+use weft_net::{Env, VolumeKey, Wire};
 use weft_proto::meta::Credentials;
 
 use crate::Error;
@@ -21,6 +21,8 @@ pub struct ConnectOptions {
     pub who: Credentials,
     /// Network, clock and randomness.
     pub env: Env,
+    /// The least protection of the frames of its connections; servers may be set to more.
+    pub wire: Wire,
     /// Metadata operations may be acknowledged before they survive power loss (they survive the death of any
     /// process): they do about a second later, in the order in which they were done, or after
     /// [`Volume::sync_namespace`](crate::Volume::sync_namespace).
@@ -33,6 +35,8 @@ pub struct ConnectOptions {
 const ADDRESS_FILE: &str = "volume.address";
 /// The volume's key in its folder.
 const KEY_FILE: &str = "volume.key";
+/// The volume's protection of frames; absent: that of most volumes.
+const WIRE_FILE: &str = "volume.wire";
 
 impl ConnectOptions {
     /// A volume whose metadata service listens at `address`, opened as the process's own user.
@@ -43,6 +47,7 @@ impl ConnectOptions {
             volume: [0; 16],
             who: process_credentials(),
             env: Env::system(),
+            wire: Wire::Mac,
             lazy: false,
             name: String::new(),
         }
@@ -58,7 +63,15 @@ impl ConnectOptions {
         };
         let address = read(ADDRESS_FILE)?;
         let key = parse_key(&read(KEY_FILE)?).ok_or_else(|| bad_key(&folder.join(KEY_FILE)))?;
-        Ok(ConnectOptions::new(address.trim(), key))
+        let mut options = ConnectOptions::new(address.trim(), key);
+        if folder.join(WIRE_FILE).exists() {
+            let wire = read(WIRE_FILE)?.trim().parse();
+            options.wire = wire.map_err(|e: String| {
+                let file = folder.join(WIRE_FILE);
+                Error::Configuration(format!("{} is not legal: {e}", file.display()))
+            })?;
+        }
+        Ok(options)
     }
 
     /// A volume by address and the file that holds its key.

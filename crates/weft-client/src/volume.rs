@@ -92,6 +92,7 @@ impl Volume {
             volume: options.volume,
             role: Role::Client,
             client: env.random_u64(),
+            wire: options.wire,
         };
         let counters = Arc::new(Counters::default());
         let pool = BufferPool::default();

@@ -11,7 +11,7 @@ use weft_client::{Access, ConnectOptions, Volume};
 use weft_kv::MemKv;
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
-use weft_net::{Bounds, Env, Identity};
+use weft_net::{Bounds, Env, Identity, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig};
 
@@ -34,6 +34,7 @@ async fn service() -> (Arc<MemKv>, Node) {
             volume: VOLUME,
             role: Role::Unspecified,
             client: 0,
+            wire: Wire::Mac,
         },
         address: "127.0.0.1:0".into(),
         public_address: None,

@@ -1,4 +1,5 @@
-//! What framing costs: one connection streaming 256 KiB frames over loopback, next to a plain TCP stream with
+//! What framing costs, and what the protection of frames does: one connection streaming 256 KiB frames over loopback, with
+//! each setting of `wire` and through a local socket, next to a plain TCP stream with
 //! buffers of the same size. Two threads with a runtime each, as two processes on a machine would be. The CPU
 //! column is the time of both sides together: on a busy machine it says more than the rate.
 //!
@@ -13,7 +14,8 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weft_net::{
-    Bounds, BufferPool, Connection, Counters, Env, Identity, Peer, Served, Service, VolumeKey,
+    Bounds, BufferPool, Connection, Counters, Env, Identity, Peer, Served, Service, TcpNetwork,
+    VolumeKey, Wire,
 };
 use weft_proto::Kind;
 use weft_proto::io::{ReadReply, ReadRequest, WriteReply, WriteRequest};
@@ -58,12 +60,13 @@ impl Service for Streams {
     fn closed(&self, _peer: &Arc<Peer>) {}
 }
 
-fn identity() -> Identity {
+fn identity(wire: Wire) -> Identity {
     Identity {
         key: VolumeKey([7; 32]),
         volume: [9; 16],
         role: Role::Client,
         client: 1,
+        wire,
     }
 }
 
@@ -124,7 +127,7 @@ fn weft_server(frames: usize) -> String {
         weft_net::serve(
             env,
             listener,
-            identity(),
+            identity(Wire::Plain),
             Some(1),
             Bounds::default(),
             service,
@@ -180,39 +183,51 @@ fn median(runs: &[(Duration, Duration)]) -> (Duration, Duration) {
     (middle(times), middle(cpus))
 }
 
+async fn connect(address: &str, local: bool, wire: Wire) -> Connection {
+    let mut env = Env::system();
+    if !local {
+        env.network = Arc::new(TcpNetwork);
+    }
+    let (pool, counters) = (BufferPool::default(), Arc::new(Counters::default()));
+    let identity = identity(wire);
+    let opened = Connection::open(&env, &identity, address, pool, counters);
+    opened.await.expect("a connection")
+}
+
 fn main() {
     let number = |n| std::env::args().nth(n).and_then(|a| a.parse().ok());
     let (gib, rounds) = (number(1).unwrap_or(2), number(2).unwrap_or(5));
     let frames = (gib << 30) / FRAME;
     let (plain_at, weft_at) = (plain_server(frames), weft_server(frames));
     runtime().block_on(async {
-        let (env, identity) = (Env::system(), identity());
-        let opened = Connection::open(
-            &env,
-            &identity,
-            &weft_at,
-            BufferPool::default(),
-            Arc::new(Counters::default()),
-        );
-        let connection = opened.await.expect("a connection");
-        let mut runs = [Vec::new(), Vec::new(), Vec::new()];
+        let connections = [
+            ("plain", connect(&weft_at, false, Wire::Plain).await),
+            ("mac", connect(&weft_at, false, Wire::Mac).await),
+            ("encrypted", connect(&weft_at, false, Wire::Encrypted).await),
+            ("local, plain", connect(&weft_at, true, Wire::Plain).await),
+            ("local, mac", connect(&weft_at, true, Wire::Mac).await),
+        ];
+        let mut runs = vec![Vec::new(); 1 + 2 * connections.len()];
         for _ in 0..rounds {
             for (i, runs) in runs.iter_mut().enumerate() {
                 let before = cpu();
-                let time = match i {
-                    0 => plain(&plain_at, frames).await,
-                    1 => down(&connection, frames).await,
-                    _ => up(&connection, frames).await,
+                let time = match i.checked_sub(1).map(|i| (&connections[i / 2].1, i % 2)) {
+                    None => plain(&plain_at, frames).await,
+                    Some((connection, 0)) => down(connection, frames).await,
+                    Some((connection, _)) => up(connection, frames).await,
                 };
                 runs.push((time, cpu().saturating_sub(before)));
             }
         }
+        let both = |name: &str| ["down", "up"].map(|way| format!("{name}, {way}"));
+        let names = connections.iter().flat_map(|(name, _)| both(name));
+        let names = std::iter::once("TCP alone".to_owned()).chain(names);
         let total = (frames * FRAME) as f64;
-        let [base, ..] = runs.each_mut().map(|runs| median(runs));
-        for (name, runs) in ["plain TCP", "weft down", "weft up"].iter().zip(&mut runs) {
+        let base = median(&runs[0]);
+        for (name, runs) in names.zip(&runs) {
             let (time, cpu) = median(runs);
             println!(
-                "{name:10} {:6.0} MiB/s {:4.0} %   CPU {:4.0} ms/GiB {:4.0} %",
+                "{name:18} {:6.0} MiB/s {:4.0} %   CPU {:4.0} ms/GiB {:4.0} %",
                 total / f64::from(1 << 20) / time.as_secs_f64(),
                 100.0 * base.0.as_secs_f64() / time.as_secs_f64(),
                 cpu.as_secs_f64() * 1e3 / (total / f64::from(1 << 30)),

@@ -3,6 +3,8 @@ use std::time::Duration;
 use thiserror::Error;
 use weft_proto::{Code, Failure, FrameError, Retry};
 
+use crate::protection::Tampered;
+
 /// Why a connection could not be opened.
 #[derive(Clone, Debug, Error)]
 pub enum ConnectError {
@@ -138,6 +140,10 @@ pub(crate) enum ReadError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Frame(#[from] FrameError),
+    #[error("{0}")]
+    Tampered(#[from] Tampered),
+    #[error("silent for too long")]
+    Silent,
     /// There is no room for it, and none was granted.
     #[error("{0}")]
     Refused(String),

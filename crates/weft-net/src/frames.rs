@@ -14,6 +14,7 @@ use crate::env::BoxRead;
 use crate::error::ReadError;
 use crate::landing::Landing;
 use crate::pool::BufferPool;
+use crate::protection::{Opener, TAG_BYTES};
 use crate::server::Chunk;
 
 /// Payloads above this are received into a pooled buffer of their own instead of the shared one.
@@ -77,6 +78,8 @@ pub(crate) struct FrameReader {
     body_max: u32,
     payload_max: u32,
     admits: Option<Admits>,
+    /// Checks the tags of frames, where they have some.
+    opener: Option<Opener>,
     arrived: Arc<AtomicU64>,
 }
 
@@ -95,8 +98,19 @@ impl FrameReader {
             body_max: limits::HANDSHAKE_BODY_MAX,
             payload_max: 0,
             admits: None,
+            opener: None,
             arrived: Arc::default(),
         }
+    }
+
+    /// Where its buffers come from.
+    pub(crate) fn pool(&self) -> BufferPool {
+        self.pool.clone()
+    }
+
+    /// Frames have tags from now on.
+    pub(crate) fn open_with(&mut self, opener: Option<Opener>) {
+        self.opener = opener;
     }
 
     /// The peer is proven: frames may be as large as the protocol allows.
@@ -128,23 +142,44 @@ impl FrameReader {
     /// Not safe to drop: a frame may be half read.
     pub(crate) async fn next(&mut self) -> Result<Frame, ReadError> {
         self.fill(HEADER_BYTES, true).await?;
-        let mut head = [0; HEADER_BYTES];
-        self.buffer.copy_to_slice(&mut head);
-        let header = Header::decode(&head)?;
+        let mut raw = [0; HEADER_BYTES];
+        raw.copy_from_slice(&self.buffer[..HEADER_BYTES]);
+        let mut header = Header::decode(&raw)?;
         if header.body_len > self.body_max {
             return Err(FrameError::BodyTooLong(header.body_len).into());
         }
         if header.payload_len > self.payload_max {
             return Err(FrameError::PayloadTooLong(header.payload_len).into());
         }
-        let body = self.body(header.body_len as usize).await?;
-        header.check_body(&head, &body)?;
+        let covers = |opener: &Opener| opener.covers(header.flags);
+        let tag = if self.opener.as_ref().is_some_and(covers) {
+            TAG_BYTES
+        } else {
+            0
+        };
+        let length = HEADER_BYTES + header.body_len as usize;
+        let mut head = self.head(length + tag).await?;
+        if tag > 0
+            && let Some(opener) = &mut self.opener
+        {
+            opener.open_head(&mut head)?;
+            // Its checksums may have been encrypted.
+            raw.copy_from_slice(&head[..HEADER_BYTES]);
+            header = Header::decode(&raw)?;
+        }
+        let body = head.freeze().split_off(HEADER_BYTES);
+        header.check_body(&raw, &body)?;
         if let Some(admits) = &self.admits
             && header.payload_len > 0
         {
             admits(&header).map_err(ReadError::Refused)?;
         }
-        let (payload, landed) = self.payload(header.payload_len as usize).await?;
+        let length = header.payload_len as usize;
+        let tags = match &self.opener {
+            Some(opener) if tag > 0 => opener.payload_tags(length),
+            _ => 0,
+        };
+        let (payload, landed) = self.payload(length, tags).await?;
         let sums = if landed {
             Sums::of(&payload)
         } else {
@@ -152,7 +187,7 @@ impl FrameReader {
         };
         header.check_payload_sum(sums.all())?;
         self.counters
-            .received(HEADER_BYTES + body.len() + payload.len());
+            .received(HEADER_BYTES + body.len() + tag + payload.len() + tags);
         Ok(Frame {
             header,
             body,
@@ -161,30 +196,33 @@ impl FrameReader {
         })
     }
 
-    async fn body(&mut self, len: usize) -> Result<Bytes, ReadError> {
+    /// Header, body and tag of a frame, in one piece.
+    async fn head(&mut self, len: usize) -> Result<BytesMut, ReadError> {
         if len <= LARGE {
             self.fill(len, false).await?;
-            return Ok(self.buffer.split_to(len).freeze());
+            return Ok(self.buffer.split_to(len));
         }
         // In memory of its own: the buffer would stay as large as long as the connection lives.
         let ahead = self.buffer.split_to(self.buffer.len().min(len));
-        let mut body = BytesMut::with_capacity(len);
-        body.extend_from_slice(&ahead);
-        let mut rest = body.limit(len - ahead.len());
+        let mut head = BytesMut::with_capacity(len);
+        head.extend_from_slice(&ahead);
+        let mut rest = head.limit(len - ahead.len());
         while rest.has_remaining_mut() {
             if self.stream.read_buf(&mut rest).await? == 0 {
                 return Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()));
             }
             self.arrived.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(rest.into_inner().freeze())
+        Ok(rest.into_inner())
     }
 
-    /// A payload, and whether it was received to stay where it is.
-    async fn payload(&mut self, len: usize) -> Result<(Bytes, bool), ReadError> {
+    /// A payload that so many bytes of tags follow, checked by them, and whether it was received to stay where it is.
+    async fn payload(&mut self, len: usize, tags: usize) -> Result<(Bytes, bool), ReadError> {
         if len <= LARGE {
-            self.fill(len, false).await?;
-            return Ok((self.buffer.split_to(len).freeze(), false));
+            self.fill(len + tags, false).await?;
+            let mut payload = self.buffer.split_to(len);
+            self.check(&mut payload, tags)?;
+            return Ok((payload.freeze(), false));
         }
         let landing = self.landing.as_ref().and_then(|l| l.land(len));
         let landed = landing.is_some();
@@ -201,7 +239,18 @@ impl FrameReader {
             self.arrived.fetch_add(1, Ordering::Relaxed);
             missing = &mut missing[n..];
         }
+        self.fill(tags, false).await?;
+        self.check(target.bytes_mut(), tags)?;
         Ok((target.freeze(), landed))
+    }
+
+    /// Checks a payload by the tags that are next in the buffer.
+    fn check(&mut self, payload: &mut [u8], tags: usize) -> Result<(), ReadError> {
+        let tags = self.buffer.split_to(tags);
+        match &self.opener {
+            Some(opener) if !tags.is_empty() => Ok(opener.open_payload(payload, &tags)?),
+            _ => Ok(()),
+        }
     }
 
     async fn fill(&mut self, len: usize, at_boundary: bool) -> Result<(), ReadError> {

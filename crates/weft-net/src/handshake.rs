@@ -1,14 +1,15 @@
 //! Hello, challenge, proof, welcome: both sides prove the volume's key without sending it.
 //!
 //! Each proof is a BLAKE3 keyed hash over everything both sides said, nonces included, so that no message can be
-//! replayed, reflected or downgraded. The server proves itself only to a client that has proven itself.
+//! replayed, reflected or downgraded. The server proves itself only to a client that has proven itself. From the same bytes
+//! both derive what protects the frames that follow, the first of which is the server's welcome.
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use weft_proto::session::{Challenge, Hello, Proof, Role, Welcome};
+use weft_proto::session::{Challenge, Hello, Proof, Role, Welcome, Wire};
 use weft_proto::{
     Call, Code, Failure, Flags, FrameError, Kind, VERSION, VERSION_OLDEST, limits,
     prost::Message as _,
@@ -17,6 +18,7 @@ use weft_proto::{
 use crate::env::{BoxRead, BoxWrite, Env};
 use crate::error::{ConnectError, ReadError};
 use crate::frames::{Frame, FrameReader, unexpected};
+use crate::protection::Protection;
 use crate::queue::{Message, SendQueue, Sender};
 use crate::server::{Bounds, Granted, Guest, Windows};
 
@@ -41,6 +43,8 @@ pub struct Identity {
     pub role: Role,
     /// Its number as a client: random, the same on all its connections.
     pub client: u64,
+    /// The least protection of frames that it takes part in, as client and as server.
+    pub wire: Wire,
 }
 
 /// The peer of an accepted connection.
@@ -84,12 +88,14 @@ pub(crate) struct Introduced {
     pub welcome: Welcome,
     /// The server's local socket; empty: it has none.
     pub local: String,
+    /// How frames are protected.
+    pub wire: Wire,
 }
 
 /// Over the bytes as they were sent, not as they were understood: a field that only a newer peer knows counts, too.
-fn proof(key: &VolumeKey, side: &str, hello: &[u8], challenge: &[u8]) -> [u8; 32] {
+pub(crate) fn keyed_over(key: &VolumeKey, label: &str, hello: &[u8], challenge: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
-    hasher.update(side.as_bytes());
+    hasher.update(label.as_bytes());
     for said in [hello, challenge] {
         hasher.update(&(said.len() as u64).to_le_bytes());
         hasher.update(said);
@@ -138,6 +144,8 @@ pub(crate) async fn introduce(
         },
         reply_window,
         local: local.unwrap_or_default().to_owned(),
+        wire_least: identity.wire as i32,
+        wire_most: Wire::MOST as i32,
     };
     let hello = hello.encode_to_vec();
     let said = ask::<Hello>(hello.clone(), 1, address, reader, queue).await?;
@@ -154,13 +162,22 @@ pub(crate) async fn introduce(
             failure: Failure::new(Code::WrongVolume, "it serves another volume"),
         });
     }
-    let mine = proof(&identity.key, "weft client", &hello, &said.body);
+    let wire = accept_wire(&challenge, identity.wire).map_err(|failure| ConnectError::Refused {
+        address: address.to_owned(),
+        failure,
+    })?;
+    let mine = keyed_over(&identity.key, "weft client", &hello, &said.body);
+    let both = (&hello[..], &said.body[..]);
+    let protection = Protection::of(&identity.key, both, wire, local.is_some());
+    let (sealer, opener) = protection.map(|p| p.of_client(reader.pool())).unzip();
+    // The welcome already has a tag.
+    reader.open_with(opener);
     let given = Proof {
         proof: Bytes::copy_from_slice(&mine),
     };
     let answer = ask::<Proof>(given.encode_to_vec(), 2, address, reader, queue).await?;
     let welcome: Welcome = answer.body_as().map_err(|e| protocol(e.to_string()))?;
-    let theirs = proof(&identity.key, "weft server", &hello, &said.body);
+    let theirs = keyed_over(&identity.key, "weft server", &hello, &said.body);
     if !same(&welcome.proof, theirs) {
         return Err(ConnectError::Impostor {
             address: address.to_owned(),
@@ -169,11 +186,48 @@ pub(crate) async fn introduce(
     if welcome.calls == 0 {
         return Err(protocol("it grants no calls".into()));
     }
+    queue.protect(sealer);
     reader.proven();
     Ok(Introduced {
         welcome,
         local: challenge.local,
+        wire,
     })
+}
+
+/// Checks what a server chose: never less than this side takes, whatever it said.
+fn accept_wire(challenge: &Challenge, least: Wire) -> Result<Wire, Failure> {
+    let why = match Wire::try_from(challenge.wire) {
+        Ok(wire) if wire >= least => return Ok(wire),
+        Ok(wire) => format!(
+            "the server would speak with wire = \"{wire}\", and this side takes \"{least}\" at least; set the same on both, or \
+             install the same release"
+        ),
+        Err(_) => format!(
+            "the server would protect frames in a way that this side does not know (it knows up to \"{}\"); install the same \
+             release on both",
+            Wire::MOST
+        ),
+    };
+    Err(Failure::new(Code::Version, why))
+}
+
+/// Chooses how frames are protected: as the server is set, or better if the client asks for it.
+fn choose_wire(hello: &Hello, least: Wire) -> Result<Wire, (Code, String)> {
+    // What only a newer client knows is more than anything known here.
+    let most = Wire::try_from(hello.wire_most).unwrap_or(Wire::MOST);
+    let why = match Wire::try_from(hello.wire_least) {
+        Ok(theirs) if theirs.max(least) <= most => return Ok(theirs.max(least)),
+        Ok(_) => format!(
+            "this server has wire = \"{least}\", and the client speaks \"{most}\" at most; install the same release on both, or \
+             have the volume's administrator set wire"
+        ),
+        Err(_) => format!(
+            "this server speaks wire = \"{}\" at most, and the client asks for more; install the same release on both",
+            Wire::MOST
+        ),
+    };
+    Err((Code::Version, why))
 }
 
 /// Sends one message of the handshake and returns the frame that answers it.
@@ -200,6 +254,9 @@ async fn ask<C: Call>(
     sent.map_err(|_| unreachable("the peer closed the connection".into()))?;
     let frame = reader.next().await.map_err(|e| match e {
         ReadError::Frame(e) => protocol(e),
+        ReadError::Tampered(_) => ConnectError::Impostor {
+            address: address.to_owned(),
+        },
         lost => unreachable(lost.to_string()),
     })?;
     if frame.header.flags.has(Flags::FAILED) {
@@ -230,8 +287,10 @@ pub(crate) async fn receive(
     let hello: Hello = first(&frame, queue)?;
     let id = number_of(&frame, queue)?;
     door.guest.spoke();
-    let role = match check(&hello, identity, &door) {
-        Ok(role) => role,
+    let checked = check(&hello, identity, &door);
+    let checked = checked.and_then(|role| Ok((role, choose_wire(&hello, identity.wire)?)));
+    let (role, wire) = match checked {
+        Ok(checked) => checked,
         Err((code, why)) => return Err(refuse(queue, Kind::Hello, id, code, why)),
     };
     let challenge = Challenge {
@@ -239,15 +298,17 @@ pub(crate) async fn receive(
         nonce: nonce(env),
         volume: Bytes::copy_from_slice(&identity.volume),
         local: door.local.to_owned(),
+        wire: wire as i32,
     };
     let said = challenge.encode_to_vec();
     answer(queue, Kind::Hello, id, said.clone())?;
     let given = reader.next().await.map_err(|e| e.to_string())?;
     let id = number_of(&given, queue)?;
     let given: Proof = given.request().map_err(|e| e.to_string())?;
-    let theirs = proof(&identity.key, "weft client", &frame.body, &said);
+    let theirs = keyed_over(&identity.key, "weft client", &frame.body, &said);
     if !same(&given.proof, theirs) {
-        let why = "the key is wrong: use the volume.key of this volume".to_owned();
+        let why = "the key is wrong: use the volume.key of this volume (or what both said was changed on the way)";
+        let why = why.to_owned();
         return Err(refuse(queue, Kind::Proof, id, Code::Unauthenticated, why));
     }
     let Ok(place) = door.places.clone().try_acquire_owned() else {
@@ -255,7 +316,7 @@ pub(crate) async fn receive(
         return Err(refuse(queue, Kind::Proof, id, Code::Busy, why));
     };
     let window = door.windows.grant(bounds.window);
-    let mine = proof(&identity.key, "weft server", &frame.body, &said);
+    let mine = keyed_over(&identity.key, "weft server", &frame.body, &said);
     let welcome = Welcome {
         proof: Bytes::copy_from_slice(&mine),
         server,
@@ -263,7 +324,12 @@ pub(crate) async fn receive(
         calls: bounds.calls,
         incarnation,
     };
+    let both = (&frame.body[..], &said[..]);
+    let protection = Protection::of(&identity.key, both, wire, door.came_locally);
+    let (sealer, opener) = protection.map(|p| p.of_server(reader.pool())).unzip();
+    reader.open_with(opener);
     reader.proven();
+    queue.protect(sealer);
     answer(queue, Kind::Proof, id, welcome.encode_to_vec())?;
     let peer = Peer {
         address: door.address.to_owned(),
@@ -384,8 +450,8 @@ mod tests {
         };
         let key = VolumeKey(value("key          ").try_into().unwrap());
         let (hello, challenge) = (value("hello        "), value("challenge    "));
-        let client = proof(&key, "weft client", &hello, &challenge);
-        let server = proof(&key, "weft server", &hello, &challenge);
+        let client = keyed_over(&key, "weft client", &hello, &challenge);
+        let server = keyed_over(&key, "weft server", &hello, &challenge);
         assert_eq!(client[..], value("proof C      "));
         assert_eq!(server[..], value("proof S      "));
         Hello::decode(&hello[..]).unwrap();

@@ -14,8 +14,10 @@
 //! 5. Every call that was sent is answered by exactly one last frame, cancelled calls included, unless the
 //!    connection is lost; until then it holds its place on both sides.
 //! 6. No call waits for another to be consumed: each has a window of its own.
+//! 7. No frame that was changed, injected, repeated, left out or reordered on the way is taken, unless both sides allow
+//!    that frames are plain (`protection`).
 //!
-//! Absent on purpose: what the calls mean (`weft-server`, `weft-client`), TLS.
+//! Absent on purpose: what the calls mean (`weft-server`, `weft-client`), certificates.
 
 mod client;
 mod counters;
@@ -30,6 +32,7 @@ mod links;
 mod local;
 mod local_half;
 mod pool;
+mod protection;
 mod queue;
 mod server;
 mod tcp;
@@ -49,3 +52,4 @@ pub use local::SystemNetwork;
 pub use pool::BufferPool;
 pub use server::{Bounds, Caller, Chunk, Gone, Parcel, Payload, Reply, Served, Service, serve};
 pub use tcp::{SystemClock, SystemEntropy, TcpNetwork};
+pub use weft_proto::session::Wire;

@@ -11,7 +11,8 @@
 //! 3. What waits is bounded: bulk by [`BULK_MAX`], calls' urgent frames by the calls in flight (a call's place is free
 //!    only when its last frame leaves), all other frames by [`CONTROL_MAX`], beyond which the peer evidently does
 //!    not read and the queue closes.
-//! 4. Whoever has taken the stream out of the state is the only one that writes, and puts it back: the writing task,
+//! 4. Frames are protected, and so counted, where they are taken out to be written: in the order in which they leave.
+//! 5. Whoever has taken the stream out of the state is the only one that writes, and puts it back: the writing task,
 //!    or a sender whose frame is the only one ([`SendQueue::urgent`]), which spares the way to that task.
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use weft_proto::{Flags, HEADER_BYTES, Header, Kind};
 
 use crate::counters::Counters;
 use crate::env::BoxWrite;
+use crate::protection::{Sealer, TAG_BYTES};
 
 /// Bulk bytes that may wait in one connection's queue.
 const BULK_MAX: usize = 2 << 20;
@@ -59,6 +61,10 @@ struct State {
     control: usize,
     urgent_run: usize,
     closed: Option<String>,
+    /// Frames that are queued from now on are protected.
+    protected: bool,
+    /// What protects them, until the stream is next taken.
+    sealer: Option<Sealer>,
     /// The stream, while nobody writes to it.
     idle: Option<Outlet>,
     /// The writing task has ended: there is no stream any more.
@@ -68,6 +74,7 @@ struct State {
 /// The stream and what was taken from the queue for it.
 struct Outlet {
     stream: BoxWrite,
+    sealer: Option<Sealer>,
     batch: Vec<Ready>,
     written: usize,
 }
@@ -117,7 +124,13 @@ pub(crate) enum Lane {
 pub(crate) type Leaving = Box<dyn FnOnce() + Send + Sync>;
 
 struct Ready {
-    parts: Vec<Bytes>,
+    /// Header and body; their tag, too, once it is sealed.
+    head: Vec<u8>,
+    payload: Vec<Bytes>,
+    /// Those of the payload.
+    tags: Vec<u8>,
+    /// It was queued after the frames had to be protected.
+    protected: bool,
     bytes: usize,
     /// What it holds of the bulk lane's room.
     room: usize,
@@ -151,19 +164,35 @@ impl Message {
                 Header::summed(kind, flags, request, &self.body, length, sum)
             }
         };
-        let mut head = Vec::with_capacity(HEADER_BYTES + self.body.len());
+        let mut head = Vec::with_capacity(HEADER_BYTES + self.body.len() + TAG_BYTES);
         head.extend_from_slice(&header);
         head.extend_from_slice(&self.body);
-        let mut parts = Vec::with_capacity(1 + self.payload.len());
-        parts.push(Bytes::from(head));
-        parts.extend(self.payload.into_iter().filter(|p| !p.is_empty()));
+        let mut payload = self.payload;
+        payload.retain(|part| !part.is_empty());
         Ready {
-            bytes: parts.iter().map(Bytes::len).sum(),
-            parts,
+            bytes: head.len() + payload.iter().map(Bytes::len).sum::<usize>(),
+            head,
+            payload,
+            tags: Vec::new(),
+            protected: false,
             room: 0,
             control: false,
             leaving: None,
         }
+    }
+}
+
+impl Ready {
+    /// What is written of it, one after another.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let payload = self.payload.iter().map(|part| &part[..]);
+        let tags = (!self.tags.is_empty()).then_some(&self.tags[..]);
+        std::iter::once(&self.head[..]).chain(payload).chain(tags)
+    }
+
+    /// How many parts there are, at most.
+    fn slices(&self) -> usize {
+        2 + self.payload.len()
     }
 }
 
@@ -176,6 +205,13 @@ impl SendQueue {
             room: Semaphore::new(BULK_MAX),
             counters,
         }))
+    }
+
+    /// Protects the frames that are queued from now on.
+    pub(crate) fn protect(&self, sealer: Option<Sealer>) {
+        let mut state = self.state();
+        state.protected = sealer.is_some();
+        state.sealer = sealer;
     }
 
     /// Queues a frame in the urgent lane at once; that of a sender alone is written here if the stream takes it now.
@@ -199,9 +235,11 @@ impl SendQueue {
             drop(state);
             return self.push(Lane::Urgent, ready);
         };
+        outlet.sealer = state.sealer.take().or(outlet.sealer);
+        let protected = state.protected;
         drop(state);
-        outlet.batch.push(ready);
-        self.leave(&mut outlet.batch);
+        outlet.batch.push(Ready { protected, ..ready });
+        self.leave(&mut outlet);
         // Nobody waits with this waker: what is left is the writing task's.
         let done = outlet.poll_write(&mut Context::from_waker(Waker::noop()));
         let mut state = self.state();
@@ -264,6 +302,8 @@ impl SendQueue {
             return Err(QueueClosed);
         }
         state.control += usize::from(ready.control);
+        let protected = state.protected;
+        let ready = Ready { protected, ..ready };
         match lane {
             Lane::Urgent => state.urgent.push_back(ready),
             Lane::Bulk => state.bulk.push_back(ready),
@@ -303,11 +343,12 @@ impl SendQueue {
         let Some(mut outlet) = state.idle.take() else {
             return Take::Nothing;
         };
+        outlet.sealer = state.sealer.take().or(outlet.sealer);
         if outlet.batch.is_empty() {
             let (mut slices, mut bytes) = (0, 0);
             while slices < BATCH_SLICES && bytes < BATCH_BYTES {
                 let Some(ready) = state.pop() else { break };
-                slices += ready.parts.len();
+                slices += ready.slices();
                 bytes += ready.bytes;
                 outlet.batch.push(ready);
             }
@@ -326,8 +367,9 @@ impl SendQueue {
     }
 
     /// Before the bytes leave: the peer's answer to them must find everything in place.
-    fn leave(&self, batch: &mut [Ready]) {
-        for ready in batch {
+    fn leave(&self, outlet: &mut Outlet) {
+        outlet.seal();
+        for ready in &mut outlet.batch {
             self.0.counters.sent(ready.bytes);
             if let Some(leaving) = ready.leaving.take() {
                 leaving();
@@ -340,6 +382,7 @@ impl SendQueue {
     pub(crate) async fn write_to(&self, stream: BoxWrite, linger: Duration) {
         self.state().idle = Some(Outlet {
             stream,
+            sealer: None,
             batch: Vec::new(),
             written: 0,
         });
@@ -371,7 +414,7 @@ impl SendQueue {
                 }
                 Take::Rest(outlet) => outlet,
                 Take::Fresh(mut outlet) => {
-                    self.leave(&mut outlet.batch);
+                    self.leave(&mut outlet);
                     outlet
                 }
             };
@@ -412,11 +455,24 @@ impl Drop for Ending<'_> {
 }
 
 impl Outlet {
+    /// Protects what was taken, in the order in which it leaves.
+    fn seal(&mut self) {
+        for ready in self.batch.iter_mut().filter(|ready| ready.protected) {
+            let Some(sealer) = &mut self.sealer else {
+                unreachable!(
+                    "what protects frames comes with the word that they are to be protected"
+                )
+            };
+            ready.tags = sealer.seal(&mut ready.head, &mut ready.payload);
+            ready.bytes = ready.parts().map(<[u8]>::len).sum();
+        }
+    }
+
     /// Writes the batch, as far as the stream takes it; ready when all of it is written, with an empty batch.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let parts = || self.batch.iter().flat_map(|r| r.parts.iter());
-        let total: usize = parts().map(Bytes::len).sum();
-        let mut slices: Vec<IoSlice<'_>> = parts().map(|p| IoSlice::new(p)).collect();
+        let parts = || self.batch.iter().flat_map(Ready::parts);
+        let total: usize = parts().map(<[u8]>::len).sum();
+        let mut slices: Vec<IoSlice<'_>> = parts().map(IoSlice::new).collect();
         let mut rest = &mut slices[..];
         IoSlice::advance_slices(&mut rest, self.written);
         while self.written < total {

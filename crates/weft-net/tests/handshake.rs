@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::*;
 use tokio::io::AsyncReadExt;
-use weft_net::{Bounds, ConnectError, Env, Identity, VolumeKey};
+use weft_net::{Bounds, ConnectError, Env, Identity, VolumeKey, Wire};
 use weft_proto::prost::Message;
 use weft_proto::session::{Challenge, Hello, Proof, Role, Welcome};
 use weft_proto::{Code, Failure, Flags, Kind, Retry, VERSION, limits};
@@ -80,6 +80,7 @@ async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
             nonce: Bytes::from_static(&[3; 32]),
             volume: Bytes::from_static(&VOLUME),
             local: String::new(),
+            wire: Wire::Plain as i32,
         };
         raw.send(Kind::Hello, end, 1, &challenge, &[]).await;
         let given = Proof::decode(&raw.receive().await.unwrap().body[..]).unwrap();
@@ -125,6 +126,7 @@ async fn another_volume_is_refused_by_either_side() {
             nonce: Bytes::from_static(&[3; 32]),
             volume: Bytes::from_static(&[4; 16]),
             local: String::new(),
+            wire: Wire::Plain as i32,
         };
         raw.send(
             Kind::Hello,

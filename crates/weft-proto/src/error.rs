@@ -10,7 +10,7 @@ pub enum Code {
     Invalid = 1,
     /// The peer proved no key, or a wrong one.
     Unauthenticated = 2,
-    /// No version in common.
+    /// No version, or no protection of frames, in common.
     Version = 3,
     /// Another volume than the client means.
     WrongVolume = 4,

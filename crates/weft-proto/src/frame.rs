@@ -18,6 +18,8 @@ use crate::{Kind, limits};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 32;
+/// Where a header's checksums begin. They tell of payload and body, so they are encrypted where those are.
+pub const CHECKSUMS_AT: usize = 24;
 const MAGIC: [u8; 4] = *b"WEFT";
 
 /// What a frame is within its call.

@@ -36,7 +36,7 @@ pub mod upkeep;
 pub use call::{Call, Kind};
 pub use convert::ConvertError;
 pub use error::{Code, Failure, Retry};
-pub use frame::{Flags, FrameError, HEADER_BYTES, Header, body_from};
+pub use frame::{CHECKSUMS_AT, Flags, FrameError, HEADER_BYTES, Header, body_from};
 pub use prost;
 
 /// The protocol version this build speaks; see `docs/protocol.md` for what each version is.

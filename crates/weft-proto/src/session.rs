@@ -1,5 +1,8 @@
 //! Messages of the connection itself: handshake, keep-alive, flow control, cancellation.
 
+use std::fmt;
+use std::str::FromStr;
+
 /// What a peer is, said at connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
@@ -12,6 +15,48 @@ pub enum Role {
     IoServer = 2,
     /// The metadata service calling an I/O server.
     MetaService = 3,
+}
+
+/// How the frames after the handshake are protected; each protects more than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Wire {
+    /// By checksums alone: a peer that changes frames on the way is not noticed. What a peer that says nothing speaks.
+    Plain = 0,
+    /// Every frame carries tags: what is changed, injected, repeated, left out or reordered on the way is noticed.
+    Mac = 1,
+    /// As `Mac`, and bodies and payloads are encrypted.
+    Encrypted = 2,
+}
+
+impl Wire {
+    /// The most that this build speaks.
+    pub const MOST: Wire = Wire::Encrypted;
+
+    /// As in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wire::Plain => "plain",
+            Wire::Mac => "mac",
+            Wire::Encrypted => "encrypted",
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Wire {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wire, String> {
+        let all = [Wire::Plain, Wire::Mac, Wire::Encrypted];
+        let found = all.into_iter().find(|wire| wire.name() == text);
+        found.ok_or_else(|| format!("{text:?} is none of mac, encrypted, plain"))
+    }
 }
 
 /// Opens a connection.
@@ -41,6 +86,12 @@ pub struct Hello {
     /// The server's local socket, if the connection goes there; else empty.
     #[prost(string, tag = "8")]
     pub local: String,
+    /// The least protection of frames that the client takes.
+    #[prost(enumeration = "Wire", tag = "9")]
+    pub wire_least: i32,
+    /// The most that it speaks.
+    #[prost(enumeration = "Wire", tag = "10")]
+    pub wire_most: i32,
 }
 
 /// Answers a hello.
@@ -58,6 +109,9 @@ pub struct Challenge {
     /// The name of the server's local socket, in the abstract namespace of its machine; empty if it has none.
     #[prost(string, tag = "4")]
     pub local: String,
+    /// The protection of frames that both will speak: the server's setting, or the client's least if that is more.
+    #[prost(enumeration = "Wire", tag = "5")]
+    pub wire: i32,
 }
 
 /// Proves that the client holds the volume's key.

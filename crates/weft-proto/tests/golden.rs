@@ -53,7 +53,7 @@ use weft_proto::meta::{
 };
 use weft_proto::prost::Message;
 use weft_proto::session::{
-    Cancel, Challenge, Credit, Hello, Never, Nothing, Ping, Pong, Proof, Role, Welcome,
+    Cancel, Challenge, Credit, Hello, Never, Nothing, Ping, Pong, Proof, Role, Welcome, Wire,
 };
 use weft_proto::stamp::{Position, ServerPosition, Stamp};
 use weft_proto::upkeep::{
@@ -562,18 +562,21 @@ fn session(kind: Kind) -> Kind {
                 volume: bytes(64, 16),
                 reply_window: 2 << 20,
                 local: "weft-6c".to_owned(),
+                wire_least: Wire::Mac as i32,
+                wire_most: Wire::Encrypted as i32,
             },
             "080110ac021a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20\
              0328ffffffffffffffffff013210404142434445464748494a4b4c4d4e4f3880808001\
-             4207776566742d3663",
+             4207776566742d366348015002",
             &Challenge {
                 version: 1,
                 nonce: bytes(32, 32),
                 volume: bytes(64, 16),
                 local: "weft-6c".to_owned(),
+                wire: Wire::Encrypted as i32,
             },
             "08011220202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f1a104041\
-             42434445464748494a4b4c4d4e4f2207776566742d3663",
+             42434445464748494a4b4c4d4e4f2207776566742d36632802",
         ),
         Kind::Proof => call(
             &Proof {

@@ -9,7 +9,7 @@ use turmoil::Sim;
 use weft_kv::{MemKv, OrderedKv};
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
-use weft_net::{Bounds, Env, Identity, VolumeKey};
+use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
 use weft_store::{SimStorage, Storage, StoreConfig, StoreError};
@@ -281,6 +281,7 @@ async fn serve(
             volume: VOLUME,
             role: Role::Unspecified,
             client: 0,
+            wire: Wire::Mac,
         },
         address: format!("0.0.0.0:{PORT}"),
         public_address: Some(format!("{name}:{PORT}")),

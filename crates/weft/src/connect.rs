@@ -17,6 +17,12 @@ static CONNECTED: Mutex<Vec<Volume>> = Mutex::new(Vec::new());
 
 /// How to reach the volume: `--address` and `--key-file`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
 pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
+    let mut options = place(global)?;
+    options.wire = global.wire.unwrap_or(options.wire);
+    Ok(options)
+}
+
+fn place(global: &Global) -> Result<ConnectOptions> {
     if let (Some(address), Some(key)) = (&global.address, &global.key) {
         let port = address
             .rsplit_once(':')

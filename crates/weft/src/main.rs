@@ -79,6 +79,9 @@ pub(crate) struct Global {
         value_name = "FILE"
     )]
     key: Option<std::path::PathBuf>,
+    /// The least protection of connections: mac (the usual), encrypted, or plain; with `weft up`, the setting of a new volume
+    #[arg(long, global = true, value_name = "LEVEL")]
+    wire: Option<weft_net::Wire>,
 }
 
 /// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.

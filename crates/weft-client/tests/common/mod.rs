@@ -12,7 +12,7 @@ use weft_client::{ConnectOptions, Volume};
 use weft_kv::{FjallKv, FjallOptions, OrderedKv};
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
-use weft_net::{Bounds, Env, Identity, VolumeKey};
+use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig};
 use weft_store::{FolderStorage, StoreConfig};
@@ -35,6 +35,7 @@ fn identity() -> Identity {
         volume: VOLUME,
         role: Role::Unspecified,
         client: 0,
+        wire: Wire::Mac,
     }
 }
 

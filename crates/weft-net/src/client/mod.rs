@@ -16,7 +16,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use weft_proto::limits::{self, window_cost};
-use weft_proto::session::Credit;
+use weft_proto::session::{Credit, Wire};
 use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code, Failure, Flags, Kind};
 
@@ -26,7 +26,7 @@ use call::OpenCall;
 
 use crate::counters::Counters;
 use crate::env::{Env, Opened};
-use crate::error::{CallError, ConnectError};
+use crate::error::{CallError, ConnectError, ReadError};
 use crate::frames::{Frame, FrameReader};
 use crate::handshake::{Identity, Introduced, introduce};
 use crate::pool::BufferPool;
@@ -45,6 +45,7 @@ struct Inner {
     address: String,
     server: Option<u32>,
     incarnation: u64,
+    wire: Wire,
     queue: SendQueue,
     calls: Mutex<Calls>,
     next: AtomicU64,
@@ -172,12 +173,17 @@ impl Connection {
             &mut reader,
             &queue,
         );
-        let Introduced { welcome, local } = introduced.await?;
+        let Introduced {
+            welcome,
+            local,
+            wire,
+        } = introduced.await?;
         unproven.0 = None;
         let connection = Connection(Arc::new(Inner {
             address: address.to_owned(),
             server: welcome.server,
             incarnation: welcome.incarnation,
+            wire,
             queue,
             calls: Mutex::default(),
             next: AtomicU64::new(16),
@@ -213,7 +219,13 @@ impl Connection {
                 let Some(inner) = weak.upgrade() else { return };
                 let received = match frame {
                     Ok(frame) => Connection(inner).receive(frame),
-                    Err(e) => Err(e.to_string()),
+                    Err(e) => {
+                        if let ReadError::Tampered(_) = e {
+                            let address = &inner.address;
+                            tracing::warn!(%address, reason = %e, "ended a connection: its frames were tampered with");
+                        }
+                        Err(e.to_string())
+                    }
                 };
                 if let Err(reason) = received {
                     break reason;
@@ -233,6 +245,11 @@ impl Connection {
     /// The incarnation of what the peer serves; 0: it did not say.
     pub fn incarnation(&self) -> u64 {
         self.0.incarnation
+    }
+
+    /// How the connection's frames are protected; where it goes through a local socket, their heads only.
+    pub fn wire(&self) -> Wire {
+        self.0.wire
     }
 
     /// Why the connection is of no more use, if so.

@@ -128,6 +128,7 @@ pub async fn serve(
         places: Arc::new(Semaphore::new(bounds.connections)),
         windows: Windows::new(bounds.windows),
         refused: Quiet::default(),
+        tampered: Quiet::default(),
         env: env.clone(),
     });
     let antechamber = Antechamber::new(bounds.unproven);

@@ -16,6 +16,7 @@ use super::young::YoungCalls;
 use super::{Bounds, Guest, Service, Windows};
 use crate::counters::Counters;
 use crate::env::Env;
+use crate::error::ReadError;
 use crate::frames::{Frame, FrameReader};
 use crate::handshake::{Door, Halves, Identity, Peer, Proven, receive, turn_away};
 use crate::pool::BufferPool;
@@ -37,6 +38,8 @@ pub(super) struct Hall {
     pub(super) windows: Arc<Windows>,
     /// Lines about connections that were refused.
     pub(super) refused: Quiet,
+    /// Lines about connections whose frames were tampered with.
+    pub(super) tampered: Quiet,
 }
 
 pub(super) struct Accepting {
@@ -154,12 +157,27 @@ impl Accepting {
                 frame = next_frame(hall.env.timing.idle, &mut reader, &mut calls) => frame,
                 reason = &mut closed => break reason,
             };
-            let taken = frame.and_then(|frame| self.receive(&session.wire, &peer, frame, &calls));
+            let taken = match frame {
+                Ok(frame) => self.receive(&session.wire, &peer, frame, &calls),
+                Err(error) => Err(self.note(&error)),
+            };
             if let Err(reason) = taken {
                 break reason;
             }
         };
         tracing::debug!(%address, %reason, "connection ended");
+    }
+
+    /// What ended the connection; the log says so where that may have been an attack.
+    fn note(&self, error: &ReadError) -> String {
+        let reason = error.to_string();
+        if let ReadError::Tampered(_) = error
+            && let Some(left_out) = self.hall.tampered.pass()
+        {
+            let (address, left_out) = (&self.address, left_out.field());
+            tracing::warn!(%address, %reason, left_out, "ended a connection: its frames were tampered with");
+        }
+        reason
     }
 
     /// Takes one frame; never waits, so that credits and cancels are always heard.
@@ -240,7 +258,7 @@ async fn next_frame(
     idle: Duration,
     reader: &mut FrameReader,
     calls: &mut YoungCalls,
-) -> Result<Frame, String> {
+) -> Result<Frame, ReadError> {
     let mut frame = pin!(timeout(idle, reader.next()));
     loop {
         tokio::select! {
@@ -248,10 +266,7 @@ async fn next_frame(
             // First: each is few steps, while a flood of frames has no end.
             () = calls.next() => {}
             frame = &mut frame => {
-                return match frame {
-                    Ok(frame) => frame.map_err(|error| error.to_string()),
-                    Err(_) => Err("silent for too long".to_owned()),
-                };
+                return frame.unwrap_or(Err(ReadError::Silent));
             }
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use weft_net::{
     Bounds, BufferPool, ConnectError, Connection, Counters, Env, Identity, Peer, Reply, Served,
-    Service, TcpNetwork, VolumeKey,
+    Service, TcpNetwork, VolumeKey, Wire,
 };
 use weft_proto::io::{
     Access, ForkState, ReadReply, ReadRequest, SyncReply, SyncRequest, WriteReply, WriteRequest,
@@ -66,6 +66,8 @@ pub struct Options {
     pub address: String,
     pub key: [u8; 32],
     pub server: Option<u32>,
+    /// The least that the server takes. [`Raw`] speaks plainly; other clients ask for more by themselves.
+    pub wire: Wire,
 }
 
 impl Default for Options {
@@ -76,16 +78,19 @@ impl Default for Options {
             address: "127.0.0.1:0".to_owned(),
             key: KEY,
             server: Some(SERVER),
+            wire: Wire::Plain,
         }
     }
 }
 
+/// Somebody who also speaks with a peer whose frames have no tags.
 pub fn identity() -> Identity {
     Identity {
         key: VolumeKey(KEY),
         volume: VOLUME,
         role: Role::Client,
         client: 42,
+        wire: Wire::Plain,
     }
 }
 
@@ -122,6 +127,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel::<()>();
         let identity = Identity {
             key: VolumeKey(options.key),
+            wire: options.wire,
             ..identity()
         };
         let task = tokio::spawn(weft_net::serve(
@@ -165,7 +171,13 @@ impl Server {
     }
 
     pub async fn connect(&self) -> Connection {
-        connect(&Env::system(), &self.address).await.unwrap()
+        let client = Identity {
+            wire: Wire::Mac,
+            ..identity()
+        };
+        connect_as(&Env::system(), &client, &self.address)
+            .await
+            .unwrap()
     }
 }
 
@@ -307,6 +319,8 @@ pub fn hello(volume: &[u8]) -> Hello {
         volume: Bytes::copy_from_slice(volume),
         reply_window: 4 << 20,
         local: String::new(),
+        wire_least: Wire::Plain as i32,
+        wire_most: Wire::Plain as i32,
     }
 }
 
@@ -424,6 +438,7 @@ impl Raw {
             nonce: Bytes::from_static(&[2; 32]),
             volume: Bytes::from_static(&VOLUME),
             local: String::new(),
+            wire: Wire::Plain as i32,
         };
         let end = Flags::REPLY.with(Flags::LAST);
         raw.send(Kind::Hello, end, 1, &challenge, &[]).await;

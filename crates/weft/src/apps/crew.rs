@@ -24,6 +24,9 @@ pub(crate) fn worker_command(
             command.arg("--address").arg(address);
             command.env("WEFT_KEY_FILE", key);
         }
+        if let Some(wire) = global.wire {
+            command.arg("--wire").arg(wire.name());
+        }
         command
     })
 }

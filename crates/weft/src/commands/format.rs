@@ -166,7 +166,8 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
         }
     }
     let address = format!("{}\n", config.meta.address);
-    volume_config::write_durably(&config.base.join(volume_config::ADDRESS), &address)
+    volume_config::write_durably(&config.base.join(volume_config::ADDRESS), &address)?;
+    config.tell_wire()
 }
 
 /// A fresh key in a file that only its owner can read.

@@ -141,7 +141,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Trim(command) => command.run(cli.global),
         Command::Truncate(command) => command.run(&cli.global),
         Command::Unmount(command) => command.run(),
-        Command::Up(command) => command.run(),
+        Command::Up(command) => command.run(cli.global.wire),
         Command::Write(command) => command.run(&cli.global),
     }
 }

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_kv::{FjallKv, FjallOptions, OnLoss};
 use weft_meta::Namespace;
-use weft_net::{Bounds, Env, Identity, TcpNetwork};
+use weft_net::{Bounds, Env, Identity, TcpNetwork, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
@@ -122,7 +122,13 @@ impl Serve {
             let node = Node::start(
                 env,
                 NodeConfig {
-                    identity: Identity { key, volume, role: Role::Unspecified, client: 0 },
+                    identity: Identity {
+                        key,
+                        volume,
+                        role: Role::Unspecified,
+                        client: 0,
+                        wire: config.volume.wire.0,
+                    },
                     address: bind.as_ref().unwrap_or(address).clone(),
                     public_address: Some(address.clone()),
                     io: io_role,
@@ -140,7 +146,11 @@ impl Serve {
             for lock in &mut locks {
                 lock.ready(&config)?;
             }
-            tracing::info!(address = node.address(), "serving");
+            let wire = config.volume.wire.0;
+            tracing::info!(address = node.address(), %wire, "serving");
+            if wire == Wire::Plain {
+                tracing::warn!("wire = \"plain\": a machine on the network's path can change what clients and servers say");
+            }
             asked_to_stop().await?;
             tracing::info!("stopping");
             node.stop().await.map_err(anyhow::Error::msg)?;

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use weft_net::Wire;
 
 use crate::commands::{format, mount, status};
 use crate::output;
 use crate::volume_config::{
     ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, Starter,
-    VolumeSection, changed, check_new_disk, free_addresses, is_starter, lock_of, note_started,
+    VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_starter, lock_of,
+    note_started,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none
@@ -58,17 +60,17 @@ const SERVERS_DEFAULT: u32 = 4;
 const OTHERS: Duration = Duration::from_secs(2);
 
 impl Up {
-    pub(crate) fn run(self) -> Result<ExitCode> {
+    pub(crate) fn run(self, wire: Option<Wire>) -> Result<ExitCode> {
         let starter = Starter::of_any(&self.dir, Duration::from_secs(self.wait))?;
         let exists = || self.dir.join(FILE).exists();
-        let done = self.start(!exists());
+        let done = self.start(!exists(), wire);
         if done.is_err() && !exists() {
             starter.leave();
         }
         done
     }
 
-    fn start(&self, fresh: bool) -> Result<ExitCode> {
+    fn start(&self, fresh: bool, wire: Option<Wire>) -> Result<ExitCode> {
         let mounted = !fresh && self.is_mounted()?;
         if let Some(path) = self.mount.as_ref().filter(|_| !mounted) {
             // A path that will not do is no reason to leave a volume running.
@@ -77,13 +79,14 @@ impl Up {
         // Held until the servers listen.
         let (config, _addresses) = if fresh {
             let addresses = self.addresses()?;
-            (self.make(&addresses)?, Some(addresses))
+            (self.make(&addresses, wire)?, Some(addresses))
         } else {
-            (self.existing()?, None)
+            (self.existing(wire)?, None)
         };
         let nodes = config.nodes();
         config.check_servers(&nodes)?;
         refuse_changes(&config)?;
+        config.tell_wire()?;
         let mut started = Started(Vec::new());
         for node in &nodes {
             if lock_of(&config, *node)?.is_none() {
@@ -140,7 +143,7 @@ impl Up {
     }
 
     /// The configuration of a volume that is there. Options for a new one must agree with it.
-    fn existing(&self) -> Result<Config> {
+    fn existing(&self, wire: Option<Wire>) -> Result<Config> {
         let config = Config::read(&self.dir)?;
         let servers = &config.servers;
         let mut other = Vec::new();
@@ -177,6 +180,12 @@ impl Up {
             let disk = disk.display();
             other.push(format!("--disks {disk}, which is none of its disks"));
         }
+        if let Some(asked) = wire.filter(|wire| *wire != config.volume.wire.0) {
+            other.push(format!(
+                "--wire {asked}, and it has {}",
+                config.volume.wire.0
+            ));
+        }
         if !other.is_empty() {
             let dir = self.dir.display();
             bail!(
@@ -202,7 +211,7 @@ impl Up {
     }
 
     /// Writes the configuration of a new volume and formats it.
-    fn make(&self, addresses: &FreeAddresses) -> Result<Config> {
+    fn make(&self, addresses: &FreeAddresses, wire: Option<Wire>) -> Result<Config> {
         let count = self.count();
         if !self.disks.is_empty() && self.disks.len() < count as usize {
             bail!(
@@ -271,6 +280,7 @@ impl Up {
                 name,
                 key: "volume.key".into(),
                 local_sockets: true,
+                wire: wire.map_or_else(WireSetting::default, WireSetting),
             },
             meta: MetaSection {
                 address: addresses[0].clone(),
@@ -297,7 +307,12 @@ fn take_away(config: &Config) {
             let _ = fs::remove_dir_all(folder);
         }
     }
-    for file in [Path::new(FILE), Path::new(ADDRESS), &config.volume.key] {
+    for file in [
+        Path::new(FILE),
+        Path::new(ADDRESS),
+        Path::new(WIRE),
+        &config.volume.key,
+    ] {
         let _ = fs::remove_file(config.at(file));
     }
     let _ = fs::remove_dir(&config.base);

@@ -8,6 +8,7 @@ mod ports;
 mod settings;
 mod size;
 mod starter;
+mod wire;
 
 use std::path::{Path, PathBuf};
 
@@ -25,11 +26,14 @@ pub(crate) use ports::{FreeAddresses, free_addresses};
 pub(crate) use settings::changed;
 pub(crate) use size::Size;
 pub(crate) use starter::{Starter, is_starter};
+pub(crate) use wire::WireSetting;
 
 /// The name of the configuration in a volume's folder.
 pub(crate) const FILE: &str = "weft.toml";
 /// The name of the file that says where the metadata service listens.
 pub(crate) const ADDRESS: &str = "volume.address";
+/// The name of the file that says how connections are protected, for clients that read no configuration.
+pub(crate) const WIRE: &str = "volume.wire";
 
 /// A volume's configuration. Relative paths count from the folder the file is in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,6 +62,9 @@ pub(crate) struct VolumeSection {
     /// Whether servers have local sockets, for programs on their own machines.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub(crate) local_sockets: bool,
+    /// The least protection of the frames of every connection.
+    #[serde(default, skip_serializing_if = "WireSetting::is_default")]
+    pub(crate) wire: WireSetting,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -221,6 +228,17 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Tells the clients that find the volume by its folder how connections are protected.
+    pub(crate) fn tell_wire(&self) -> Result<()> {
+        let path = self.base.join(WIRE);
+        let text = format!("{}\n", self.volume.wire.0);
+        match std::fs::read_to_string(&path) {
+            Ok(found) if found == text => Ok(()),
+            Err(_) if self.volume.wire.is_default() && !path.exists() => Ok(()),
+            _ => write_durably(&path, &text),
+        }
     }
 
     /// A path of the configuration, from its folder.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
 use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OnLoss};
 use weft_meta::Namespace;
-use weft_net::{Bounds, Env, Identity, VolumeKey};
+use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::meta::HeartbeatRequest;
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
@@ -65,6 +65,7 @@ impl Offline {
             volume: id,
             role: Role::Unspecified,
             client: 0,
+            wire: Wire::Mac,
         };
         let options = FjallOptions {
             cache: config.meta.cache.0,

@@ -24,6 +24,9 @@ pub(crate) fn start(global: &Global, mount: &Mount) -> Result<PathBuf> {
     } else {
         command.arg("--volume").arg(super::folder(global)?);
     }
+    if let Some(wire) = global.wire {
+        command.arg("--wire").arg(wire.name());
+    }
     command.args(["mount", "--foreground", "--report"]);
     if !mount.options.text.is_empty() {
         command.arg("-o").arg(&mount.options.text);

@@ -46,6 +46,7 @@ Options (-o, with commas between them):
   entry_timeout=S              seconds that the kernel may believe names (default: while they are true)
   fsname=NAME                  what the table of mounts shows (default: the volume's folder or address)
   key_file=FILE                as --key-file
+  wire=LEVEL                   as --wire
 
 As root /etc/fstab can name a volume, if `mount.fuse.weft` in /sbin is a link to this program:
   /srv/weft  /mnt/weft  fuse.weft  defaults,_netdev  0 0")]

@@ -21,6 +21,7 @@ pub(crate) fn with_volume(config: &Config, path: &Path) -> Result<PathBuf> {
         volume: Some(config.base.clone()),
         address: None,
         key: None,
+        wire: None,
     };
     let mount = Mount {
         path: path.to_owned(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weft_client::ConnectOptions;
 use weft_mount::fs::Options;
 use weft_mount::fuse::MountFlagsWanted;
+use weft_net::Wire;
 
 use crate::Global;
 
@@ -28,6 +29,7 @@ pub(crate) struct MountOptions {
     names_valid: Option<Duration>,
     name: Option<String>,
     pub(crate) key_file: Option<PathBuf>,
+    wire: Option<Wire>,
     /// As it was written, for the process in the background.
     pub(crate) text: String,
 }
@@ -89,6 +91,7 @@ pub(super) fn parse(text: &str) -> Result<MountOptions, String> {
             "entry_timeout" => options.names_valid = Some(seconds(needed()?)?),
             "fsname" => options.name = Some(needed()?.to_owned()),
             "key_file" => options.key_file = Some(needed()?.into()),
+            "wire" => options.wire = Some(needed()?.parse()?),
             _ if WITHOUT_MEANING.contains(&word) || name.starts_with("x-") || name == "comment" => {
             }
             _ => {
@@ -160,6 +163,7 @@ impl MountOptions {
     /// For the connection.
     pub(super) fn connect(&self, mut options: ConnectOptions) -> ConnectOptions {
         options.lazy = !self.durable;
+        options.wire = self.wire.unwrap_or(options.wire);
         options
     }
 }

@@ -1,0 +1,105 @@
+//! Frames on their way out.
+
+use bytes::Bytes;
+use weft_proto::CHECKSUMS_AT;
+
+use super::{Cover, HEAD, Keys, SEGMENT};
+use crate::landing::Landed;
+use crate::pool::BufferPool;
+
+/// Protects the frames of one direction, in the order in which they leave.
+pub(crate) struct Sealer {
+    keys: Keys,
+    cover: Cover,
+    /// A segment whose bytes lie in several parts.
+    gathered: Vec<u8>,
+    /// Where encrypted payloads lie until they were written.
+    pool: BufferPool,
+}
+
+impl Sealer {
+    pub(super) fn new(secret: [u8; 32], cover: Cover, pool: BufferPool) -> Sealer {
+        Sealer {
+            keys: Keys::new(secret),
+            cover,
+            gathered: Vec::new(),
+            pool,
+        }
+    }
+
+    /// Protects the next frame: `head` is its header and body and gets its tag; those of the payload are returned.
+    pub(crate) fn seal(&mut self, head: &mut Vec<u8>, payload: &mut Vec<Bytes>) -> Vec<u8> {
+        let frame = self.keys.next_frame();
+        let tag = if self.cover == Cover::Encrypted {
+            let (clear, rest) = head.split_at_mut(CHECKSUMS_AT);
+            self.keys.encrypt(frame, HEAD, clear, rest)
+        } else {
+            self.keys.tag(frame, HEAD, head)
+        };
+        head.extend_from_slice(&tag);
+        match self.cover {
+            _ if payload.is_empty() => Vec::new(),
+            Cover::Heads => Vec::new(),
+            Cover::All => self.tags(frame, payload),
+            Cover::Encrypted => self.encrypt(frame, payload),
+        }
+    }
+
+    fn tags(&mut self, frame: u64, payload: &[Bytes]) -> Vec<u8> {
+        let (keys, gathered) = (&self.keys, &mut self.gathered);
+        let mut tags = Vec::new();
+        let mut number = HEAD;
+        let mut tag = |segment: &[u8]| {
+            number += 1;
+            tags.extend_from_slice(&keys.tag(frame, number, segment));
+        };
+        gathered.clear();
+        for (i, part) in payload.iter().enumerate() {
+            let last = i + 1 == payload.len();
+            let mut rest = &part[..];
+            while !rest.is_empty() {
+                let taken = rest.len().min(SEGMENT - gathered.len());
+                let (now, later) = rest.split_at(taken);
+                rest = later;
+                if gathered.is_empty() && (taken == SEGMENT || last) {
+                    tag(now);
+                    continue;
+                }
+                gathered.extend_from_slice(now);
+                if gathered.len() == SEGMENT {
+                    tag(gathered);
+                    gathered.clear();
+                }
+            }
+        }
+        if !gathered.is_empty() {
+            tag(gathered);
+        }
+        tags
+    }
+
+    /// Encrypts a payload segment by segment, each while the processor still has its copy at hand.
+    fn encrypt(&mut self, frame: u64, payload: &mut Vec<Bytes>) -> Vec<u8> {
+        let length = payload.iter().map(Bytes::len).sum();
+        let mut buffer = self.pool.take(length);
+        let mut tags = Vec::new();
+        let mut parts = payload.drain(..);
+        let mut part = Bytes::new();
+        for (number, segment) in (HEAD + 1..).zip(buffer.bytes_mut().chunks_mut(SEGMENT)) {
+            let mut filled = 0;
+            while filled < segment.len() {
+                if part.is_empty() {
+                    part = parts.next().unwrap_or_default();
+                    continue;
+                }
+                let taken = part.len().min(segment.len() - filled);
+                segment[filled..filled + taken].copy_from_slice(&part.split_to(taken));
+                filled += taken;
+            }
+            tags.extend_from_slice(&self.keys.encrypt(frame, number, &[], segment));
+        }
+        drop(parts);
+        payload.push(Box::new(buffer).freeze());
+        tags
+    }
+}

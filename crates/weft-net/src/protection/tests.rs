@@ -1,0 +1,205 @@
+use bytes::{BufMut, Bytes, BytesMut};
+use weft_proto::{CHECKSUMS_AT, Flags, HEADER_BYTES};
+
+use super::*;
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(digits).collect()
+}
+
+fn pair(cover: Cover) -> (Sealer, Opener) {
+    (
+        Sealer::new([5; 32], cover, BufferPool::default()),
+        Opener::new([5; 32], cover),
+    )
+}
+
+/// A frame as it leaves: its head with tag, its payload, the payload's tags.
+type Sealed = (BytesMut, Vec<u8>, Vec<u8>);
+
+fn seal(sealer: &mut Sealer, head: &[u8], payload: &[Bytes]) -> Sealed {
+    let (mut head, mut payload) = (head.to_vec(), payload.to_vec());
+    let tags = sealer.seal(&mut head, &mut payload);
+    (BytesMut::from(&head[..]), payload.concat(), tags)
+}
+
+fn open(opener: &mut Opener, (mut head, mut payload, tags): Sealed) -> Result<Vec<u8>, Tampered> {
+    opener.open_head(&mut head)?;
+    opener.open_payload(&mut payload, &tags)?;
+    head.put_slice(&payload);
+    Ok(head.to_vec())
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn what_is_protected_opens_however_its_payload_is_cut() {
+    let head = noise(HEADER_BYTES + 9);
+    for cover in [Cover::Heads, Cover::All, Cover::Encrypted] {
+        let (mut sealer, mut opener) = pair(cover);
+        for length in [0, 1, SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT + 5] {
+            let payload = Bytes::from(noise(length));
+            for cut in [1, 1000, SEGMENT - 3, SEGMENT, SEGMENT + 7, usize::MAX] {
+                if length / cut.min(length.max(1)) > 10_000 {
+                    continue;
+                }
+                let parts: Vec<Bytes> = payload
+                    .chunks(cut.min(length.max(1)))
+                    .map(|part| payload.slice_ref(part))
+                    .collect();
+                let sealed = seal(&mut sealer, &head, &parts);
+                assert_eq!(sealed.2.len(), opener.payload_tags(length));
+                let hidden = cover == Cover::Encrypted;
+                assert_eq!(sealed.0[..CHECKSUMS_AT], head[..CHECKSUMS_AT]);
+                assert_eq!(
+                    sealed.0[CHECKSUMS_AT..head.len()] != head[CHECKSUMS_AT..],
+                    hidden
+                );
+                assert_eq!(sealed.1[..] != payload[..], hidden && length > 0);
+                let opened = open(&mut opener, sealed).unwrap();
+                assert!(opened == [&head[..], &payload].concat());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bit_that_changes_anywhere_is_noticed() {
+    let (head, payload) = (noise(HEADER_BYTES + 9), Bytes::from(noise(SEGMENT + 40)));
+    for cover in [Cover::All, Cover::Encrypted] {
+        let sealed = seal(&mut pair(cover).0, &head, &[payload.clone()]);
+        let mut places = 0;
+        for part in 0..3 {
+            let length = [sealed.0.len(), sealed.1.len(), sealed.2.len()][part];
+            for at in (0..length).step_by(1 + length / 200).chain([length - 1]) {
+                let mut changed = sealed.clone();
+                let place = match part {
+                    0 => &mut changed.0[at],
+                    1 => &mut changed.1[at],
+                    _ => &mut changed.2[at],
+                };
+                *place ^= 1 << (at % 8);
+                let opened = open(&mut pair(cover).1, changed);
+                assert_eq!(opened, Err(Tampered { frame: 0 }), "{cover:?} {part} {at}");
+                places += 1;
+            }
+        }
+        assert!(places > 200);
+    }
+}
+
+#[test]
+fn a_frame_opens_in_its_place_only() {
+    let head = noise(HEADER_BYTES);
+    for cover in [Cover::Heads, Cover::All, Cover::Encrypted] {
+        let (mut sealer, _) = pair(cover);
+        let frames: Vec<Sealed> = (0..4).map(|_| seal(&mut sealer, &head, &[])).collect();
+        for order in [&[0, 0][..], &[1], &[0, 2], &[0, 2, 1], &[0, 1, 1]] {
+            let mut opener = pair(cover).1;
+            let opened = order.iter().map(|i| open(&mut opener, frames[*i].clone()));
+            let fits = opened.take_while(Result::is_ok).count();
+            assert!(fits < order.len(), "{cover:?} {order:?}");
+        }
+    }
+}
+
+#[test]
+fn segments_cannot_change_places() {
+    let payload = Bytes::from(noise(2 * SEGMENT));
+    for cover in [Cover::All, Cover::Encrypted] {
+        let (mut sealer, mut opener) = pair(cover);
+        let (head, sent, tags) = seal(&mut sealer, &noise(HEADER_BYTES), &[payload.clone()]);
+        let turned = [&sent[SEGMENT..], &sent[..SEGMENT]].concat();
+        let turned_tags = [&tags[TAG_BYTES..], &tags[..TAG_BYTES]].concat();
+        assert!(open(&mut opener, (head, turned, turned_tags)).is_err());
+    }
+}
+
+#[test]
+fn directions_connections_and_keys_differ() {
+    let secret = |key: u8, hello: &[u8], wire| {
+        let protection = Protection::of(&VolumeKey([key; 32]), (hello, b"c"), wire, false);
+        let protection = protection.unwrap();
+        [protection.to_server, protection.to_client]
+    };
+    let all = [
+        secret(1, b"h", Wire::Mac),
+        secret(2, b"h", Wire::Mac),
+        secret(1, b"g", Wire::Mac),
+    ];
+    let all: std::collections::BTreeSet<_> = all.into_iter().flatten().collect();
+    assert_eq!(all.len(), 6);
+    assert!(Protection::of(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Plain, false).is_none());
+}
+
+#[test]
+fn only_a_clients_first_frame_may_be_a_failure_without_a_tag() {
+    let of = || Protection::of(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Mac, false).unwrap();
+    let (mut sealer, server) = of().of_server(BufferPool::default());
+    let (_, mut client) = of().of_client(BufferPool::default());
+    assert!(server.covers(Flags::FAILED) && client.covers(Flags::REPLY));
+    assert!(!client.covers(Flags::FAILED));
+    open(&mut client, seal(&mut sealer, &noise(HEADER_BYTES), &[])).unwrap();
+    assert!(client.covers(Flags::FAILED));
+}
+
+#[test]
+fn keys_are_replaced_in_time_and_both_sides_agree_when() {
+    let last = FRAMES_PER_KEY - 1;
+    let [mut sends, mut receives, first] = [(); 3].map(|()| Keys::new([5; 32]));
+    (sends.frames, receives.frames) = (last, last);
+    for expected in last..last + 3 {
+        let frame = sends.next_frame();
+        assert_eq!((frame, receives.next_frame()), (expected, expected));
+        let tag = sends.tag(frame, HEAD, b"head");
+        assert_eq!(tag, receives.tag(frame, HEAD, b"head"));
+        assert_eq!(tag == first.tag(frame, HEAD, b"head"), frame == last);
+    }
+}
+
+/// The example of `docs/protocol.md`, with which another implementation can check its secrets, keys and tags.
+#[test]
+fn the_page_shows_tags_and_encryption_as_they_are() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let value = |name: &str| {
+        let line = page.lines().find(|line| line.starts_with(name)).unwrap();
+        bytes(line[name.len()..].trim())
+    };
+    let key = VolumeKey(value("key          ").try_into().unwrap());
+    let (hello, challenge) = (value("hello        "), value("challenge    "));
+    let of = |wire| Protection::of(&key, (&hello, &challenge), wire, false).unwrap();
+    let frame = value("frame        ");
+    let (head, payload) = frame.split_at(frame.len() - 4);
+    let payload = [Bytes::copy_from_slice(payload)];
+    let sent = |wire| {
+        let (head, payload, tags) = seal(
+            &mut of(wire).of_client(BufferPool::default()).0,
+            head,
+            &payload,
+        );
+        [&head[..], &payload, &tags].concat()
+    };
+    let to_server = of(Wire::Mac).to_server;
+    let shown = [
+        ("to server    ", to_server.to_vec()),
+        ("to client    ", of(Wire::Mac).to_client.to_vec()),
+        (
+            "frame key    ",
+            blake3::keyed_hash(&to_server, b"weft frame key")
+                .as_bytes()
+                .to_vec(),
+        ),
+        ("as mac       ", sent(Wire::Mac)),
+        ("as encrypted ", sent(Wire::Encrypted)),
+    ];
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    for (name, found) in &shown {
+        assert_eq!(hex(found), hex(&value(name)), "{name}");
+    }
+}
