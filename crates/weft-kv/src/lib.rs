@@ -13,7 +13,9 @@
 mod batch;
 mod copier;
 mod copies;
+mod engine;
 mod error;
+mod fault;
 mod fjall;
 mod group;
 mod history;
