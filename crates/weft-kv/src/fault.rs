@@ -17,8 +17,8 @@ use crate::group::Group;
 /// How long after a try that failed the next one comes: twice as long each time, up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Whether the system may give later what it refuses now.
-pub(crate) fn passes(error: &io::Error) -> bool {
+/// Whether the system may give later what it refuses now: descriptors, memory, threads, room.
+pub fn passes(error: &io::Error) -> bool {
     let refusals = [
         Errno::MFILE,
         Errno::NFILE,
@@ -29,7 +29,9 @@ pub(crate) fn passes(error: &io::Error) -> bool {
         Errno::AGAIN,
     ];
     let number = error.raw_os_error();
-    number.is_some_and(|number| refusals.iter().any(|r| r.raw_os_error() == number))
+    // A simulated disk has no numbers.
+    error.kind() == io::ErrorKind::StorageFull
+        || number.is_some_and(|number| refusals.iter().any(|r| r.raw_os_error() == number))
 }
 
 /// Whether a commit that failed so may succeed later.
