@@ -1,7 +1,7 @@
 //! What a volume's folder holds besides data: markers that say whose folder it is, and locks that say who runs.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::ending::{is_ending, wait_for_end};
-use super::{Config, hex};
+use super::{Config, hex, private};
 
 /// A node of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Marker {
     /// Checks that the folder is this node's; returns what it says.
     pub(crate) fn check(&self, folder: &Path) -> Result<Marker> {
         let path = folder.join(MARKER);
-        let text = std::fs::read_to_string(&path).with_context(|| {
+        let text = weft_client::read_small(&path).with_context(|| {
             format!(
                 "{} holds no data of {}: cannot read {}. Is its disk mounted? A new, empty one is made by `weft format`",
                 folder.display(),
@@ -133,7 +133,7 @@ impl Marker {
 pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
     let write = || {
         let beside = path.with_extension("new");
-        let mut file = File::create(&beside)?;
+        let mut file = private::options().truncate(true).open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&beside, path)?;
@@ -162,12 +162,7 @@ impl Lock {
     /// Takes the lock of a node and writes this process's number into it.
     pub(crate) fn take(config: &Config, node: NodeName) -> Result<Lock> {
         let path = lock_path(config, node)?;
-        let open = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
+        let open = private::options().read(true).open(&path);
         let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
         // Whoever only looks holds the lock for an instant, too: a few tries tell the two apart.
         let mut tries = 0;
@@ -234,7 +229,7 @@ pub(crate) struct Running {
 /// Who runs this node, if anybody.
 pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>> {
     let path = lock_path(config, node)?;
-    let Ok(mut file) = File::open(&path) else {
+    let Ok(mut file) = weft_client::open_regular(&path) else {
         return Ok(None);
     };
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {

@@ -66,7 +66,10 @@ impl Offline {
             client: 0,
         };
         let options = FjallOptions {
-            cache: config.meta.cache.0,
+            cache: config
+                .meta
+                .cache
+                .map_or_else(|| config.share().engine(), |size| size.0),
             ..FjallOptions::default()
         };
         let mut obstacles = Vec::new();

@@ -21,7 +21,7 @@ use weft_mount::fs::{FileSystem, Options};
 use weft_mount::fuse;
 
 use crate::volume_config::{hex, volume_id};
-use crate::{Global, connect, output};
+use crate::{Global, connect, log, output, threads};
 
 pub(crate) use background::start as in_background;
 pub(crate) use helper::as_mount_helper;
@@ -92,12 +92,10 @@ impl Mount {
 
     /// Mounts, calls `ready`, and serves until it is unmounted.
     fn serve(&self, global: &Global, ready: impl FnOnce() -> Result<()>) -> Result<ExitCode> {
-        start_log();
+        log::start("warn,weft=info,weft_mount=info", self.report);
         let path = path::prepare(&self.path)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .thread_name("weft-mount")
-            .build()?;
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = threads::lasting(builder.thread_name("weft-mount"))?;
         let mut connect = self.options.connect(connect::options(global)?);
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();
@@ -194,16 +192,4 @@ fn unmount_on(
             tracing::error!(%error, "cannot unmount");
         }
     });
-}
-
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,weft=info,weft_mount=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // Where the log's own disk is full it would say so there, and panic.
-        .log_internal_errors(false)
-        .with_ansi(output::interactive())
-        .init();
 }
