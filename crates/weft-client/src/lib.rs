@@ -50,6 +50,7 @@ mod place;
 mod quota;
 mod read;
 mod servers;
+mod small_file;
 mod span;
 mod stat;
 mod transfer;
@@ -81,6 +82,7 @@ pub use options::ConnectOptions;
 pub use parts::ReadParts;
 pub use place::Place;
 pub use quota::{NewBounds, Payer, Quota};
+pub use small_file::{open_regular, read_small};
 pub use stat::{Attributes, FileKind};
 pub use transfer::Transfer;
 pub use upkeep::{

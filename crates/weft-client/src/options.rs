@@ -1,12 +1,15 @@
 //! How a volume is found: by its folder, or by an address and a key.
 
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use weft_net::{Env, VolumeKey, Wire};
 use weft_proto::meta::Credentials;
 
 use crate::Error;
+use crate::small_file::{read_small, read_with_metadata};
 
 /// Where a volume is and who connects.
 #[derive(Clone)]
@@ -56,31 +59,33 @@ impl ConnectOptions {
     /// The volume of this folder, as `weft format` and `weft up` lay it out.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<ConnectOptions, Error> {
         let folder = folder.as_ref();
-        let read = |name: &str| {
-            let path = folder.join(name);
-            std::fs::read_to_string(&path)
-                .map_err(|e| Error::Configuration(unreadable(folder, &path, &e)))
-        };
-        let address = read(ADDRESS_FILE)?;
-        let key = parse_key(&read(KEY_FILE)?).ok_or_else(|| bad_key(&folder.join(KEY_FILE)))?;
-        let mut options = ConnectOptions::new(address.trim(), key);
-        if folder.join(WIRE_FILE).exists() {
-            let wire = read(WIRE_FILE)?.trim().parse();
-            options.wire = wire.map_err(|e: String| {
-                let file = folder.join(WIRE_FILE);
-                Error::Configuration(format!("{} is not legal: {e}", file.display()))
+        let said = |path: &Path, e: &io::Error| Error::Configuration(unreadable(folder, path, e));
+        let path = folder.join(ADDRESS_FILE);
+        let address = read_small(&path).map_err(|e| said(&path, &e))?;
+        let path = folder.join(KEY_FILE);
+        let (text, metadata) = read_with_metadata(&path).map_err(|e| said(&path, &e))?;
+        let mut options = ConnectOptions::new(address.trim(), key_of(&path, &text, &metadata)?);
+        let path = folder.join(WIRE_FILE);
+        if path.exists() {
+            let wire = read_small(&path).map_err(|e| said(&path, &e))?;
+            options.wire = wire.trim().parse().map_err(|e: String| {
+                Error::Configuration(format!("{} is not legal: {e}", path.display()))
             })?;
         }
         Ok(options)
     }
 
     /// A volume by address and the file that holds its key.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] where the file is no regular one, holds no key, or is open to others: whoever has the key may do
+    /// everything.
     pub fn from_address(
         address: &str,
         key_file: impl AsRef<Path>,
     ) -> Result<ConnectOptions, Error> {
         let path = key_file.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|e| {
+        let (text, metadata) = read_with_metadata(path).map_err(|e| {
             Error::Configuration(format!(
                 "cannot read the volume's key {}: {e}",
                 path.display()
@@ -88,8 +93,32 @@ impl ConnectOptions {
         })?;
         Ok(ConnectOptions::new(
             address,
-            parse_key(&text).ok_or_else(|| bad_key(path))?,
+            key_of(path, &text, &metadata)?,
         ))
+    }
+}
+
+/// The key that a file holds, if none but its owner can read it. As with ssh, the owner of a key must keep it so; a key of another
+/// user, say root's for a group, may be readable by that group.
+fn key_of(path: &Path, text: &str, metadata: &Metadata) -> Result<VolumeKey, Error> {
+    let mode = metadata.mode() & 0o7777;
+    let own = metadata.uid() == rustix::process::geteuid().as_raw();
+    if let Some(wrong) = exposed(mode, own) {
+        let path = path.display();
+        return Err(Error::Configuration(format!(
+            "the volume's key {path} has the mode {mode:04o}: {wrong}, and whoever has the key may do everything with the \
+             volume. It is not used like that: say `chmod 600 {path}`"
+        )));
+    }
+    parse_key(text).ok_or_else(|| bad_key(path))
+}
+
+/// What is wrong with a key's mode.
+fn exposed(mode: u32, own: bool) -> Option<&'static str> {
+    match mode {
+        _ if mode & 0o022 != 0 => Some("others can change it"),
+        _ if mode & 0o007 != 0 || own && mode & 0o070 != 0 => Some("others can read it"),
+        _ => None,
     }
 }
 
@@ -146,6 +175,40 @@ fn process_credentials() -> Credentials {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_others_can_read_or_change_is_refused() {
+        for (mode, own, refused) in [
+            (0o600, true, false),
+            (0o400, true, false),
+            (0o640, true, true),
+            (0o604, true, true),
+            (0o610, true, true),
+            // Of another user, a group may have it.
+            (0o640, false, false),
+            (0o660, false, true),
+            (0o644, false, true),
+            (0o602, false, true),
+        ] {
+            assert_eq!(exposed(mode, own).is_some(), refused, "{mode:o} {own}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "ab".repeat(32)).unwrap();
+        let set = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&path, mode).unwrap();
+        };
+        set(0o644);
+        let refused = ConnectOptions::from_address("localhost:1", &path).err();
+        let refused = refused.unwrap().to_string();
+        assert!(
+            refused.contains("mode 0644") && refused.contains("chmod 600"),
+            "{refused}"
+        );
+        set(0o600);
+        ConnectOptions::from_address("localhost:1", &path).unwrap();
+    }
 
     #[test]
     fn a_file_that_may_not_be_read_is_not_a_folder_that_is_none() {

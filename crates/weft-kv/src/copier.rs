@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -54,6 +55,7 @@ struct Work {
 pub(crate) struct Copier {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    abandoned: bool,
 }
 
 struct Shared {
@@ -83,7 +85,13 @@ impl Copier {
         Ok(Copier {
             thread: Some(thread.spawn(move || work.run(&shrinker))?),
             shared,
+            abandoned: false,
         })
+    }
+
+    /// Makes no last pass when it is dropped.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
     }
 
     /// Makes the copy that of now, at once.
@@ -125,7 +133,7 @@ impl Drop for Copier {
             // A panic of it was said when it came.
             let _ = thread.join();
         }
-        if !self.shared.folder.exists() {
+        if self.abandoned || !self.shared.folder.exists() {
             return;
         }
         // An engine that was open for seconds only has no copy yet, nor one that was busy of what came last.
@@ -150,8 +158,6 @@ impl Shared {
     fn run(&self, shrinker: &Shrinker) {
         let mut looks = Looks::default();
         while !self.wait(PERIOD) {
-            // What is merged away is not copied.
-            shrinker.look(&mut looks, &|| *self.stopped.lock());
             let mut piece_at = Instant::now();
             let mut go_on = |bytes: usize| {
                 let least = PIECE.1.mul_f64(bytes as f64 / PIECE.0 as f64);
@@ -159,7 +165,14 @@ impl Shared {
                 piece_at = Instant::now();
                 !stopped
             };
-            let done = self.pass(&mut go_on);
+            let one = || {
+                // What is merged away is not copied.
+                shrinker.look(&mut looks, &|| *self.stopped.lock());
+                self.pass(&mut go_on)
+            };
+            // One that panics is not the last.
+            let panicked = |_| Err(io::Error::other("it panicked"));
+            let done = catch_unwind(AssertUnwindSafe(one)).unwrap_or_else(panicked);
             let mut work = self.work.lock();
             work.partial = match done {
                 Ok(Pass::Partial) => work.partial + 1,

@@ -79,6 +79,12 @@ pub enum KvError {
         /// What must be.
         needed: u64,
     },
+    /// The system refused the engine something: nothing is committed until that has passed, and what was refused has not happened.
+    #[error("the key-value engine refuses changes until this has passed: {reason}")]
+    Suspended {
+        /// What the system refused.
+        reason: String,
+    },
     /// An earlier sync failed: the engine refuses everything until it is reopened.
     #[error("the key-value engine is closed to writes because an earlier sync failed: {reason}")]
     Poisoned {

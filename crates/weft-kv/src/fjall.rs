@@ -10,49 +10,46 @@
 //!
 //! Invariants:
 //! 1. A commit has handed its journal entry to the kernel when it returns: it survives kill −9.
-//! 2. After a failed commit or sync everything is refused until the engine is opened again: what
+//! 2. After a commit or sync that the disk failed everything is refused until the engine is opened again by another process: what
 //!    the disk holds is unknown, and only recovery can find out.
+//! 2b. After a commit that the system refused (`fault.rs`) nothing is committed until this one has opened its engine again, behind
+//!    all that was committed and nothing else.
 //!
 //! 3. An engine whose journal lacks what was on stable storage is not opened (`loss.rs`).
 //! 4. Nor one with a table that is not what was written, unless there is a good copy of it (`copies.rs`).
 //!
 //! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
-use lsm_tree::AbstractTree;
-use parking_lot::Mutex;
+use fjall::{PersistMode, Readable};
+use parking_lot::{Mutex, RwLock};
 
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::copier::Copier;
 use crate::copies::{self, BadFile, EngineFile};
-use crate::group::Group;
-use crate::journal::Journals;
-use crate::loss::{self, Found, Loss, Watermark};
+use crate::engine::{Around, Engine, lock, lost_error};
+use crate::fault::{Fault, passes};
+use crate::group::Failed;
+use crate::loss;
 use crate::overlay::{Layered, Overlay, is_empty_range};
-use crate::room::{self, Room};
-use crate::shrink::Shrinker;
+use crate::room::Room;
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
 
-/// The one fjall keyspace.
-const KEYSPACE: &str = "weft";
+/// Descriptors that must be free before the engine is opened again after a failure.
+const DESCRIPTORS: usize = 32;
+/// How long that waits for the reads under way.
+const READS: Duration = Duration::from_millis(200);
+/// How often a sync asks for what the system refuses, and how long after the last time.
+const SYNC_TRIES: (u32, Duration) = (20, Duration::from_millis(25));
 /// A commit is in the journal, in a table and, for a moment, in the table that this one is merged into.
 const TIMES: u64 = 3;
-/// How long tables may take to be written.
-const SETTLED: Duration = Duration::from_mins(2);
-/// How often it is looked whether they are.
-const SETTLING: Duration = Duration::from_millis(2);
-/// How often the folder's lock is tried, a tenth of a second apart.
-const LOCK_TRIES: u32 = 10;
-
 /// How to open a [`FjallKv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FjallOptions {
@@ -92,18 +89,11 @@ impl Default for FjallOptions {
 
 /// The embedded engine.
 pub struct FjallKv {
-    // First: it ends before the folder's lock is given up.
-    copier: Copier,
     path: PathBuf,
-    database: Database,
-    keyspace: Keyspace,
-    writer: Arc<Mutex<()>>,
-    group: Arc<Group>,
-    journals: Journals,
-    watermark: Watermark,
-    room: Arc<Room>,
-    /// The number of the last commit.
-    committed: Arc<AtomicU64>,
+    options: FjallOptions,
+    /// `None` only where it could not be opened again yet.
+    engine: RwLock<Option<Arc<Engine>>>,
+    around: Around,
 }
 
 impl std::fmt::Debug for FjallKv {
@@ -123,65 +113,23 @@ impl FjallKv {
     /// not what it wrote.
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<FjallKv, KvError> {
         let path = path.as_ref().to_path_buf();
-        let accept_loss = options.loss != OnLoss::Refuse;
-        let lost = prepare(&path, options.loss)?;
-        let failed = |error: fjall::Error| open_error(&path, &error);
-        let database = Database::builder(&path).cache_size(options.cache).open();
-        let database = database.map_err(failed)?;
-        let memtable = room::memtable(&path, options.memtable);
-        let keyspace = database.keyspace(KEYSPACE, || {
-            KeyspaceCreateOptions::default().max_memtable_size(memtable)
-        });
-        let keyspace = keyspace.map_err(failed)?;
-        let number = keyspace.get(NUMBER_KEY).map_err(failed)?;
-        let number = number.and_then(|n| Some(u64::from_le_bytes((*n).try_into().ok()?)));
-        let number = number.unwrap_or(0);
-        let unread = |error: std::io::Error| KvError::open(&path, &error);
-        let synced = loss::synced(&path).map_err(unread)?;
-        if number < synced && !accept_loss {
-            return Err(lost_error(&Loss {
-                path: path.clone(),
-                at: 0,
-                first: number + 1,
-                last: synced,
-            }));
-        }
-        let watermark = Watermark::open(&path).map_err(unread)?;
-        if lost {
-            // So that a gap in the journals is none any more at the next opening.
-            let reason = |reason| KvError::Open {
-                path: path.display().to_string(),
-                reason,
-            };
-            settle(&database, &keyspace).map_err(reason)?;
-        }
-        if number < synced {
-            watermark.set(number).map_err(unread)?;
-        }
-        let room = Arc::new(Room::new(&path, options.reserve));
-        let committed = Arc::new(AtomicU64::new(number));
-        let writer = Arc::new(Mutex::new(()));
-        let group = Arc::new(Group::default());
-        let shrinker = Shrinker {
-            group: Arc::clone(&group),
-            writer: Arc::clone(&writer),
-            database: database.clone(),
-            keyspace: keyspace.clone(),
-            folder: path.clone(),
-            room: Arc::clone(&room),
-            committed: Arc::clone(&committed),
+        let around = Around {
+            room: Arc::new(Room::new(&path, options.reserve)),
+            writer: Arc::new(Mutex::new(())),
+            fault: Arc::new(Fault::default()),
+            committed: Arc::new(AtomicU64::new(0)),
         };
+        let (engine, number) = Engine::open(&path, options, &around)?;
+        around.committed.store(number, Ordering::Release);
         Ok(FjallKv {
-            journals: Journals::new(&path),
-            watermark,
-            committed,
-            copier: Copier::start(&path, Arc::clone(&room), shrinker).map_err(unread)?,
-            room,
             path,
-            database,
-            keyspace,
-            writer,
-            group,
+            options: FjallOptions {
+                // What is lost from now on is not to be lost.
+                loss: OnLoss::Refuse,
+                ..options
+            },
+            engine: RwLock::new(Some(Arc::new(engine))),
+            around,
         })
     }
 
@@ -230,7 +178,7 @@ impl FjallKv {
     /// # Errors
     /// [`KvError::Engine`].
     pub fn copy_tables(&self) -> Result<(), KvError> {
-        let copied = self.copier.copy_now();
+        let copied = self.reading()?.copier().copy_now();
         copied.map_err(|error| KvError::Engine {
             doing: "copy its tables",
             reason: error.to_string(),
@@ -244,91 +192,188 @@ impl FjallKv {
 
     /// Bytes of the engine's files.
     pub fn disk_bytes(&self) -> Result<u64, KvError> {
-        let bytes = self.database.disk_space();
-        bytes.map_err(|error| engine("count its files", &error))
+        let bytes = self.reading()?.database().disk_space();
+        bytes.map_err(|error| failed("count its files", &error))
     }
 
     #[cfg(test)]
-    pub(crate) fn shrinker(&self, room: Arc<Room>) -> Shrinker {
-        Shrinker {
-            database: self.database.clone(),
-            keyspace: self.keyspace.clone(),
-            folder: self.path.clone(),
-            room,
-            writer: Arc::clone(&self.writer),
-            group: Arc::clone(&self.group),
-            committed: Arc::clone(&self.committed),
+    pub(crate) fn shrinker(&self, room: Arc<Room>) -> crate::shrink::Shrinker {
+        let engine = self.reading().unwrap();
+        let shrinker = self
+            .around
+            .shrinker(&self.path, engine.database(), engine.keyspace());
+        crate::shrink::Shrinker { room, ..shrinker }
+    }
+
+    /// The engine to read from: it goes on while commits are refused.
+    fn reading(&self) -> Result<Arc<Engine>, KvError> {
+        self.around.fault.group().check()?;
+        if self.around.fault.is_passing()
+            && let Some(_writer) = self.around.writer.try_lock()
+        {
+            self.open_again()?;
+        }
+        let engine = self.engine.read().clone();
+        engine.ok_or_else(|| self.around.fault.suspended())
+    }
+
+    /// The engine to commit to, for who holds the writer lock.
+    fn writing(&self) -> Result<Arc<Engine>, KvError> {
+        self.around.fault.group().check()?;
+        if self.around.fault.is_passing() {
+            self.open_again()?;
+            self.around.fault.check()?;
+        }
+        let engine = self.engine.read().clone();
+        engine.ok_or_else(|| self.around.fault.suspended())
+    }
+
+    /// Opens the engine again after a failure, if that has passed, with all commits that succeeded and none that failed. The caller
+    /// holds the writer lock.
+    ///
+    /// # Errors
+    /// [`KvError::Poisoned`] where the failure turns out to be one that lasts; none where it has not passed yet.
+    fn open_again(&self) -> Result<(), KvError> {
+        let fault = &self.around.fault;
+        if !fault.is_due() {
+            return Ok(());
+        }
+        // All descriptors at a time, and before anything is closed: reads go on meanwhile.
+        let free: Result<Vec<File>, _> =
+            (0..DESCRIPTORS).map(|_| File::open("/dev/null")).collect();
+        if let Err(error) = free {
+            fault.lasts_longer(error.to_string());
+            return Ok(());
+        }
+        drop(free);
+        if let Err(error) = self.around.room.check_last(0) {
+            fault.lasts_longer(error.to_string());
+            return Ok(());
+        }
+        // Who reads from now on waits for the new one.
+        let mut slot = self.engine.write();
+        if let Some(mut engine) = slot.take() {
+            let started = Instant::now();
+            loop {
+                match Arc::try_unwrap(engine) {
+                    Ok(engine) => break engine.close(),
+                    Err(held) if started.elapsed() > READS => {
+                        *slot = Some(held);
+                        fault.lasts_longer("it is being read from");
+                        return Ok(());
+                    }
+                    Err(held) => engine = held,
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        match self.opened_again() {
+            Ok(engine) => {
+                *slot = Some(Arc::new(engine));
+                fault.passed();
+                let folder = self.path.display();
+                tracing::warn!(%folder, "the key-value engine goes on: nothing that it acknowledged is lost");
+                Ok(())
+            }
+            Err(KvError::Open { reason, .. } | KvError::Engine { reason, .. }) => {
+                fault.lasts_longer(reason);
+                Ok(())
+            }
+            Err(error) => {
+                fault.group().poison(error.fault());
+                fault.group().check()
+            }
         }
     }
 
-    fn reader(&self) -> Snapshot<'_> {
-        Snapshot {
-            keyspace: &self.keyspace,
-            snapshot: self.database.snapshot(),
+    fn opened_again(&self) -> Result<Engine, KvError> {
+        let unread = |error: std::io::Error| KvError::open(&self.path, &error);
+        let committed = self.around.committed.load(Ordering::Acquire);
+        {
+            let _lock = lock(&self.path)?;
+            // A commit that failed may be in the journal all the same, and its caller was told that it is not.
+            let beyond = loss::beyond(&self.path, committed).map_err(unread)?;
+            loss::trim(&beyond).map_err(unread)?;
         }
+        let (engine, number) = Engine::open(&self.path, self.options, &self.around)?;
+        if number != committed {
+            return Err(KvError::Poisoned {
+                reason: format!("after a failure it holds {number} commits of {committed}"),
+            });
+        }
+        // Written anew: what a failed sync left of the journal may be in memory only.
+        engine.settle().map_err(|reason| KvError::Engine {
+            doing: "write its tables",
+            reason,
+        })?;
+        Ok(engine)
     }
 
     /// Commits while the caller holds the writer lock.
-    fn commit(&self, overlay: Overlay) -> Result<(), KvError> {
+    fn commit(&self, engine: &Engine, overlay: Overlay) -> Result<(), KvError> {
         if overlay.is_empty() {
             return Ok(());
         }
         // On a disk that others filled, this gives the reserve back before it is needed.
-        let _ = self.room.look();
-        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        let _ = self.around.room.look();
+        let keyspace = engine.keyspace();
+        let mut batch = engine.database().batch();
+        batch = batch.durability(Some(PersistMode::Buffer));
         for (space, key, value) in overlay.into_changes() {
             let key = full_key(space, &key);
             match value {
-                Some(value) => batch.insert(&self.keyspace, key, value),
-                None => batch.remove(&self.keyspace, key),
+                Some(value) => batch.insert(keyspace, key, value),
+                None => batch.remove(keyspace, key),
             }
         }
         // Under the writer lock, so that numbers go on in the order of the journal.
-        let number = self.committed.load(Ordering::Acquire) + 1;
-        batch.insert(&self.keyspace, NUMBER_KEY, number.to_le_bytes());
+        let number = self.around.committed.load(Ordering::Acquire) + 1;
+        batch.insert(keyspace, NUMBER_KEY, number.to_le_bytes());
         batch.commit().map_err(|error| {
-            self.group.poison(format!("a commit failed: {error}"));
-            engine("commit", &error)
+            self.around.fault.commit_failed(&error);
+            match self.around.fault.check() {
+                Err(suspended @ KvError::Suspended { .. }) => suspended,
+                _ => failed("commit", &error),
+            }
         })?;
-        self.committed.store(number, Ordering::Release);
+        self.around.committed.store(number, Ordering::Release);
         Ok(())
     }
 }
 
 impl OrderedKv for FjallKv {
     fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
-        self.group.check()?;
-        Ok(Box::new(self.reader()))
+        Ok(Box::new(Snapshot::of(self.reading()?)))
     }
 
     fn transact(
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
     ) -> Result<(), KvError> {
-        let _writer = self.writer.lock();
-        self.group.check()?;
+        let _writer = self.around.writer.lock();
+        let engine = self.writing()?;
         let mut layered = Layered {
             overlay: Overlay::default(),
-            base: self.reader(),
+            base: Snapshot::of(Arc::clone(&engine)),
         };
         work(&mut layered)?;
-        self.commit(layered.overlay)
+        self.commit(&engine, layered.overlay)
     }
 
     fn write(&self, batch: Batch) -> Result<(), KvError> {
-        let _writer = self.writer.lock();
-        self.group.check()?;
-        self.commit(Overlay::from_batch(batch))
+        let _writer = self.around.writer.lock();
+        let engine = self.writing()?;
+        self.commit(&engine, Overlay::from_batch(batch))
     }
 
     fn check_room(&self) -> Result<(), KvError> {
-        self.room.check()
+        self.around.room.check()
     }
 
     fn check_last_room(&self, bytes: u64) -> Result<(), KvError> {
         // What is there for everybody is there for these, too.
-        let everybody = self.room.check();
-        everybody.or_else(|_| self.room.check_last(bytes.saturating_mul(TIMES)))
+        let everybody = self.around.room.check();
+        everybody.or_else(|_| self.around.room.check_last(bytes.saturating_mul(TIMES)))
     }
 
     fn files(&self) -> Result<Vec<EngineFile>, KvError> {
@@ -336,39 +381,59 @@ impl OrderedKv for FjallKv {
     }
 
     fn verify(&self, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
-        self.copier.verify(file)
+        self.reading()?.copier().verify(file)
     }
 
     fn settle(&self) -> Result<(), KvError> {
-        self.group.check()?;
-        settle(&self.database, &self.keyspace).map_err(|reason| KvError::Engine {
+        let engine = self.reading()?;
+        engine.settle().map_err(|reason| KvError::Engine {
             doing: "write its tables",
             reason,
         })
     }
 
     fn committed(&self) -> u64 {
-        self.committed.load(Ordering::Acquire)
+        self.around.committed.load(Ordering::Acquire)
     }
 
     fn sync(&self) -> Result<(), KvError> {
-        self.group.join(|| {
-            let number = self.committed.load(Ordering::Acquire);
-            let synced = self
-                .journals
-                .sync()
-                .and_then(|()| self.watermark.set(number));
-            synced.map_err(|error| error.to_string())
+        let engine = self.reading()?;
+        self.around.fault.group().join(|| {
+            let number = self.around.committed.load(Ordering::Acquire);
+            let (mut tries, pause) = SYNC_TRIES;
+            loop {
+                tries -= 1;
+                let synced = engine.journals().sync();
+                match synced.and_then(|()| mark(&engine, number)) {
+                    Err(Failed::ForNow(_)) if tries > 0 => std::thread::sleep(pause),
+                    done => return done,
+                }
+            }
         })
     }
 }
 
-struct Snapshot<'a> {
-    keyspace: &'a Keyspace,
+/// Notes that everything up to this commit is on stable storage.
+fn mark(engine: &Engine, number: u64) -> Result<(), Failed> {
+    let marked = engine.watermark().set(number);
+    marked.map_err(|error| Failed::of(&error, passes(&error)))
+}
+
+struct Snapshot {
+    engine: Arc<Engine>,
     snapshot: fjall::Snapshot,
 }
 
-impl Reader for Snapshot<'_> {
+impl Snapshot {
+    fn of(engine: Arc<Engine>) -> Snapshot {
+        Snapshot {
+            snapshot: engine.database().snapshot(),
+            engine,
+        }
+    }
+}
+
+impl Reader for Snapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
         // Most keys are short: build the full key without an allocation.
         let mut short = [0_u8; 96];
@@ -376,11 +441,12 @@ impl Reader for Snapshot<'_> {
         let found = if length <= short.len() {
             short[..space.0.len()].copy_from_slice(space.0.as_bytes());
             short[space.0.len() + 1..length].copy_from_slice(key);
-            self.snapshot.get(self.keyspace, &short[..length])
+            self.snapshot.get(self.engine.keyspace(), &short[..length])
         } else {
-            self.snapshot.get(self.keyspace, full_key(space, key))
+            self.snapshot
+                .get(self.engine.keyspace(), full_key(space, key))
         };
-        let found = found.map_err(|error| engine("read a key", &error))?;
+        let found = found.map_err(|error| failed("read a key", &error))?;
         Ok(found.map(|value| value.to_vec()))
     }
 
@@ -405,9 +471,12 @@ impl Reader for Snapshot<'_> {
             Bound::Excluded(key) => Bound::Excluded(full_key(space, key)),
             Bound::Unbounded => prefix_end(&prefix).map_or(Bound::Unbounded, Bound::Excluded),
         };
+        let range = self
+            .snapshot
+            .range::<Vec<u8>, _>(self.engine.keyspace(), (from, to));
         let mut last = None;
-        for item in self.snapshot.range::<Vec<u8>, _>(self.keyspace, (from, to)) {
-            let (key, value) = item.into_inner().map_err(|error| engine("scan", &error))?;
+        for item in range {
+            let (key, value) = item.into_inner().map_err(|error| failed("scan", &error))?;
             if last.as_ref().is_some_and(|last| *last >= key) {
                 return Err(KvError::Engine {
                     doing: "scan",
@@ -433,99 +502,9 @@ fn full_key(space: Space, key: &[u8]) -> Vec<u8> {
     full
 }
 
-fn engine(doing: &'static str, error: &fjall::Error) -> KvError {
+fn failed(doing: &'static str, error: &fjall::Error) -> KvError {
     KvError::Engine {
         doing,
         reason: error.to_string(),
-    }
-}
-
-/// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that is accepted.
-fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
-    let _lock = lock(path)?;
-    copies::heal(path, on_loss != OnLoss::Refuse, false)?;
-    let Found { torn, behind, loss } = loss::find(path)?;
-    let mut cuts = torn;
-    if let Some(loss) = &loss {
-        match on_loss {
-            OnLoss::Refuse => return Err(lost_error(loss)),
-            OnLoss::Skip => {}
-            OnLoss::GoBack => {
-                cuts.retain(|(path, _)| behind.iter().all(|(other, _)| other != path));
-                cuts.extend(behind);
-            }
-        }
-        loss::keep(&cuts).map_err(|error| KvError::open(path, &error))?;
-    }
-    let trimmed = loss::trim(&cuts).and_then(|()| loss::have_one(path));
-    trimmed.map_err(|error| KvError::open(path, &error))?;
-    Ok(loss.is_some())
-}
-
-/// Brings everything into tables; or says why not.
-pub(crate) fn settle(database: &Database, keyspace: &Keyspace) -> Result<(), String> {
-    // Where a table could not be written, nobody writes one any more; this is what tells.
-    let check = || database.persist(PersistMode::Buffer);
-    let rotated = check().and_then(|()| keyspace.rotate_memtable());
-    rotated.map_err(|error| error.to_string())?;
-    let started = Instant::now();
-    while keyspace.tree.sealed_memtable_count() > 0 {
-        check().map_err(|error| error.to_string())?;
-        if started.elapsed() > SETTLED {
-            return Err("its tables cannot be written".to_owned());
-        }
-        std::thread::sleep(SETTLING);
-    }
-    Ok(())
-}
-
-/// Holds fjall's lock on a folder: the journals of an engine in use are not what they will be.
-fn lock(path: &Path) -> Result<Option<File>, KvError> {
-    let Ok(file) = File::open(path.join("lock")) else {
-        return Ok(None);
-    };
-    for _ in 0..LOCK_TRIES {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            // An engine that was just dropped lets go of it when its threads have ended.
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(100)),
-            Err(TryLockError::Error(error)) => return Err(KvError::open(path, &error)),
-        }
-    }
-    Err(open_error(path, &fjall::Error::Locked))
-}
-
-fn lost_error(loss: &Loss) -> KvError {
-    KvError::Lost {
-        path: loss.path.display().to_string(),
-        at: loss.at,
-        first: loss.first,
-        last: loss.last,
-    }
-}
-
-fn open_error(path: &Path, error: &fjall::Error) -> KvError {
-    let reason = match error {
-        fjall::Error::Locked => {
-            "another process has it open; stop that one first, or use another folder".into()
-        }
-        fjall::Error::InvalidVersion(Some(_)) => {
-            "it was written by another version of the engine".into()
-        }
-        fjall::Error::Storage(error) => return KvError::of_tables(&path.join("keyspaces"), error),
-        fjall::Error::Io(error) => return KvError::of_file(path, error),
-        fjall::Error::InvalidVersion(None) => {
-            return KvError::damaged(path, "the file version is not one of the engine's".into());
-        }
-        fjall::Error::JournalRecovery(_)
-        | fjall::Error::Decompress(_)
-        | fjall::Error::InvalidTrailer
-        | fjall::Error::InvalidTag(_)
-        | fjall::Error::Unrecoverable => return KvError::damaged(path, format!("{error:?}")),
-        other => other.to_string(),
-    };
-    KvError::Open {
-        path: path.display().to_string(),
-        reason,
     }
 }

@@ -3,12 +3,35 @@
 //! A sync that began before a caller arrived may miss that caller's commit, so the caller waits
 //! for the next one. Whoever finds no sync running runs it, for everybody who has arrived by then.
 //!
-//! Invariant: once a sync has failed nothing here reports success again. The kernel may have
-//! dropped the dirty pages, so a later success would prove nothing.
+//! Invariant: once the disk has failed a sync nothing here reports success again. The kernel may have
+//! dropped the dirty pages, so a later success would prove nothing. A sync that was not begun, because there was no descriptor for it,
+//! is an error of its callers, and the next one may succeed.
+
+use std::io;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::KvError;
+
+/// Why a sync did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The disk failed it, or it cannot be known.
+    ForEver(String),
+    /// It was not begun, or only what is noted of it could not be written.
+    ForNow(String),
+}
+
+impl Failed {
+    pub(crate) fn of(error: &io::Error, passes: bool) -> Failed {
+        let reason = error.to_string();
+        if passes {
+            Failed::ForNow(reason)
+        } else {
+            Failed::ForEver(reason)
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -29,7 +52,7 @@ pub(crate) struct Group {
 
 impl Group {
     /// Returns when a sync that began after this call has succeeded; `sync` runs one.
-    pub(crate) fn join(&self, sync: impl FnOnce() -> Result<(), String>) -> Result<(), KvError> {
+    pub(crate) fn join(&self, sync: impl FnOnce() -> Result<(), Failed>) -> Result<(), KvError> {
         let mut state = self.state.lock();
         let wanted = state.begun + 1;
         loop {
@@ -49,7 +72,10 @@ impl Group {
         state.begun += 1;
         let number = state.begun;
         drop(state);
+        // Also when it panics: others would wait for ever.
+        let ended = Ended(self);
         let outcome = sync();
+        std::mem::forget(ended);
         let mut state = self.state.lock();
         state.running = false;
         let result = match outcome {
@@ -57,10 +83,14 @@ impl Group {
                 state.done = number;
                 Ok(())
             }
-            Err(reason) => {
+            Err(Failed::ForEver(reason)) => {
                 state.failed = Some(reason.clone());
                 Err(KvError::Poisoned { reason })
             }
+            Err(Failed::ForNow(reason)) => Err(KvError::Engine {
+                doing: "sync",
+                reason,
+            }),
         };
         drop(state);
         self.changed.notify_all();
@@ -81,6 +111,20 @@ impl Group {
     pub(crate) fn poison(&self, reason: String) {
         self.state.lock().failed.get_or_insert(reason);
         self.changed.notify_all();
+    }
+}
+
+/// Ends a sync that panicked. What it did is unknown.
+struct Ended<'a>(&'a Group);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.running = false;
+        let reason = || "a sync panicked".to_owned();
+        state.failed.get_or_insert_with(reason);
+        drop(state);
+        self.0.changed.notify_all();
     }
 }
 
@@ -136,10 +180,29 @@ mod tests {
     fn a_failed_sync_is_never_forgotten() {
         let group = Group::default();
         group.join(|| Ok(())).unwrap();
-        let failed = group.join(|| Err("no more disk".into()));
+        let failed = group.join(|| Err(Failed::ForEver("no more disk".into())));
         assert!(matches!(failed, Err(KvError::Poisoned { .. })));
         let later = group.join(|| Ok(()));
         assert!(matches!(later, Err(KvError::Poisoned { .. })));
         assert!(group.check().is_err());
+    }
+
+    #[test]
+    fn a_sync_that_could_not_be_begun_fails_its_callers_only() {
+        let group = Group::default();
+        let refused = group.join(|| Err(Failed::ForNow("too many open files".into())));
+        assert!(matches!(refused, Err(KvError::Engine { .. })));
+        group.check().unwrap();
+        group.join(|| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn a_sync_that_panics_leaves_nobody_waiting() {
+        let group = Arc::new(Group::default());
+        let panicking = Arc::clone(&group);
+        let panicked = std::thread::spawn(move || panicking.join(|| panic!("injected")));
+        assert!(panicked.join().is_err());
+        let later = group.join(|| Ok(()));
+        assert!(matches!(later, Err(KvError::Poisoned { .. })));
     }
 }

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
+use crate::fault::passes;
+use crate::group::Failed;
+
 /// The journals of one engine.
 #[derive(Debug)]
 pub(crate) struct Journals {
@@ -33,8 +36,18 @@ impl Journals {
     }
 
     /// Everything written to the journals before the call is on stable storage on return.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> Result<(), Failed> {
         let mut newest = self.newest.lock();
+        self.find(&mut newest)
+            .map_err(|error| Failed::of(&error, passes(&error)))?;
+        // The journal is preallocated; fdatasync also writes the extents it needs to be read.
+        let synced = newest.as_ref().map_or(Ok(()), |(_, file)| file.sync_data());
+        // Whatever the disk says: its pages may be gone.
+        synced.map_err(|error| Failed::of(&error, false))
+    }
+
+    /// Makes `newest` the newest journal.
+    fn find(&self, newest: &mut Option<(u64, File)>) -> io::Result<()> {
         for _ in 0..TRIES {
             let number = newest_in(&self.folder)?;
             if newest.as_ref().is_none_or(|(known, _)| *known != number) {
@@ -46,10 +59,7 @@ impl Journals {
                     Err(error) => return Err(error),
                 }
             }
-            if let Some((_, file)) = &*newest {
-                // The journal is preallocated; fdatasync also writes the extents it needs to be read.
-                return file.sync_data();
-            }
+            return Ok(());
         }
         Err(io::Error::other(format!(
             "the journals in {} are deleted as fast as they are found",

@@ -13,7 +13,9 @@
 mod batch;
 mod copier;
 mod copies;
+mod engine;
 mod error;
+mod fault;
 mod fjall;
 mod group;
 mod history;
@@ -30,6 +32,7 @@ mod transact;
 
 pub use copies::{BadFile, EngineFile, Mend};
 pub use error::KvError;
+pub use fault::passes;
 pub use fjall::{FjallKv, FjallOptions, OnLoss};
 pub use history::{History, INCARNATIONS_KEPT, Incarnation, Position};
 pub use loss::{DECODERS, Decoder};

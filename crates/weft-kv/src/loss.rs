@@ -146,6 +146,21 @@ pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
     Ok(Found { torn, behind, loss })
 }
 
+/// Where in which journals commits begin that have a higher number than this one, and are not to be.
+pub(crate) fn beyond(folder: &Path, committed: u64) -> io::Result<Torn> {
+    let mut beyond = Torn::new();
+    for journal in read_all(folder)? {
+        let mut numbers = journal.numbers.iter();
+        let first = numbers.find(|(number, _)| *number > committed);
+        if !beyond.is_empty() {
+            beyond.push((journal.path, 0));
+        } else if let Some((_, at)) = first {
+            beyond.push((journal.path, *at));
+        }
+    }
+    Ok(beyond)
+}
+
 /// Makes an empty journal for an engine that has none: fjall takes the numbers of commits from its tables only where it has a
 /// journal to read, and else begins anew below what they hold, so that nobody would see it, and it would hide what is new.
 pub(crate) fn have_one(folder: &Path) -> io::Result<()> {

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 
 use crate::batch::NUMBER_KEY;
 use crate::copies::table_path;
-use crate::fjall::settle;
-use crate::group::Group;
+use crate::engine::settle;
+use crate::fault::Fault;
 use crate::lists::{TABLES, list, trees};
 use crate::room::Room;
 
@@ -41,6 +41,9 @@ const SEALING: (u64, u64) = (2, 2 << 20);
 /// After a merge that brought less than was hoped for: somebody holds a snapshot.
 const VAIN: Duration = Duration::from_mins(10);
 
+/// How often a wait for the writer lock looks whether it is to stop.
+const WRITER: Duration = Duration::from_millis(50);
+
 /// The engine that is to become smaller.
 pub(crate) struct Shrinker {
     pub(crate) database: Database,
@@ -49,7 +52,7 @@ pub(crate) struct Shrinker {
     pub(crate) room: Arc<Room>,
     /// Held for each commit.
     pub(crate) writer: Arc<Mutex<()>>,
-    pub(crate) group: Arc<Group>,
+    pub(crate) fault: Arc<Fault>,
     /// The number of its last commit.
     pub(crate) committed: Arc<AtomicU64>,
 }
@@ -86,7 +89,7 @@ impl Shrinker {
         }
         let started = Instant::now();
         let committed = self.committed.load(Ordering::Acquire);
-        let shrunk = match self.let_go(&mut looks.stay) {
+        let shrunk = match self.let_go(&mut looks.stay, stopped) {
             Ok(()) if looks.done == Some(committed) => Ok(Shrunk::Small),
             done => done.and_then(|()| self.shrink(stopped)),
         };
@@ -115,7 +118,7 @@ impl Shrinker {
     }
 
     /// Has the engine let go of tables that only versions before the present one name. `stay`: bytes of such that did not go.
-    fn let_go(&self, stay: &mut u64) -> Result<(), String> {
+    fn let_go(&self, stay: &mut u64, stopped: &dyn Fn() -> bool) -> Result<(), String> {
         let before = self.tables().1;
         let waiting = self.keyspace.tree.active_memtable().size();
         let sealing = self.keyspace.tree.sealed_memtable_count() > 0;
@@ -123,7 +126,7 @@ impl Shrinker {
         if before < *stay + GAIN_MIN || sealing || !room {
             return Ok(());
         }
-        self.seal()?;
+        self.seal(stopped)?;
         let now = self.tables().1;
         *stay = now;
         let folder = self.folder.display();
@@ -179,13 +182,13 @@ impl Shrinker {
         if self.room.check_last(needed).is_err() {
             return Ok(Shrunk::Not);
         }
-        self.seal()?;
+        self.seal(stopped)?;
         if self.room.check_last(TIMES * live).is_err() || stopped() {
             return Ok(Shrunk::Not);
         }
         let merged = self.keyspace.major_compact();
         merged.map_err(|error| error.to_string())?;
-        self.seal()?;
+        self.seal(stopped)?;
         let (folder, now) = (self.folder.display(), self.tables().0);
         tracing::info!(%folder, before = tables, now, "its disk is short of room: tables were merged");
         let gained = tables.saturating_sub(now);
@@ -197,15 +200,22 @@ impl Shrinker {
     }
 
     /// Brings what is in memory into a table, be it only the number of the last commit.
-    fn seal(&self) -> Result<(), String> {
+    fn seal(&self, stopped: &dyn Fn() -> bool) -> Result<(), String> {
         {
-            let _writer = self.writer.lock();
-            self.group.check().map_err(|error| error.to_string())?;
+            let _writer = loop {
+                // Who opens the engine again has the lock, and waits for this thread.
+                match self.writer.try_lock_for(WRITER) {
+                    Some(writer) => break writer,
+                    None if stopped() => return Err("it was stopped".to_owned()),
+                    None => {}
+                }
+            };
+            self.fault.check().map_err(|error| error.to_string())?;
             let number = self.committed.load(Ordering::Acquire);
             let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
             batch.insert(&self.keyspace, NUMBER_KEY, number.to_le_bytes());
             batch.commit().map_err(|error| {
-                self.group.poison(format!("a commit failed: {error}"));
+                self.fault.commit_failed(&error);
                 error.to_string()
             })?;
         }

@@ -112,6 +112,8 @@ pub trait OrderedKv: Send + Sync {
     fn committed(&self) -> u64;
 
     /// Blocks until everything committed before the call is on stable storage.
-    /// After a failure every later call fails with [`KvError::Poisoned`].
+    ///
+    /// # Errors
+    /// [`KvError::Poisoned`] from the disk's first failure on; another error where the sync could not be begun.
     fn sync(&self) -> Result<(), KvError>;
 }

@@ -2,10 +2,12 @@
 //! each has come, so that either finds out when the other's folder was replaced by an older copy
 //! (`docs/design/0022-older-copies.md`).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weft_kv::Position;
@@ -81,8 +83,10 @@ impl Heartbeat {
             let beat = tokio::select! {
                 biased;
                 () = &mut stop => return,
-                beat = self.beat() => beat,
+                beat = AssertUnwindSafe(self.beat()).catch_unwind() => beat,
             };
+            // A server that says nothing any more would be taken for lost.
+            let beat = beat.unwrap_or_else(|_| Err("it panicked".to_owned()));
             match beat {
                 Ok(told) => {
                     self.io.set_epoch(told.epoch);

@@ -20,6 +20,7 @@ mod io;
 mod meta;
 mod metrics;
 mod node;
+mod tireless;
 
 pub use group::Blocking;
 pub use io::{IoService, finding_on_the_wire};

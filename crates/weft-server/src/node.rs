@@ -80,6 +80,9 @@ pub enum NodeError {
     /// The namespace cannot be opened.
     #[error("cannot open the namespace: {0}")]
     Meta(#[from] weft_meta::MetaError),
+    /// A thread that must be there from the beginning cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(String),
 }
 
 /// A running process of a volume.

@@ -196,7 +196,11 @@ impl Inner {
         // Before the index settles: an application may end meanwhile, of which its tables have a part.
         let (through, indexed) = (self.log.last_kept(), self.lock().indexed);
         let index = Arc::clone(&self.index);
-        self.run(move || index.settle()).await??;
+        let settled = self.run(move || index.settle()).await?;
+        settled.map_err(|error| StoreError::IndexFull {
+            // The log keeps what is in no table, and the next round tries again.
+            reason: error.to_string(),
+        })?;
         self.log.settled(through);
         let mut state = self.lock();
         // Another may have ended meanwhile.

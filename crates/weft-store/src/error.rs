@@ -117,7 +117,8 @@ pub enum StoreError {
         /// Bytes that writes could have.
         available: u64,
     },
-    /// The index has no room to grow, so the log cannot be emptied into it; nothing was changed.
+    /// The index has no room to grow, or waits until the system gives it what it needs, so the log cannot be emptied into it; nothing
+    /// was changed.
     #[error("{reason}")]
     IndexFull {
         /// What the engine said.
@@ -300,7 +301,9 @@ impl From<weft_kv::KvError> for StoreError {
     fn from(error: weft_kv::KvError) -> Self {
         let reason = error.to_string();
         match error {
-            weft_kv::KvError::NoSpace { .. } => Self::IndexFull { reason },
+            weft_kv::KvError::NoSpace { .. } | weft_kv::KvError::Suspended { .. } => {
+                Self::IndexFull { reason }
+            }
             _ => Self::Index { reason },
         }
     }

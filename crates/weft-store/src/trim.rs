@@ -8,10 +8,12 @@
 //! 3. Beside calls of others it rests twenty times as long as a piece took, so they lose a twentieth at most.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::alloc::{Extent, Keep, PunchWalk};
@@ -272,15 +274,19 @@ pub(crate) async fn give_back(store: Weak<Inner>) {
         if change != last {
             (last, since) = (change, Instant::now());
         }
-        let done = if since.elapsed() >= REST {
-            inner.trim_at_rest().await
-        } else {
-            inner.trim_beside_writers().await
+        let pass = async {
+            if since.elapsed() >= REST {
+                inner.trim_at_rest().await
+            } else {
+                inner.trim_beside_writers().await
+            }
         };
-        match done {
-            Ok(0) => {}
-            Ok(bytes) => tracing::debug!(bytes, "free space went back to the host"),
-            Err(error) => tracing::warn!(%error, "free space does not go back to the host yet"),
+        // A pass that panics is not the last.
+        match AssertUnwindSafe(pass).catch_unwind().await {
+            Err(_) => tracing::error!("giving free space back panicked"),
+            Ok(Ok(0)) => {}
+            Ok(Ok(bytes)) => tracing::debug!(bytes, "free space went back to the host"),
+            Ok(Err(error)) => tracing::warn!(%error, "free space does not go back to the host yet"),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! escaped, whoever composed them; the bytes of files, and names that are a command's result (`weft ls`), do not come this way.
 
 use std::fmt::{self, Display};
-use std::io::{self, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 
 use comfy_table::presets;
 use serde::Serialize;
@@ -78,37 +78,6 @@ pub(crate) fn say(text: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Starts the log of a process that serves: what is logged is as `WEFT_LOG` says, else `usual`.
-pub(crate) fn start_log(usual: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| Log)
-        // Where the log's own disk is full it would say so there, and panic.
-        .log_internal_errors(false)
-        // Colours could not be told from the commands of a name.
-        .with_ansi(false)
-        .init();
-}
-
-/// Where a log goes: standard error, one line an event whatever is in it.
-struct Log;
-
-impl Write for Log {
-    /// The log hands over each event whole, with the end of its line.
-    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(event);
-        let line = text::one_line(text.trim_end_matches('\n'));
-        writeln!(io::stderr().lock(), "{line}")?;
-        Ok(event.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Whether colours and progress bars make sense on standard error.
 pub(crate) fn interactive() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
@@ -153,7 +122,6 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
 
     use anyhow::{Context, anyhow};
 
@@ -184,11 +152,5 @@ mod tests {
         let text = super::json_text(&[name]).unwrap();
         assert!(!text.contains(|c| c != '\n' && super::text::is_command(c)));
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [name]);
-    }
-
-    #[test]
-    fn a_log_takes_what_is_no_text() {
-        let event = b"\xff\x1b[2J\n";
-        assert_eq!(super::Log.write(event).unwrap(), event.len());
     }
 }

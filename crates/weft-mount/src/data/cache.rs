@@ -1,6 +1,7 @@
 //! What all open files of a mount share: the budgets, the clock of the flusher, the files by id.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -287,7 +288,10 @@ async fn tick(cache: Weak<DataCache>, flush_after: Duration) {
         tokio::time::sleep(pause).await;
         let Some(cache) = cache.upgrade() else { return };
         for file in cache.files() {
-            file.tick();
+            // A panic about one file leaves the others' bytes their ticks.
+            if catch_unwind(AssertUnwindSafe(|| file.tick())).is_err() {
+                tracing::error!("looking after the bytes of a file panicked");
+            }
         }
     }
 }

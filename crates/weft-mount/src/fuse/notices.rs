@@ -5,6 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,7 +137,7 @@ impl Notices {
         let (to, notices) = (device.clone(), queue.clone());
         std::thread::Builder::new()
             .name("weft-notices".into())
-            .spawn(move || run(&to, &notices))?;
+            .spawn(move || run_on(&to, &notices))?;
         Ok(Notices {
             device,
             queue,
@@ -207,6 +208,11 @@ impl Holder for Notices {
     fn maps_past_pages(&self) -> bool {
         self.maps_past_pages
     }
+}
+
+/// Whatever panics, the thread goes on: answers wait until everything before them was told.
+fn run_on(device: &Device, queue: &Queue) {
+    while catch_unwind(AssertUnwindSafe(|| run(device, queue))).is_err() {}
 }
 
 fn run(device: &Device, queue: &Queue) {

@@ -1,6 +1,7 @@
 //! A mount and its threads.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -134,14 +135,27 @@ fn read_ahead(path: &Path, kib: u32) {
 fn serve(door: &Arc<Door>, device: &Arc<Device>, buffers: &Buffers) -> io::Result<()> {
     let mut reader = Reader::new(buffers);
     while let Some(request) = device.receive(&mut reader)? {
-        match request.header.opcode {
-            opcode::FORGET | opcode::BATCH_FORGET => forget(&door.fs, &request),
-            opcode::INTERRUPT => interrupt(door, device, &request),
-            opcode::DESTROY => device.reply(request.header.unique, &[]),
-            _ => begin(door, device, request),
+        let unique = request.header.unique;
+        let number = request.header.opcode;
+        let carried = || carry_on(door, device, request);
+        if catch_unwind(AssertUnwindSafe(carried)).is_err() {
+            // The program that asked is not left waiting, and the thread goes on with the next.
+            tracing::error!(request = number, "a request panicked");
+            if !matches!(number, opcode::FORGET | opcode::BATCH_FORGET) {
+                device.refuse(unique, libc::EIO);
+            }
         }
     }
     Ok(())
+}
+
+fn carry_on(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
+    match request.header.opcode {
+        opcode::FORGET | opcode::BATCH_FORGET => forget(&door.fs, &request),
+        opcode::INTERRUPT => interrupt(door, device, &request),
+        opcode::DESTROY => device.reply(request.header.unique, &[]),
+        _ => begin(door, device, request),
+    }
 }
 
 /// A forget is not answered.
@@ -196,8 +210,10 @@ fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let (door, device) = (door.clone(), device.clone());
     let rest = async move {
         let mut task = task;
+        let mut unanswered = Unanswered(Some((device.clone(), unique)));
         let outcome = finish(&mut task, interrupted, (number, thread)).await;
         door.requests.remove(unique);
+        unanswered.0 = None;
         if let Some(outcome) = outcome {
             return answer(&device, unique, number, outcome);
         }
@@ -209,6 +225,18 @@ fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
         }
     };
     begun.go_on(Box::pin(rest), &waker);
+}
+
+/// A request that goes on somewhere and has had no answer. One whose task panics, or ends with the runtime, is refused: the program that
+/// asked would wait for ever.
+struct Unanswered(Option<(Arc<Device>, u64)>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some((device, unique)) = self.0.take() {
+            device.refuse(unique, libc::EIO);
+        }
+    }
 }
 
 /// The outcome, or `None` if the request is given up.

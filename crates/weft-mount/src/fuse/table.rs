@@ -127,12 +127,14 @@ pub fn told(path: &Path, name: &'static str) -> Option<String> {
     value.flatten()
 }
 
-/// Makes a call that may never return. Its thread stays behind then, and ends with this process.
+/// Makes a call that may never return. Its thread stays behind then, and ends with this process. Where no thread can be started there
+/// is no answer.
 fn within_limit<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, answer) = mpsc::channel();
-    std::thread::spawn(move || {
+    let call = move || {
         let _ = tell.send(call());
-    });
+    };
+    std::thread::Builder::new().spawn(call).ok()?;
     answer.recv_timeout(ANSWERS_WITHIN).ok()
 }
 

@@ -140,7 +140,8 @@ impl Scrubber {
         }
         self.wake.notify_one();
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        if request.run && task.is_none() {
+        // One that panicked is followed by another.
+        if request.run && task.as_ref().is_none_or(JoinHandle::is_finished) {
             *task = Some(tokio::spawn(run(Arc::downgrade(self), store.clone())));
         }
     }

@@ -4,6 +4,7 @@
 //! the one before.
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_meta::Watcher;
@@ -47,6 +48,15 @@ fn locked(pass: &Mutex<Pass>) -> MutexGuard<'_, Pass> {
     pass.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Ends a check: whoever asks hears how.
+fn end(pass: &Mutex<Pass>, number: u64, failed: String) {
+    let mut pass = locked(pass);
+    if pass.number == number {
+        pass.ended = true;
+        pass.told.failed = failed;
+    }
+}
+
 /// Takes down what a check finds, as long as it is wanted.
 struct Clerk {
     pass: Arc<Mutex<Pass>>,
@@ -85,22 +95,28 @@ impl MetaService {
             ..Pass::default()
         };
         let (namespace, pass) = (self.namespace.clone(), self.check.0.clone());
+        let ending = pass.clone();
         let work = move || {
             let mut clerk = Clerk {
                 pass: pass.clone(),
                 number,
             };
-            let result = namespace.check(&mut clerk);
-            let mut pass = locked(&pass);
-            if pass.number == number {
-                pass.ended = true;
-                pass.told.failed = result.map_or_else(|e| e.to_string(), |()| String::new());
-            }
+            let checked = catch_unwind(AssertUnwindSafe(|| namespace.check(&mut clerk)));
+            let failed = match checked {
+                Ok(result) => result.map_or_else(|e| e.to_string(), |()| String::new()),
+                Err(_) => "the check panicked: the service's log says more".to_owned(),
+            };
+            end(&pass, number, failed);
         };
         match self.blocking {
             Blocking::Inline => work(),
-            // It ends by itself when another one begins.
-            Blocking::Threads => drop(tokio::task::spawn_blocking(work)),
+            Blocking::Threads => {
+                // It ends by itself when another one begins.
+                let thread = std::thread::Builder::new().name("weft-check".into());
+                if let Err(error) = thread.spawn(work) {
+                    end(&ending, number, format!("cannot start a thread: {error}"));
+                }
+            }
         }
     }
 

@@ -37,7 +37,8 @@ use crate::failure;
 use crate::group::{Blocking, GroupSync};
 use crate::io::unsupported;
 use crate::metrics::{Metrics, Stage};
-use crate::node::{MetaRole, stopped};
+use crate::node::{MetaRole, NodeError, stopped};
+use crate::tireless::tireless;
 
 use carry::Carrier;
 use locks::Locks;
@@ -104,7 +105,7 @@ impl MetaService {
         identity: Identity,
         role: MetaRole,
         metrics: Arc<Metrics>,
-    ) -> Result<Arc<MetaService>, MetaError> {
+    ) -> Result<Arc<MetaService>, NodeError> {
         let namespace = if role.alone {
             Namespace::open_alone(role.kv.clone())
         } else {
@@ -113,6 +114,7 @@ impl MetaService {
         namespace.begin_incarnation(env.random_u64(), env.clock.now())?;
         let blocking = role.blocking;
         let group = GroupSync::new(role.kv, blocking);
+        let group = group.map_err(|e| NodeError::Thread(e.to_string()))?;
         let carrier = Carrier::new(env.clone(), identity);
         let grace = env.timing.grace;
         Ok(Arc::new(MetaService {
@@ -163,12 +165,14 @@ impl MetaService {
 
     /// Does what no call waits for, until the node stops.
     pub(crate) async fn run(self: Arc<Self>, stopping: watch::Receiver<bool>) {
+        let stopping = || stopping.clone();
         tokio::join!(
-            self.tend(stopping.clone()),
-            self.carry_owed(stopping.clone()),
-            self.limit_growth(stopping.clone()),
-            self.settle_sizes(stopping.clone()),
-            self.sync_lazily(stopping)
+            tireless("tend what is owed", || self.tend(stopping())),
+            tireless("carry what is owed", || self.carry_owed(stopping())),
+            tireless("limit growth", || self.limit_growth(stopping())),
+            tireless("settle sizes", || self.settle_sizes(stopping())),
+            tireless("sync what was acknowledged", || self
+                .sync_lazily(stopping()))
         );
     }
 

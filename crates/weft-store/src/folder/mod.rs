@@ -8,9 +8,9 @@ mod device;
 mod ring;
 mod workers;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -45,6 +45,8 @@ pub enum Reach {
 /// The files of one folder, which no other process has open.
 pub struct FolderStorage {
     path: PathBuf,
+    /// Open from the beginning: a sync must not fail because there is no descriptor for it.
+    folder: File,
     _lock: File,
     reaching: Reaching,
 }
@@ -90,10 +92,18 @@ impl Reaching {
     }
 }
 
-/// Opens a file past the page cache where the system allows it.
-fn open_direct(path: &Path) -> io::Result<File> {
+/// To read and write a file, or make one that is its owner's alone, whatever the umask: it holds the bytes of files that others
+/// may not read.
+fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600);
+    options
+}
+
+/// Opens a file past the page cache where the system allows it.
+fn open_direct(path: &Path) -> io::Result<File> {
+    let options = private_options();
     let direct = OFlags::DIRECT.bits().cast_signed();
     match options.clone().custom_flags(direct).open(path) {
         Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
@@ -119,22 +129,21 @@ impl FolderStorage {
     /// As [`FolderStorage::open`], choosing how the disk is reached.
     pub fn open_with(path: &Path, reach: Reach) -> Result<Self, StoreError> {
         let shown = path.display().to_string();
-        std::fs::create_dir_all(path).map_err(|e| StoreError::io("create", &shown, &e))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|e| StoreError::io("create", &shown, &e))?;
         let locked = path.join(LOCK);
         let shown = locked.display().to_string();
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&locked);
+        let lock = private_options().open(&locked);
         let lock = lock.map_err(|e| StoreError::io("open", &shown, &e))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Locked { path: shown }),
             Err(e) => return Err(StoreError::io("lock", &shown, &e.into())),
         }
+        let folder = File::open(path);
         Ok(Self {
             path: path.to_owned(),
+            folder: folder.map_err(|e| StoreError::io("open", &path.display().to_string(), &e))?,
             _lock: lock,
             reaching: Reaching::start(reach, &shown)?,
         })
@@ -144,10 +153,8 @@ impl FolderStorage {
 impl Storage for FolderStorage {
     fn open(&self, name: &str, kind: FileKind) -> io::Result<Arc<dyn StorageFile>> {
         let path = self.path.join(name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
         let file = match kind {
-            FileKind::Log => options.open(&path)?,
+            FileKind::Log => private_options().open(&path)?,
             FileKind::Data => open_direct(&path)?,
         };
         let length = AtomicU64::new(file.metadata()?.len());
@@ -176,7 +183,7 @@ impl Storage for FolderStorage {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        self.folder.sync_all()
     }
 
     fn available(&self) -> io::Result<u64> {

@@ -1,6 +1,7 @@
 //! A few threads for work that blocks.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -42,8 +43,24 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
         let Ok((work, done)) = jobs.lock().recv() else {
             return;
         };
-        work();
-        // The caller may have gone.
-        let _ = done.send(());
+        // What panics is an error of its caller, who hears no answer; the thread goes on with the next.
+        if catch_unwind(AssertUnwindSafe(work)).is_ok() {
+            // The caller may have gone.
+            let _ = done.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_that_panics_is_the_last_of_no_thread() {
+        let workers = Workers::start(1).unwrap();
+        let panicked = workers.run(Box::new(|| panic!("injected")));
+        let next = workers.run(Box::new(|| {}));
+        assert!(panicked.await.is_err());
+        next.await.unwrap();
     }
 }

@@ -1,5 +1,7 @@
 //! How much memory workers may use.
 
+use crate::memory;
+
 /// The least that workers get by default.
 const LEAST: u64 = 64 << 20;
 /// The most that a worker gets by default.
@@ -7,7 +9,8 @@ const MOST: u64 = 1 << 30;
 
 /// What each of this many workers may use: a quarter of the memory that is available, shared.
 pub(crate) fn default_for(workers: u32) -> u64 {
-    (available().unwrap_or(0) / 4 / u64::from(workers.max(1))).clamp(LEAST, MOST)
+    let available = available().unwrap_or(0).min(memory::limit());
+    (available / 4 / u64::from(workers.max(1))).clamp(LEAST, MOST)
 }
 
 fn available() -> Option<u64> {

@@ -1,4 +1,4 @@
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Env, VolumeKey};
 
 use crate::commands::status;
-use crate::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName};
+use crate::{memory, output};
 
 /// Prepare the folders of a new volume, as its configuration names them
 #[derive(Args)]
@@ -129,13 +129,16 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
     let id = volume_config::volume_id(&key);
     for node in nodes {
         let folder = node.folder(config)?;
-        fs::create_dir_all(&folder)
+        volume_config::make_folder(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         if *node == NodeName::Meta {
-            let kv = Arc::new(FjallKv::open(
-                folder.join("namespace"),
-                FjallOptions::default(),
-            )?);
+            let memory = memory::Share::of(nodes.len()).engine();
+            let options = FjallOptions {
+                cache: memory,
+                memtable: memory,
+                ..FjallOptions::default()
+            };
+            let kv = Arc::new(FjallKv::open(folder.join("namespace"), options)?);
             let servers = config.servers.iter();
             Namespace::format(
                 kv.as_ref(),

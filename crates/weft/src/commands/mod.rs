@@ -44,7 +44,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::Cli;
+use crate::{Cli, volume_config};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -98,8 +98,24 @@ pub(crate) enum Command {
 
 pub(crate) use mount::as_mount_helper;
 
+/// Whether a command makes files that are a volume's own; others make their users' files, as their umasks say.
+fn makes_files_of_a_volume(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Down(_)
+            | Command::Format(_)
+            | Command::Fsck(_)
+            | Command::Mount(_)
+            | Command::Serve(_)
+            | Command::Up(_)
+    )
+}
+
 /// Runs the command of a parsed command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
+    if makes_files_of_a_volume(&cli.command) {
+        volume_config::narrow_umask();
+    }
     match cli.command {
         Command::Bench(command) => command.run(&cli.global),
         Command::BenchWorker(_) => Ok(bench::run_worker()),

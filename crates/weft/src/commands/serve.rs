@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use weft_kv::{FjallKv, FjallOptions, OnLoss};
 use weft_meta::Namespace;
@@ -12,8 +12,8 @@ use weft_net::{Bounds, Env, Identity, TcpNetwork, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
-use crate::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, store_config};
+use crate::{log, threads};
 
 /// With a reserve on the metadata service's disk, so that files can be deleted when others have filled it.
 const NAMESPACE: FjallOptions = FjallOptions {
@@ -64,7 +64,7 @@ impl Serve {
             // Fails only where this process leads a group already, and then it is detached enough.
             let _ = rustix::process::setsid();
         }
-        output::start_log("warn,weft=info,weft_server=info");
+        log::start("warn,weft=info,weft_server=info", self.detach);
         let descriptors = raise_descriptors();
         let config = Config::read(&self.config)?;
         let io = self.role.contains(&NodeRole::Io);
@@ -74,8 +74,7 @@ impl Serve {
             (true, None) => bail!("the role io needs --server ID"),
             (false, _) => None,
         };
-        let threads = server.as_ref().map_or(2, |s| s.threads);
-        runtime(threads)?.block_on(async {
+        runtime(server.as_ref().map_or(2, |s| s.threads))?.block_on(async {
             let key = config.key()?;
             let volume = volume_config::volume_id(&key);
             let mut locks = Vec::new();
@@ -83,13 +82,15 @@ impl Serve {
                 let folder = node.folder(&config)?;
                 Marker::new(volume, node).check(&folder)?;
                 locks.push(Lock::take(&config, node)?);
+                volume_config::close_to_others(&config, node)?;
                 Ok(folder)
             };
             let mut namespace = None;
             let meta_role = if meta {
                 let node_folder = lock(NodeName::Meta)?;
                 let folder = node_folder.join("namespace");
-                let cache = config.meta.cache.0;
+                let default = config.share().engine();
+                let cache = config.meta.cache.map_or(default, |size| size.0);
                 let options = FjallOptions { cache, ..NAMESPACE };
                 let kv = Arc::new(FjallKv::open(&folder, options)?);
                 closing_note::check(&folder, kv.as_ref())?;
@@ -133,7 +134,10 @@ impl Serve {
                     public_address: Some(address.clone()),
                     io: io_role,
                     meta: meta_role,
-                    bounds: Bounds::default().within(descriptors),
+                    bounds: Bounds {
+                        windows: config.share().windows(),
+                        ..Bounds::default().within(descriptors)
+                    },
                 },
             )
             .await?;
@@ -163,17 +167,11 @@ impl Serve {
     }
 }
 
-fn runtime(threads: usize) -> std::io::Result<Runtime> {
+fn runtime(threads: usize) -> Result<Runtime> {
     if threads == 1 {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-    } else {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .enable_all()
-            .build()
+        return threads::lasting(&mut Builder::new_current_thread());
     }
+    threads::lasting(Builder::new_multi_thread().worker_threads(threads))
 }
 
 async fn asked_to_stop() -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use crate::output;
 use crate::volume_config::{
     ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, Starter,
     VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_starter, lock_of,
-    note_started,
+    make_folder, note_started, open_log,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none
@@ -34,7 +34,7 @@ pub(crate) struct Up {
     /// I/O servers of a new volume
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
-    /// Memory for each server's cache, of a new volume
+    /// Memory for each server's cache, of a new volume; without it, a part of what the machine or the container has
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// The most each server may hold, of a new volume; without it, what the disk has
@@ -145,6 +145,8 @@ impl Up {
     /// The configuration of a volume that is there. Options for a new one must agree with it.
     fn existing(&self, wire: Option<Wire>) -> Result<Config> {
         let config = Config::read(&self.dir)?;
+        // Before any node is started that would say the same.
+        config.key()?;
         let servers = &config.servers;
         let mut other = Vec::new();
         if let Some(asked) = self.servers.filter(|n| *n as usize != servers.len()) {
@@ -154,10 +156,16 @@ impl Up {
             ));
         }
         if let Some(asked) = self.cache
-            && let Some(server) = servers.iter().find(|s| s.cache != asked)
+            && let Some(server) = servers.iter().find(|s| s.cache != Some(asked))
         {
-            let (id, cache) = (server.id, server.cache);
-            other.push(format!("--cache '{asked}', and server-{id} has '{cache}'"));
+            let has = server.cache.map_or_else(
+                || "what its machine allows".to_owned(),
+                |size| format!("'{size}'"),
+            );
+            other.push(format!(
+                "--cache '{asked}', and server-{} has {has}",
+                server.id
+            ));
         }
         if let Some(asked) = self.capacity
             && let Some(server) = servers.iter().find(|s| s.capacity != Some(asked))
@@ -251,10 +259,10 @@ impl Up {
                 self.dir.display()
             );
         }
+        make_folder(&self.dir).with_context(|| format!("cannot create {}", self.dir.display()))?;
         let base = fs::canonicalize(&self.dir)?;
         let (addresses, metrics) = addresses.addresses.split_at(count as usize + 1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let cache = self.cache.unwrap_or_else(|| Size(memory_share(count)));
         let name = base
             .file_name()
             .map_or_else(|| "weft".into(), |n| n.to_string_lossy().into());
@@ -272,7 +280,7 @@ impl Up {
                 .cloned()
                 .collect(),
             capacity: self.capacity,
-            cache,
+            cache: self.cache,
             threads: (cores / count as usize).clamp(1, 8),
         });
         let config = Config {
@@ -287,7 +295,7 @@ impl Up {
                 bind: None,
                 folder: "meta".into(),
                 metrics: Some(metrics[0].clone()),
-                cache: Size(64 << 20),
+                cache: None,
             },
             servers: servers.collect(),
             path: base.join(FILE),
@@ -323,13 +331,6 @@ fn capacity(text: &str) -> Result<Size, String> {
     weft_layout::size::parse_positive(text).map(Size)
 }
 
-/// A quarter of the machine's memory for all caches together, at least 64 MiB and at most 1 GiB each.
-fn memory_share(servers: u32) -> u64 {
-    let total = rustix::system::sysinfo().totalram;
-    let share = (total / 4 / u64::from(servers)).clamp(64 << 20, 1 << 30);
-    share & !((1 << 20) - 1)
-}
-
 /// Refuses to go on with nodes that run by other settings than the configuration's, and says which.
 fn refuse_changes(config: &Config) -> Result<()> {
     let mut other = Vec::new();
@@ -358,11 +359,9 @@ fn refuse_changes(config: &Config) -> Result<()> {
 fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
     let log_path = node.log(config);
     if let Some(folder) = log_path.parent() {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
+        make_folder(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    let log = OpenOptions::new().create(true).append(true).open(&log_path);
-    let log = log.with_context(|| format!("cannot open {}", log_path.display()))?;
+    let log = open_log(&log_path)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve").arg("--config").arg(&config.path);
     match node {

@@ -20,7 +20,9 @@ pub(crate) fn store_config(
     folder: &Path,
     new: bool,
 ) -> Result<StoreConfig> {
+    let share = config.share();
     let options = FjallOptions {
+        cache: share.engine(),
         memtable: INDEX_MEMTABLE,
         ..FjallOptions::default()
     };
@@ -31,7 +33,7 @@ pub(crate) fn store_config(
     let boot_id = boot_id.trim().to_owned();
     let mut store = StoreConfig::new(Arc::new(storage), Arc::new(index), boot_id);
     store.fit(total(folder)?);
-    store.cache_bytes = section.cache.0;
+    store.cache_bytes = section.cache.map_or_else(|| share.cache(), |size| size.0);
     let capacity = section.capacity.map_or(u64::MAX, |c| c.0);
     store.capacity = if section.data { capacity } else { 0 };
     let marker = Marker::new(volume_id(&config.key()?), NodeName::Server(section.id));

@@ -1,7 +1,7 @@
 //! What a volume's folder holds besides data: markers that say whose folder it is, and locks that say who runs.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::ending::{is_ending, wait_for_end};
-use super::{Config, hex, settings};
+use super::{Config, hex, private, settings};
 
 /// A node of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Marker {
     /// Checks that the folder is this node's; returns what it says.
     pub(crate) fn check(&self, folder: &Path) -> Result<Marker> {
         let path = folder.join(MARKER);
-        let text = std::fs::read_to_string(&path).with_context(|| {
+        let text = weft_client::read_small(&path).with_context(|| {
             format!(
                 "{} holds no data of {}: cannot read {}. Is its disk mounted? A new, empty one is made by `weft format`",
                 folder.display(),
@@ -170,7 +170,7 @@ impl Marker {
 pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
     let write = || {
         let beside = path.with_extension("new");
-        let mut file = File::create(&beside)?;
+        let mut file = private::options().truncate(true).open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&beside, path)?;
@@ -200,12 +200,7 @@ impl Lock {
     /// Takes the lock of a node and writes this process's number into it.
     pub(crate) fn take(config: &Config, node: NodeName) -> Result<Lock> {
         let path = lock_path(config, node)?;
-        let open = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
+        let open = private::options().read(true).open(&path);
         let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
         // Whoever only looks holds the lock for an instant, too: a few tries tell the two apart.
         let mut tries = 0;
@@ -279,7 +274,7 @@ pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>
 
 /// Who runs the node of this folder, if anybody.
 pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
-    let Ok(mut file) = File::open(folder.join(LOCK)) else {
+    let Ok(mut file) = weft_client::open_regular(&folder.join(LOCK)) else {
         return Ok(None);
     };
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {

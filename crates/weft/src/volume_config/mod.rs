@@ -5,6 +5,7 @@ mod ending;
 mod folder;
 mod here;
 mod ports;
+mod private;
 mod settings;
 mod size;
 mod starter;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
+use crate::memory::Share;
 use crate::output;
 
 pub(crate) use disks::{check_new_disk, label_disks, store_config};
@@ -23,6 +25,7 @@ pub(crate) use ending::wait_for_end;
 pub(crate) use folder::{Lock, Marker, NodeName, holds_lock, lock_in, lock_of, write_durably};
 pub(crate) use here::{Here, NodeHere, note_started, note_stopped};
 pub(crate) use ports::{FreeAddresses, free_addresses};
+pub(crate) use private::{close_to_others, make_folder, narrow_umask, open_log};
 pub(crate) use settings::changed;
 pub(crate) use size::Size;
 pub(crate) use starter::{Starter, is_starter};
@@ -80,9 +83,9 @@ pub(crate) struct MetaSection {
     /// Where its metrics are served over HTTP; absent: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metrics: Option<String>,
-    /// Memory for the namespace's cache.
-    #[serde(default = "default_meta_cache")]
-    pub(crate) cache: Size,
+    /// Memory for the namespace's cache; absent: a part of what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<Size>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -109,9 +112,9 @@ pub(crate) struct ServerSection {
     /// The most its store may hold on each disk; absent: what its file system has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capacity: Option<Size>,
-    /// Memory for its cache of data.
-    #[serde(default = "default_cache")]
-    pub(crate) cache: Size,
+    /// Memory for its cache of data; absent: a part of what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<Size>,
     /// Threads that serve it.
     #[serde(default = "default_threads")]
     pub(crate) threads: usize,
@@ -130,14 +133,6 @@ fn default_key() -> PathBuf {
     "volume.key".into()
 }
 
-fn default_meta_cache() -> Size {
-    Size(64 << 20)
-}
-
-fn default_cache() -> Size {
-    Size(1 << 30)
-}
-
 fn default_threads() -> usize {
     2
 }
@@ -150,7 +145,7 @@ impl Config {
         } else {
             place.to_owned()
         };
-        let text = std::fs::read_to_string(&path).map_err(|e| unreadable(place, &path, e))?;
+        let text = weft_client::read_small(&path).map_err(|e| unreadable(place, &path, e))?;
         let mut config: Config =
             toml::from_str(&text).with_context(|| format!("{} is not legal", path.display()))?;
         config.path = std::path::absolute(&path)?;
@@ -308,11 +303,28 @@ impl Config {
         Ok(())
     }
 
+    /// What each node on this machine may take of its memory: of all that were formatted here, and at least one is being started.
+    pub(crate) fn share(&self) -> Share {
+        let mut nodes = self.nodes();
+        nodes.retain(|node| {
+            let folder = node.folder(self);
+            folder.is_ok_and(|folder| Marker::exists(&folder))
+        });
+        Share::of(nodes.len())
+    }
+
     /// The volume's key.
     pub(crate) fn key(&self) -> Result<VolumeKey> {
         let path = self.at(&self.volume.key);
-        let options = weft_client::ConnectOptions::from_address(&self.meta.address, &path)
-            .with_context(|| "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here")?;
+        let options = weft_client::ConnectOptions::from_address(&self.meta.address, &path);
+        let options = match options {
+            Err(error) if !path.exists() => {
+                return Err(error).context(
+                    "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here",
+                );
+            }
+            options => options?,
+        };
         Ok(options.key)
     }
 }

@@ -68,7 +68,10 @@ impl Offline {
             wire: Wire::Mac,
         };
         let options = FjallOptions {
-            cache: config.meta.cache.0,
+            cache: config
+                .meta
+                .cache
+                .map_or_else(|| config.share().engine(), |size| size.0),
             ..FjallOptions::default()
         };
         let mut obstacles = Vec::new();

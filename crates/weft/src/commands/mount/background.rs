@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Mount;
 use crate::Global;
+use crate::volume_config::{make_folder, open_log};
 
 /// What the process says when it worked; anything else is why it did not.
 const READY: &str = "mounted";
@@ -74,16 +75,13 @@ pub(super) fn report(error: &str) -> Result<()> {
 
 /// Where the process writes: as asked, else in the volume's folder if that is writable, else nowhere.
 fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
-    let open = |log: &Path| OpenOptions::new().create(true).append(true).open(log);
     if let Some(log) = &mount.log {
-        return Ok(open(log)
-            .with_context(|| format!("cannot open {}", log.display()))?
-            .into());
+        return Ok(open_log(log)?.into());
     }
     let in_folder = || -> Option<File> {
         let folder = super::folder(global).ok()?.join("log");
-        fs::create_dir_all(&folder).ok()?;
-        open(&folder.join(log_name(path))).ok()
+        make_folder(&folder).ok()?;
+        open_log(&folder.join(log_name(path))).ok()
     };
     let file = if global.address.is_none() {
         in_folder()

@@ -21,7 +21,7 @@ use weft_mount::fs::{FileSystem, Options};
 use weft_mount::fuse;
 
 use crate::volume_config::{hex, volume_id};
-use crate::{Global, connect, output};
+use crate::{Global, connect, log, output, threads};
 
 pub(crate) use background::start as in_background;
 pub(crate) use helper::as_mount_helper;
@@ -94,12 +94,10 @@ impl Mount {
 
     /// Mounts, calls `ready`, and serves until it is unmounted.
     fn serve(&self, global: &Global, ready: impl FnOnce() -> Result<()>) -> Result<ExitCode> {
-        output::start_log("warn,weft=info,weft_mount=info");
+        log::start("warn,weft=info,weft_mount=info", self.report);
         let path = path::prepare(&self.path)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .thread_name("weft-mount")
-            .build()?;
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = threads::lasting(builder.thread_name("weft-mount"))?;
         let mut connect = self.options.connect(connect::options(global)?);
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();

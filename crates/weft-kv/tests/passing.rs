@@ -1,0 +1,167 @@
+//! Failures that pass: where the system had no descriptor or no room for a moment, the engine refuses changes for that moment, and goes
+//! on by itself with everything that it acknowledged and nothing else.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OrderedKv, Space};
+
+const FOLDER: &str = "WEFT_KV_PASSING_FOLDER";
+const KEYS: Space = Space("keys");
+/// Much more than the engine keeps in memory.
+const COMMITS: u64 = 4000;
+
+fn options() -> FjallOptions {
+    FjallOptions {
+        memtable: 4 << 20,
+        ..FjallOptions::default()
+    }
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let bytes = (0..16_384_u64).map(|at| (number.wrapping_mul(0x9e37_79b9) >> (at % 24)) as u8);
+    bytes.collect()
+}
+
+fn commit(kv: &FjallKv, number: u64) -> Result<(), KvError> {
+    let changes = vec![(KEYS, number.to_be_bytes().to_vec(), Some(value(number)))];
+    kv.write(Batch { changes })
+}
+
+/// What was acknowledged is there, and what was refused is not.
+fn check(kv: &FjallKv, acknowledged: &[u64]) {
+    let snapshot = kv.snapshot().unwrap();
+    for number in 0..COMMITS + 1000 {
+        let found = snapshot.get(KEYS, &number.to_be_bytes()).unwrap();
+        let expected = acknowledged.contains(&number).then(|| value(number));
+        assert!(found == expected, "{number}");
+    }
+    assert_eq!(kv.committed(), acknowledged.len() as u64);
+}
+
+/// Commits until that is refused; then `relieve` takes the trouble away, and it goes on by itself. `lasting`: it cannot before, as where it
+/// makes room on its own.
+fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
+    let mut acknowledged = Vec::new();
+    let mut refused = None;
+    for number in 0..COMMITS {
+        match commit(kv, number) {
+            Ok(()) => acknowledged.push(number),
+            Err(error) => {
+                assert!(matches!(error, KvError::Suspended { .. }), "{error}");
+                refused = Some(number);
+                break;
+            }
+        }
+    }
+    let refused = refused.expect("the system refused nothing");
+    let last = *acknowledged.last().unwrap();
+    for number in refused + 1..refused + 20 {
+        match commit(kv, number) {
+            Err(error) => assert!(matches!(error, KvError::Suspended { .. }), "{error}"),
+            Ok(()) if lasting => panic!("there is nothing to go on with"),
+            Ok(()) => acknowledged.push(number),
+        }
+        // Reads go on.
+        let found = kv.snapshot().unwrap().get(KEYS, &last.to_be_bytes());
+        assert!(found.unwrap() == Some(value(last)));
+    }
+    if let Err(error) = kv.sync() {
+        assert!(!matches!(error, KvError::Poisoned { .. }), "{error}");
+    }
+    relieve();
+    let begun = Instant::now();
+    let mut number = COMMITS;
+    while commit(kv, number).is_err() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "it does not go on"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+        number += 1;
+    }
+    acknowledged.push(number);
+    check(kv, &acknowledged);
+    kv.sync().unwrap();
+    kv.settle().unwrap();
+    acknowledged
+}
+
+/// The child: its limit of descriptors is its own. Does nothing when run as an ordinary test.
+#[test]
+fn child_that_runs_out_of_descriptors() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    let kv = FjallKv::open(&folder, options()).unwrap();
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let few = Rlimit {
+        current: Some(256),
+        maximum,
+    };
+    setrlimit(Resource::Nofile, few).unwrap();
+    let held: Vec<File> = (0..)
+        .map_while(|_: u32| File::open("/dev/null").ok())
+        .collect();
+    assert!(!held.is_empty());
+    let acknowledged = survives(&kv, true, || drop(held));
+    let words: Vec<String> = acknowledged.iter().map(u64::to_string).collect();
+    std::fs::write(folder.with_extension("told"), words.join(" ")).unwrap();
+    // As kill −9.
+    std::process::abort();
+}
+
+#[test]
+fn an_engine_that_had_no_descriptors_for_a_moment_goes_on_with_all_that_it_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("kv");
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "child_that_runs_out_of_descriptors",
+            "--nocapture",
+        ])
+        .env(FOLDER, &folder)
+        .output()
+        .unwrap();
+    let told = std::fs::read_to_string(folder.with_extension("told"));
+    let told = told.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&child.stderr)));
+    let acknowledged: Vec<u64> = told.split(' ').map(|word| word.parse().unwrap()).collect();
+    check(&FjallKv::open(&folder, options()).unwrap(), &acknowledged);
+}
+
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn an_engine_whose_disk_was_full_for_a_moment_goes_on_with_all_that_it_acknowledged() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root has a disk of its own for this.
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=160m", "weft-test"]);
+    if !mount.arg(disk).status().unwrap().success() {
+        return;
+    }
+    let _mounted = Mounted(disk);
+    let others = disk.join("others");
+    std::fs::write(&others, vec![1; 110 << 20]).unwrap();
+    let kv = FjallKv::open(disk.join("kv"), options()).unwrap();
+    let acknowledged = survives(&kv, false, || std::fs::remove_file(&others).unwrap());
+    drop(kv);
+    check(
+        &FjallKv::open(disk.join("kv"), options()).unwrap(),
+        &acknowledged,
+    );
+}

@@ -1,0 +1,173 @@
+//! What a volume keeps on this machine is open to its owner alone: folders have the mode 0700 and files 0600, whatever the
+//! umask. They hold the bytes of files that other users may not read.
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs::{Mode, OFlags};
+
+use super::{ADDRESS, Config, FILE, NodeName};
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const OTHERS: u32 = 0o077;
+/// What file systems have of their own at their root.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// Keeps what this process makes from other users, also where a library makes it.
+pub(crate) fn narrow_umask() {
+    rustix::process::umask(Mode::from_raw_mode(OTHERS));
+}
+
+/// Makes a folder, and those above it that are not there.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(path)
+}
+
+/// To write a file, or make one.
+pub(super) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(FILE_MODE);
+    options
+}
+
+/// Opens a log, to write at its end.
+pub(crate) fn open_log(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(FILE_MODE);
+    let log = options.open(path);
+    log.with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Takes from other users what they may do with the files of a node, and of the volume's own folder: earlier versions left that to
+/// the umask. Says in one line what was changed.
+pub(crate) fn close_to_others(config: &Config, node: NodeName) -> Result<()> {
+    let mut closed = Closed {
+        key: config.at(&config.volume.key),
+        count: 0,
+        first: None,
+    };
+    let folder = node.folder(config)?;
+    let done = closed.tree(&folder, true).and_then(|()| {
+        closed.tree(&config.base.join("log"), true)?;
+        closed.own(&config.base, |name, _| is_own(config, name))?;
+        let disks = match node {
+            NodeName::Meta => [].iter(),
+            NodeName::Server(id) => config.server(id).map_or([].iter(), |s| s.disks.iter()),
+        };
+        for disk in disks.map(|disk| config.at(disk)).filter(|d| d.is_dir()) {
+            closed.own(&disk, |name, file| file && name != LOST_AND_FOUND)?;
+        }
+        Ok(())
+    });
+    if let Err(error) = done {
+        // Another user's folder, say: what is in it may be as it must be all the same.
+        tracing::warn!(%error, folder = %folder.display(), "files of the volume may be open to other users");
+    }
+    if let Some((path, mode)) = &closed.first {
+        tracing::warn!(
+            files = closed.count,
+            first = %path.display(),
+            mode = format_args!("{mode:04o}"),
+            "files of the volume were open to other users; now they are their owner's alone"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a name in the volume's folder is one that Weft gave.
+fn is_own(config: &Config, name: &OsStr) -> bool {
+    let nodes = config.nodes();
+    let folders = nodes.iter().filter_map(|node| node.folder(config).ok());
+    let key = config.at(&config.volume.key);
+    let own = [FILE, ADDRESS, "log", "mounted"];
+    let path = config.base.join(name);
+    own.iter().any(|own| name == *own) || key == path || folders.into_iter().any(|f| f == path)
+}
+
+/// What was open to others.
+struct Closed {
+    /// Who may read that, its owner has decided (`ConnectOptions`).
+    key: PathBuf,
+    count: usize,
+    first: Option<(PathBuf, u32)>,
+}
+
+impl Closed {
+    /// A folder and everything below it. `top`: it need not be there.
+    fn tree(&mut self, path: &Path, top: bool) -> io::Result<()> {
+        match self.one(path) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) if top && error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        for entry in std::fs::read_dir(path)? {
+            let below = entry?.path();
+            match self.tree(&below, false) {
+                // An engine of another process may be at work.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The files in a folder that may hold others' files as well, and the folder itself if it does not.
+    fn own(&mut self, folder: &Path, is_own: impl Fn(&OsStr, bool) -> bool) -> io::Result<()> {
+        let mut alone = true;
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let kind = entry.file_type()?;
+            if !is_own(&name, kind.is_file()) {
+                alone &= name == LOST_AND_FOUND;
+            } else if kind.is_file() && name != FILE {
+                self.one(&entry.path())?;
+            }
+        }
+        if alone {
+            // The configuration is an administrator's; it is closed where its folder is.
+            self.one(folder)?;
+            let config = folder.join(FILE);
+            if config.exists() {
+                self.one(&config)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One file or folder; true: it is a folder. Goes past symbolic links, and what a link was put in the place of meanwhile.
+    fn one(&mut self, path: &Path) -> io::Result<bool> {
+        let metadata = std::fs::symlink_metadata(path)?;
+        let kind = metadata.file_type();
+        if !(kind.is_file() || kind.is_dir()) || path == self.key {
+            return Ok(false);
+        }
+        let mode = metadata.mode() & 0o7777;
+        if mode & OTHERS == 0 {
+            return Ok(kind.is_dir());
+        }
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.read(true);
+        options.custom_flags(flags.bits().cast_signed());
+        let narrow = if kind.is_dir() {
+            FOLDER_MODE
+        } else {
+            FILE_MODE
+        };
+        let file = options.open(path)?;
+        file.set_permissions(Permissions::from_mode(mode & narrow))?;
+        self.count += 1;
+        self.first.get_or_insert((path.to_owned(), mode));
+        Ok(kind.is_dir())
+    }
+}

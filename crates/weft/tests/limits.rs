@@ -1,0 +1,289 @@
+//! What the system refuses a volume for a while, or for good: descriptors, threads, memory, room for logs. The volume serves on, and
+//! needs no restart.
+
+mod files_support;
+
+use std::fs;
+use std::io::Write;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use files_support::{bytes, weft};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tempfile::TempDir;
+
+/// A volume of one server that a shell starts after some words of its own.
+struct Volume {
+    folder: TempDir,
+}
+
+impl Volume {
+    fn up(before: &str) -> Volume {
+        let volume = Volume {
+            folder: TempDir::new().unwrap(),
+        };
+        volume.start(before);
+        volume
+    }
+
+    fn start(&self, before: &str) {
+        let script = format!("{before} exec \"$0\" \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_weft"), "up"]);
+        shell.arg(self.path()).args(["--servers", "1"]);
+        let up = shell.output().unwrap();
+        assert!(up.status.success(), "{}", said(&up));
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("volume")
+    }
+
+    fn weft(&self, line: &str) -> Output {
+        let mut command = weft();
+        command
+            .env("WEFT_VOLUME", self.path())
+            .args(line.split(' '));
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn down(&self) {
+        let down = weft().arg("down").arg(self.path()).output().unwrap();
+        assert!(down.status.success(), "{}", said(&down));
+    }
+
+    /// The processes of its nodes.
+    fn nodes(&self) -> Vec<i32> {
+        let locks = ["meta", "server-0"].map(|node| self.path().join(node).join("weft-node.lock"));
+        let pid = |lock: PathBuf| {
+            let text = fs::read_to_string(lock).unwrap();
+            text.lines().next().unwrap().parse().unwrap()
+        };
+        locks.map(pid).to_vec()
+    }
+
+    fn log(&self, node: &str) -> PathBuf {
+        self.path().join("log").join(format!("{node}.log"))
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        let text = fs::read_to_string(self.path().join("volume.address")).unwrap();
+        text.trim().to_socket_addrs().unwrap().next().unwrap()
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = weft().arg("down").arg(self.path()).output();
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A control group for one test; `None` where this process may not make one.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(controller: &str) -> Option<Group> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let root = Path::new("/sys/fs/cgroup");
+        let name = format!("weft-test-{controller}-{}", std::process::id());
+        let first = root.join(controller);
+        if first.is_dir() {
+            let group = first.join(name);
+            fs::create_dir(&group).ok()?;
+            return Some(Group(group));
+        }
+        let all = fs::read_to_string(root.join("cgroup.subtree_control")).ok()?;
+        if !all.split_whitespace().any(|name| name == controller) {
+            return None;
+        }
+        let group = root.join(name);
+        fs::create_dir(&group).ok()?;
+        Some(Group(group))
+    }
+
+    fn set(&self, names: [&str; 2], value: &str) {
+        let file = names.map(|name| self.0.join(name));
+        let file = file.iter().find(|file| file.exists()).unwrap();
+        fs::write(file, value).unwrap();
+    }
+
+    fn take(&self, pid: i32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// All that this process may have.
+fn raise_descriptors() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, most).unwrap();
+}
+
+#[test]
+fn silent_connections_take_no_descriptor_that_the_service_needs() {
+    raise_descriptors();
+    let volume = Volume::up("ulimit -Hn 1024; ulimit -n 1024;");
+    let nodes = volume.nodes();
+    let address = volume.address();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let creating = scope.spawn(|| {
+            let mut created = 0;
+            while !ended.load(Ordering::Relaxed) {
+                let done = volume.weft(&format!("create /file-{created}"));
+                assert!(done.status.success(), "{}", said(&done));
+                created += 1;
+            }
+            created
+        });
+        let mut silent = Vec::new();
+        for _ in 0..1500 {
+            // Some are turned away at once.
+            silent.extend(TcpStream::connect_timeout(&address, Duration::from_secs(5)));
+        }
+        assert!(silent.len() > 1000, "{}", silent.len());
+        for _ in 0..20 {
+            let listed = volume.weft("ls /");
+            assert!(listed.status.success(), "{}", said(&listed));
+        }
+        ended.store(true, Ordering::Relaxed);
+        assert!(creating.join().unwrap() > 0);
+    });
+    for _ in 0..20 {
+        let listed = volume.weft("ls /");
+        assert!(listed.status.success(), "{}", said(&listed));
+    }
+    assert_eq!(volume.nodes(), nodes, "none was restarted");
+    let log = fs::read_to_string(volume.log("meta")).unwrap();
+    assert!(!log.contains("key-value engine"), "{log}");
+}
+
+#[test]
+fn a_volume_that_gets_no_more_threads_serves_on() {
+    let Some(group) = Group::new("pids") else {
+        return;
+    };
+    let volume = Volume::up("");
+    let nodes = volume.nodes();
+    for node in &nodes {
+        group.take(*node);
+    }
+    let threads = |pid: &i32| fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
+    let now: usize = nodes.iter().map(threads).sum();
+    group.set(["pids.max", "pids.max"], &now.to_string());
+    for number in 0..20 {
+        for line in [format!("create /f{number}"), "ls /".to_owned()] {
+            let done = volume.weft(&line);
+            assert!(done.status.success(), "{line}: {}", said(&done));
+        }
+    }
+    // What needs a thread of its own says so, and nobody waits.
+    let begun = Instant::now();
+    let checked = volume.weft("fsck");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(!checked.status.success());
+    let told = said(&checked) + &String::from_utf8_lossy(&checked.stdout);
+    assert!(told.contains("cannot start a thread"), "{told}");
+    group.set(["pids.max", "pids.max"], "max");
+    let checked = volume.weft("fsck");
+    assert!(checked.status.success(), "{}", said(&checked));
+    volume.down();
+}
+
+#[test]
+fn a_volume_in_a_small_container_takes_what_that_allows() {
+    const LIMIT: u64 = 150 << 20;
+    let Some(group) = Group::new("memory") else {
+        return;
+    };
+    group.set(["memory.max", "memory.limit_in_bytes"], &LIMIT.to_string());
+    let enter = format!("echo $$ > {}/cgroup.procs;", group.0.display());
+    let volume = Volume::up(&enter);
+    let nodes = volume.nodes();
+    let text = bytes(7, 100 << 20);
+    for name in ["/a", "/b", "/c"] {
+        let mut put = weft();
+        put.env("WEFT_VOLUME", volume.path()).args(["put", name]);
+        let mut put = put.stdin(Stdio::piped()).spawn().unwrap();
+        put.stdin.take().unwrap().write_all(&text).unwrap();
+        assert!(put.wait().unwrap().success());
+    }
+    for name in ["/a", "/b", "/c", "/a"] {
+        let read = volume.weft(&format!("cat {name}"));
+        assert!(read.stdout == text, "{name}: {}", said(&read));
+    }
+    assert_eq!(volume.nodes(), nodes);
+    let mut resident = 0;
+    for node in &nodes {
+        let status = fs::read_to_string(format!("/proc/{node}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: u64 = line
+            .unwrap()
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap();
+        resident += kib << 10;
+    }
+    assert!(resident < LIMIT, "{resident}");
+    volume.down();
+}
+
+#[test]
+fn a_flood_of_connections_writes_little_to_the_log() {
+    let volume = Volume::up("");
+    let size = || fs::metadata(volume.log("meta")).unwrap().len();
+    let before = size();
+    let address = volume.address();
+    let begun = Instant::now();
+    let mut count = 0;
+    while begun.elapsed() < Duration::from_secs(5) {
+        if let Ok(mut stream) = TcpStream::connect(address) {
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\nnonsense that proves nothing");
+            count += 1;
+        }
+    }
+    let grown = size() - before;
+    assert!(
+        count > 500 && grown < 16 << 10,
+        "{count} connections, {grown} bytes"
+    );
+    println!("{count} connections, {grown} bytes");
+}
+
+#[test]
+fn a_log_that_has_grown_is_turned_over() {
+    let volume = Volume::up("");
+    volume.down();
+    let log = volume.log("server-0");
+    let long = "a line of long ago\n".repeat((16 << 20) / 19 + 1);
+    fs::write(&log, &long).unwrap();
+    volume.start("");
+    let older = log.with_added_extension("1");
+    assert_eq!(fs::read_to_string(older).unwrap(), long);
+    let new = fs::read_to_string(&log).unwrap();
+    assert!(new.contains("serving") && new.len() < 10_000, "{new}");
+}
