@@ -68,6 +68,7 @@ pub(crate) fn time(nanos: i64, precise: bool) -> String {
 }
 
 /// A time for programs, by RFC 3339: many of them take numbers for floating point, which a count of nanoseconds does not fit into.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
 pub(crate) fn as_rfc3339<S: Serializer>(nanos: &i64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&rfc3339(*nanos))
 }

@@ -274,7 +274,7 @@ impl Config {
         if has.is_empty() {
             return Ok(());
         }
-        let names = |ids: &[u32]| {
+        let list = |ids: &[u32]| {
             let names = ids.iter().map(|id| NodeName::Server(*id).to_string());
             names.collect::<Vec<_>>().join(", ")
         };
@@ -288,8 +288,8 @@ impl Config {
             bail!(
                 "{path} names {}, and the volume has only {}: servers cannot be added to a volume that is formatted. Take the section \
                  out again, or format a new volume with it",
-                names(&unknown),
-                names(has)
+                list(&unknown),
+                list(has)
             );
         }
         let named = |id: &u32| self.servers.iter().any(|server| server.id == *id);
@@ -297,7 +297,7 @@ impl Config {
         if nodes.contains(&NodeName::Meta) && !missing.is_empty() {
             bail!(
                 "{path} does not name {}, which the volume has: put the [[server]] section back",
-                names(&missing)
+                list(&missing)
             );
         }
         Ok(())

@@ -44,7 +44,10 @@ impl Starter {
     pub(crate) fn of_existing(folder: &Path, wait: Duration) -> Result<Option<Starter>> {
         match take(folder, false, wait) {
             Ok(starter) => Ok(Some(starter)),
-            Err(error) => match error.downcast_ref::<std::io::Error>().map(|e| e.kind()) {
+            Err(error) => match error
+                .downcast_ref::<std::io::Error>()
+                .map(std::io::Error::kind)
+            {
                 Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => Ok(None),
                 _ => Err(error),
             },
