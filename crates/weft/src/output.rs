@@ -1,10 +1,11 @@
 //! What commands print: tables for people, JSON for programs.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
+use weft_proto::Code;
 
 /// A borderless table with these headings.
 pub(crate) fn table(headings: &[&str]) -> Table {
@@ -66,12 +67,26 @@ pub(crate) fn error(error: &anyhow::Error) -> String {
     text
 }
 
+/// Whether an error is about a disk without room, here or in the volume, or about a quota that is used up.
+pub(crate) fn is_full(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let local = cause
+            .downcast_ref::<std::io::Error>()
+            .map(std::io::Error::kind);
+        let volume = cause.downcast_ref::<weft_client::Error>();
+        matches!(
+            local,
+            Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        ) || volume.is_some_and(|e| matches!(e.code(), Code::NoSpace | Code::QuotaExceeded))
+    })
+}
+
 /// Whether an error is about a reader that went away.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|e| e.downcast_ref::<std::io::Error>())
-        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        .any(|e| e.kind() == ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
