@@ -13,7 +13,11 @@ use crate::Error;
 ///
 /// Paths come by themselves from whatever holds bytes: `volume.stat("/a/b")`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(Kind);
+pub struct Place {
+    kind: Kind,
+    /// What messages call it instead.
+    path: Option<Bytes>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
@@ -25,20 +29,27 @@ enum Kind {
 impl Place {
     /// The file with this id, whatever it is called: no directory on the way is looked at.
     pub fn of(id: u64) -> Place {
-        Place(Kind::Id(id))
+        Kind::Id(id).into()
     }
 
     /// A name (or a path) relative to the directory with this id.
     pub fn under(directory: u64, name: impl Into<Place>) -> Place {
-        match name.into().0 {
-            Kind::Path(name) => Place(Kind::Under(directory, name)),
-            other => Place(other),
+        match name.into().kind {
+            Kind::Path(name) => Kind::Under(directory, name).into(),
+            other => other.into(),
         }
+    }
+
+    /// The same place, which messages call by this path: an id says nothing to a user.
+    #[must_use]
+    pub fn shown_as(mut self, path: impl Into<Bytes>) -> Place {
+        self.path = Some(path.into());
+        self
     }
 
     /// As it goes over the wire. There an empty path means the start itself; from a user it means a mistake.
     pub(crate) fn target(&self, follow: bool) -> Result<Target, Error> {
-        let (at, path) = match &self.0 {
+        let (at, path) = match &self.kind {
             Kind::Id(id) => (*id, Bytes::new()),
             Kind::Path(path) if !path.is_empty() => (ROOT, path.clone()),
             Kind::Under(at, name) if !name.is_empty() => (*at, name.clone()),
@@ -56,10 +67,19 @@ impl Place {
     }
 }
 
+impl From<Kind> for Place {
+    fn from(kind: Kind) -> Place {
+        Place { kind, path: None }
+    }
+}
+
 /// For messages: what is not text is escaped.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        if let Some(path) = &self.path {
+            return f.write_str(&escape(path));
+        }
+        match &self.kind {
             Kind::Path(path) => f.write_str(&escape(path)),
             Kind::Id(id) => write!(f, "file {id}"),
             Kind::Under(at, name) => write!(f, "{} in directory {at}", escape(name)),
@@ -69,7 +89,7 @@ impl fmt::Display for Place {
 
 impl<T: AsRef<[u8]> + ?Sized> From<&T> for Place {
     fn from(path: &T) -> Place {
-        Place(Kind::Path(Bytes::copy_from_slice(path.as_ref())))
+        Kind::Path(Bytes::copy_from_slice(path.as_ref())).into()
     }
 }
 
@@ -81,19 +101,19 @@ impl From<&Place> for Place {
 
 impl From<Bytes> for Place {
     fn from(path: Bytes) -> Place {
-        Place(Kind::Path(path))
+        Kind::Path(path).into()
     }
 }
 
 impl From<Vec<u8>> for Place {
     fn from(path: Vec<u8>) -> Place {
-        Place(Kind::Path(path.into()))
+        Kind::Path(path.into()).into()
     }
 }
 
 impl From<String> for Place {
     fn from(path: String) -> Place {
-        Place(Kind::Path(path.into()))
+        Kind::Path(path.into()).into()
     }
 }
 
@@ -125,5 +145,8 @@ mod tests {
     fn messages_show_bytes_that_are_no_text_escaped() {
         assert_eq!(Place::from(b"a\xff").to_string(), "a\\xff");
         assert_eq!(Place::under(3, "n").to_string(), "n in directory 3");
+        let shown = Place::under(3, "n").shown_as("/a/n");
+        assert_eq!(shown.to_string(), "/a/n");
+        assert_eq!(shown.target(false).unwrap().at, 3);
     }
 }

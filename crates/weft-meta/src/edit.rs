@@ -20,6 +20,7 @@ use crate::keys::{
 use crate::namespace::Namespace;
 use crate::open_files::OpenFiles;
 use crate::path::Node;
+use crate::permission::text;
 use crate::record::{
     CountersRecord, DeleteRecord, EntryRecord, InodeRecord, IntentRecord, OrphanRecord,
     TruncateRecord,
@@ -232,11 +233,17 @@ impl<'t, 'n> Edit<'t, 'n> {
         inode.changed = now;
     }
 
+    /// Refuses to go on if this is a directory that has checkpoints, also such as are being made or dropped: they would be left without
+    /// a name. Needed before [`Edit::unname`] of what may be a directory.
+    pub(crate) fn need_no_checkpoints(&self, node: &Node, path: &[u8]) -> Result<(), MetaError> {
+        if node.inode.is_directory() && self.has_checkpoints(node.id)? {
+            return Err(MetaError::HasCheckpoints { path: text(path) });
+        }
+        Ok(())
+    }
+
     /// One name less for a file; a directory loses its only one. Answers how many are left.
     pub(crate) fn unname(&mut self, node: &Node, now: i64) -> Result<u32, MetaError> {
-        if node.inode.is_directory() && self.has_checkpoints(node.id)? {
-            return Err(MetaError::HasCheckpoints { id: node.id });
-        }
         let inode = self.change(node.id, &node.inode);
         inode.changed = now;
         inode.links = if inode.is_directory() {

@@ -30,10 +30,13 @@ pub enum MetaError {
         name: String,
     },
     /// A directory that has checkpoints was to be removed.
-    #[error("directory {id} has checkpoints; `weft checkpoint delete` them first")]
+    #[error(
+        "{path}: a directory that keeps checkpoints cannot be removed; `weft checkpoint list` shows them, `weft checkpoint delete` \
+         deletes them (one that is being deleted goes when all servers have answered)"
+    )]
     HasCheckpoints {
-        /// Its id.
-        id: u64,
+        /// Its path, or its name in the tree that is rolled back.
+        path: String,
     },
     /// A tree was to be rolled back, and with it a file to bytes that lay with its metadata, but its cells have checkpoints.
     #[error(

@@ -112,14 +112,17 @@ async fn leave() {
 /// again, waiting for the lock of the directory that they fill.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(2 * processors.max(2))
         .enable_all()
-        .build()?
-        .block_on(async {
-            let done = work.await;
-            leave().await;
-            done
-        })
+        .build()?;
+    let done = runtime.block_on(async {
+        let done = work.await;
+        leave().await;
+        done
+    });
+    // An interrupted command waits for no read of a terminal or a pipe that nothing comes from.
+    runtime.shutdown_background();
+    done
 }

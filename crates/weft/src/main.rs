@@ -12,6 +12,7 @@ mod copy;
 mod explanation;
 mod fresh;
 mod group_args;
+mod interrupt;
 mod layout_args;
 mod log;
 mod meeting;
@@ -128,5 +129,5 @@ fn failed(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(141);
     }
     output::say(format_args!("weft: {}", output::error(error)));
-    ExitCode::FAILURE
+    interrupt::exit_code(error).unwrap_or(ExitCode::FAILURE)
 }

@@ -5,8 +5,18 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::Serializer;
+use weft_proto::limits::PATH_MAX;
 
 pub(crate) use weft_proto::text::escape;
+
+/// A name as a shell reads it back; what is not printable is shown escaped and has to be typed otherwise.
+pub(crate) fn quote(name: &[u8]) -> String {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(b);
+    if !name.is_empty() && name.iter().all(plain) {
+        return escape(name);
+    }
+    format!("'{}'", escape(name).replace('\'', r"'\''"))
+}
 
 /// A name for standard output: escaped for a terminal, else its very bytes.
 pub(crate) fn for_output(name: &[u8]) -> Vec<u8> {
@@ -49,6 +59,20 @@ pub(crate) fn last(path: &[u8]) -> &[u8] {
         .rposition(|b| *b == b'/')
         .map_or(0, |slash| slash + 1);
     &path[start..end]
+}
+
+/// Bytes of a path that any call takes, local or of the volume, with room for a prefix of ours.
+const SHORT: usize = PATH_MAX - 64;
+
+/// Of a path that is too long for a call the longest part that is not, and what comes behind it, relative to that.
+pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    if path.len() < SHORT {
+        return None;
+    }
+    let end = path[..SHORT].iter().rposition(|b| *b == b'/')?;
+    let behind = path[end..].iter().position(|b| *b != b'/');
+    let behind = behind.map_or(&[][..], |first| &path[end + first..]);
+    (end > 0).then_some((&path[..end], behind))
 }
 
 /// A time in UTC, to the second or to the nanosecond.
@@ -99,6 +123,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_are_quoted_for_a_shell_only_where_they_need_it() {
+        assert_eq!(quote(b"/a/b-1.2"), "/a/b-1.2");
+        assert_eq!(quote(b"two words"), "'two words'");
+        assert_eq!(quote(b"it's"), r"'it'\''s'");
+        assert_eq!(quote(b""), "''");
+    }
+
+    #[test]
     fn paths_join_and_split() {
         assert_eq!(join(b"/", b"a"), b"/a");
         assert_eq!(join(b"/a", b"b"), b"/a/b");
@@ -106,6 +138,24 @@ mod tests {
         for (path, name) in [("/a/b//", "b"), ("a", "a"), ("/", ""), ("a/..", "..")] {
             assert_eq!(last(path.as_bytes()), name.as_bytes(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_split_at_slashes_and_is_together_what_it_was() {
+        let path = format!("/{}", "abc/".repeat(4000)).into_bytes();
+        let (mut rest, mut parts) = (&path[..], Vec::new());
+        while let Some((part, behind)) = split(rest) {
+            assert!(part.len() < SHORT && !behind.starts_with(b"/"));
+            parts.extend_from_slice(part);
+            parts.push(b'/');
+            rest = behind;
+        }
+        assert!(rest.len() < SHORT);
+        parts.extend_from_slice(rest);
+        assert_eq!(parts, path);
+        // What cannot be split is refused as it is.
+        assert_eq!(split(&[b'a'; 5000]), None);
+        assert_eq!(split(b"/short"), None);
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! escaped, whoever composed them; the bytes of files, and names that are a command's result (`weft ls`), do not come this way.
 
 use std::fmt::{self, Display};
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use comfy_table::presets;
 use serde::Serialize;
-use weft_proto::text;
+use weft_proto::{Code, text};
 
 pub(crate) use weft_layout::size::count;
 
@@ -112,12 +112,26 @@ pub(crate) fn error(error: &anyhow::Error) -> String {
     text
 }
 
+/// Whether an error is about a disk without room, here or in the volume, or about a quota that is used up.
+pub(crate) fn is_full(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let local = cause
+            .downcast_ref::<std::io::Error>()
+            .map(std::io::Error::kind);
+        let volume = cause.downcast_ref::<weft_client::Error>();
+        matches!(
+            local,
+            Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        ) || volume.is_some_and(|e| matches!(e.code(), Code::NoSpace | Code::QuotaExceeded))
+    })
+}
+
 /// Whether an error is about a reader that went away.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|e| e.downcast_ref::<std::io::Error>())
-        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        .any(|e| e.kind() == ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use anyhow::{Result, bail};
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use weft_client::{Attributes, FileKind, Volume};
+use weft_client::{Attributes, FileKind, Place, Volume};
 use weft_proto::Code;
 
 use crate::name;
@@ -88,13 +88,50 @@ pub(crate) fn kind_name(kind: FileKind) -> &'static str {
 }
 
 /// What a path leads to; `None` if there is nothing.
-pub(crate) async fn look(volume: &Volume, path: &RemotePath) -> Result<Option<Attributes>> {
-    present(volume.stat(path).await)
+pub(crate) async fn look(volume: &Volume, path: impl AsRef<[u8]>) -> Result<Option<Attributes>> {
+    present(stat(volume, path.as_ref(), true).await)
 }
 
 /// What a path names, a symbolic link itself included; `None` if there is nothing.
-pub(crate) async fn look_link(volume: &Volume, path: &RemotePath) -> Result<Option<Attributes>> {
-    present(volume.stat_link(path).await)
+pub(crate) async fn look_link(
+    volume: &Volume,
+    path: impl AsRef<[u8]>,
+) -> Result<Option<Attributes>> {
+    present(stat(volume, path.as_ref(), false).await)
+}
+
+async fn stat(
+    volume: &Volume,
+    path: &[u8],
+    follow: bool,
+) -> Result<Attributes, weft_client::Error> {
+    let place = reach(volume, path).await?;
+    if follow {
+        volume.stat(place).await
+    } else {
+        volume.stat_link(place).await
+    }
+}
+
+/// The place of a path of any length: of one that is too long for a call its last part, in the directory to which the parts before it
+/// lead.
+///
+/// Cost: nothing for a path that is short enough, one request for each part before the last.
+pub(crate) async fn reach(volume: &Volume, path: &[u8]) -> Result<Place, weft_client::Error> {
+    let mut place = Place::from(path);
+    let mut rest = path;
+    let mut directory = None;
+    while let Some((part, behind)) = name::split(rest) {
+        let at = directory.map_or_else(|| Place::from(part), |id| Place::under(id, part));
+        let id = volume.stat(at).await?.id;
+        place = match behind {
+            [] => Place::of(id),
+            behind => Place::under(id, behind),
+        };
+        place = place.shown_as(path.to_vec());
+        (directory, rest) = (Some(id), behind);
+    }
+    Ok(place)
 }
 
 fn present(found: Result<Attributes, weft_client::Error>) -> Result<Option<Attributes>> {

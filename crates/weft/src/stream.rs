@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, anyhow};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
+use indicatif::ProgressBar;
 use tokio::task::{JoinHandle, block_in_place};
 use weft_client::{Error, OpenView};
 use weft_layout::ViewOffset;
 
 use crate::buffers::{Buffer, Buffers};
+use crate::copy::local::blocking;
 
 /// Bytes of one request.
 pub(crate) const REQUEST: usize = 4 << 20;
@@ -88,13 +90,18 @@ pub(crate) async fn read_out(
     block_in_place(|| sink.flush()).context("cannot write to standard output")
 }
 
-/// Writes what `source` yields, at most `limit` bytes, to view bytes `start..`. Returns how many bytes came.
+/// Writes what `source` yields, at most `limit` bytes, to view bytes `start..`. `bar` comes to stand at how many of the first bytes are
+/// written for sure.
+///
+/// # Cancellation
+/// A read of `source` that waits for input goes on waiting, on a thread of its own.
 pub(crate) async fn write_in(
     view: Arc<OpenView>,
     start: u64,
     limit: Option<u64>,
-    source: &mut (impl Read + Send),
-) -> Result<u64> {
+    mut source: impl Read + Send + 'static,
+    bar: &ProgressBar,
+) -> Result<()> {
     let buffers = Buffers::new(DEPTH + 1, REQUEST);
     let mut writes: FuturesOrdered<JoinHandle<Result<u64, Error>>> = FuturesOrdered::new();
     let mut total = 0;
@@ -103,8 +110,12 @@ pub(crate) async fn write_in(
             .map_or(REQUEST as u64, |limit| limit - total)
             .min(REQUEST as u64) as usize;
         let mut buffer = buffers.take(room).await;
-        let got = block_in_place(|| read_full(source, &mut buffer))
-            .context("cannot read standard input")?;
+        let read = blocking(move || {
+            let got = read_full(&mut source, &mut buffer)?;
+            Ok((source, buffer, got))
+        });
+        let got;
+        (source, buffer, got) = read.await.context("cannot read standard input")?;
         if got == 0 {
             break;
         }
@@ -112,19 +123,20 @@ pub(crate) async fn write_in(
         let (view, offset) = (view.clone(), start + total);
         let data = buffer.freeze();
         writes.push_back(tokio::spawn(async move {
-            view.write_at(ViewOffset(offset), data).await
+            view.write_at(ViewOffset(offset), data).await?;
+            Ok(got as u64)
         }));
         total += got as u64;
         if writes.len() >= DEPTH
             && let Some(done) = writes.next().await
         {
-            done.map_err(|e| panicked(&e))??;
+            bar.inc(done.map_err(|e| panicked(&e))??);
         }
     }
     while let Some(done) = writes.next().await {
-        done.map_err(|e| panicked(&e))??;
+        bar.inc(done.map_err(|e| panicked(&e))??);
     }
-    Ok(total)
+    Ok(())
 }
 
 /// Reads until the buffer is full or the source ends.

@@ -419,3 +419,60 @@ fn what_cannot_be_copied_is_said_and_the_rest_is_copied() {
             .contains("no directory")
     );
 }
+
+#[test]
+fn a_copy_that_finds_no_room_leaves_no_part_of_a_file() {
+    let volume = Volume::up();
+    volume.text("mkdir /from");
+    volume.feed("put /from/big", &bytes(1, 9 << 20));
+    // Out: a device that takes nothing.
+    let said = volume.fails("cp weft:/from/big /dev/full", 1);
+    assert!(
+        said.contains("/from/big") && said.contains("No space left"),
+        "{said}"
+    );
+    assert!(
+        said.contains("copies that found no room: 1; make room"),
+        "{said}"
+    );
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root sets quotas");
+        return;
+    }
+    // In: a tree that may hold little, where the file is new, and where another is replaced.
+    volume.text("mkdir /t");
+    volume.text("quota set --tree /t --bytes 2MiB");
+    let said = volume.fails("cp weft:/from/big weft:/t/new", 1);
+    assert!(
+        said.contains("weft:/t/new (nothing of it is left there)"),
+        "{said}"
+    );
+    volume.fails("stat /t/new", 1);
+    volume.feed("put /t/old", b"what was there");
+    let said = volume.fails("cp weft:/from/big weft:/t/old", 1);
+    assert!(said.contains("is empty now"), "{said}");
+    assert_eq!(volume.json("stat --json /t/old")[0]["size"], 0);
+}
+
+#[test]
+fn many_failures_for_lack_of_room_end_a_copy_and_are_counted() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root sets quotas");
+        return;
+    }
+    let volume = Volume::up();
+    let source = volume.path("source");
+    fs::create_dir(&source).unwrap();
+    for n in 0..200 {
+        fs::write(source.join(format!("f{n}")), bytes(n, 100_000)).unwrap();
+    }
+    volume.text("mkdir /t");
+    volume.text("quota set --tree /t --files 20");
+    let said = volume.fails(&format!("cp -r {} weft:/t", source.display()), 1);
+    assert!(
+        said.contains("(the first 10 are named above); the copy stopped there"),
+        "{said}"
+    );
+    assert!(said.lines().count() < 15, "{said}");
+    assert!(said.contains("with -n only what is missing"), "{said}");
+}

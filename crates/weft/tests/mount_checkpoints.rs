@@ -140,3 +140,26 @@ fn holes_of_a_checkpoint_are_holes() {
     assert!((data + 5..=data + (1 << 20)).contains(&hole), "{hole}");
     assert_eq!(file.metadata().unwrap().size(), 64 << 20);
 }
+
+#[test]
+fn a_directory_that_keeps_checkpoints_stays_and_can_be_rolled_back() {
+    let Some(m) = Mounted::new() else { return };
+    let here = &m.path;
+    sh(here, "mkdir -p t/d u; echo content > t/d/file");
+    checkpoint(&m, "create", "/t/d", "c");
+    let notempty = Some(Errno::NOTEMPTY.raw_os_error());
+    assert_eq!(errno(std::fs::remove_dir(m.file("t/d"))), notempty);
+    // A name at a time, so nothing could be refused before.
+    sh(
+        here,
+        "! rm -rf t 2> said; grep -q 'Directory not empty' said",
+    );
+    assert_eq!(sh(here, "ls -A t/d"), "");
+    assert_eq!(errno(std::fs::remove_dir(m.file("t/d"))), notempty);
+    assert_eq!(errno(std::fs::rename(m.file("u"), m.file("t/d"))), notempty);
+    checkpoint(&m, "rollback", "/t/d", "c");
+    wait_until("the file is back", || m.file("t/d/file").exists());
+    assert_eq!(sh(here, "cat t/d/file").trim(), "content");
+    checkpoint(&m, "delete", "/t/d", "c");
+    sh(here, "rm -rf t");
+}

@@ -219,3 +219,24 @@ fn comparing_trees_finds_every_difference_and_copies_nothing() {
     volume.fails("stat /tree/folder-4/deeper/file-6", 1);
     assert!(!source.join("folder-4/more").exists());
 }
+
+#[test]
+fn many_files_that_are_there_are_counted_and_what_to_do_is_said_once() {
+    let volume = Volume::up();
+    let source = volume.path("source");
+    fs::create_dir(&source).unwrap();
+    for n in 0..300 {
+        fs::write(source.join(format!("f{n}")), b"x").unwrap();
+    }
+    let from = source.display();
+    let plain = format!("import -r {from} /tree");
+    let view = format!("import -r {from} /tree --cell 0");
+    volume.text(&plain);
+    for line in [plain, view] {
+        let said = volume.fails(&line, 1);
+        assert_eq!(said.lines().count(), 11, "{said}");
+        assert!(said.contains("stay as they are: 300"), "{said}");
+        assert!(said.contains("(the first 10 are named above)"), "{said}");
+        assert_eq!(said.matches("--force").count(), 1, "{said}");
+    }
+}

@@ -38,6 +38,7 @@ impl Namespace {
             if node.inode.size > 0 {
                 return Err(MetaError::NotEmpty { path: text(path) });
             }
+            edit.need_no_checkpoints(node, path)?;
             edit.leave(&slot.directory, &slot.name, now);
             edit.change(slot.directory.id, &slot.directory.inode).links -= 1;
             let links = edit.unname(node, now)?;

@@ -70,6 +70,9 @@ impl Namespace {
                 }
                 _ => {
                     replaceable(source, old, to_path)?;
+                    if let Some(old) = old {
+                        edit.need_no_checkpoints(old, to_path)?;
+                    }
                     replace(edit, &from, source, &to, now)?;
                 }
             }

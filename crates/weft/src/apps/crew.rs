@@ -2,10 +2,9 @@
 
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, anyhow};
-use weft_crew::Interrupts;
+use anyhow::{Context, Result};
 
-use crate::Global;
+use crate::{Global, interrupt};
 
 /// Makes the commands of workers: this binary with a hidden subcommand, on the same volume.
 pub(crate) fn worker_command(
@@ -39,9 +38,5 @@ pub(crate) fn run_worker(work: impl Future<Output = Result<()>>) -> ExitCode {
 
 /// Runs `work` until it ends or the user interrupts, whichever comes first. Interrupted, `work` is dropped.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut interrupts = Interrupts::listen()?;
-    tokio::select! {
-        done = work => done,
-        how = interrupts.wait() => Err(anyhow!("{how}: nothing was replaced")),
-    }
+    interrupt::guard(work, || "nothing was replaced".to_owned()).await
 }

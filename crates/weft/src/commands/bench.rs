@@ -7,7 +7,7 @@ use weft_layout::size;
 use weft_suite::{Bench as Suite, Case, Interface, Measured, Op, Row, Sweep, Target, VolumePlace};
 
 use crate::apps::crew;
-use crate::{Global, connect, output, progress};
+use crate::{Global, connect, interrupt, output, progress};
 
 /// Measure a volume, or any mounted path, with the experiments of the papers
 #[derive(Args)]
@@ -161,7 +161,7 @@ impl CaseArgs {
     fn run(self, case: Case, global: &Global) -> Result<ExitCode> {
         let (json, label) = (self.json, self.label.clone());
         let suite = self.suite(global)?;
-        let bar = progress::of_points(case.name());
+        let bar = progress::of_things(case.name(), "points", None);
         let measured = connect::block_on(async {
             let measured = suite.run(case, |done, all, point| {
                 bar.set_length(all as u64);
@@ -175,7 +175,15 @@ impl CaseArgs {
                     output::count(point.parts.len(), "client")
                 ));
             });
-            Ok(measured.await?)
+            // The suite ends in order by itself.
+            let _orderly = interrupt::Orderly::begin()?;
+            let measured = measured.await;
+            match interrupt::pending() {
+                Some(signal) if measured.is_err() => Err(signal.ended(
+                    "what was started for the measurement is stopped, and no result is kept",
+                )),
+                _ => Ok(measured?),
+            }
         });
         bar.finish_and_clear();
         let mut measured = measured?;

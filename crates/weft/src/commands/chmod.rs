@@ -2,13 +2,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use weft_client::{Attributes, Changes, FileKind, Volume};
+use weft_client::{Attributes, Changes, FileKind, Place, Volume};
 
 use crate::mode::ModeChange;
 use crate::problems::Problems;
 use crate::remote::RemotePath;
 use crate::walk::{Visit, Walk};
-use crate::{Global, connect, mode, remote};
+use crate::{Global, connect, interrupt, mode, remote};
 
 /// Change permission bits
 #[derive(Args)]
@@ -34,23 +34,27 @@ impl Chmod {
         connect::block_on(async {
             let volume = connect::volume(global).await?;
             let problems = Problems::default();
-            let walk = Walk::new(&volume, &problems, |when, path, attributes| {
-                change(&volume, &self.mode, umask, when, path, attributes)
+            let walk = Walk::new(&volume, &problems, |when, spot, attributes| {
+                let place = spot.place().clone();
+                change(&volume, &self.mode, umask, when, place, attributes)
             });
-            for path in &self.paths {
-                let Some(attributes) = problems.note(volume.stat(path).await) else {
-                    continue;
-                };
-                if self.recursive {
-                    walk.from(path.clone(), attributes).await;
-                } else {
-                    let when = Visit::Enter;
-                    let changed =
-                        change(&volume, &self.mode, umask, when, path.clone(), attributes).await;
-                    problems.note(changed);
+            let all = async {
+                for path in &self.paths {
+                    let Some(attributes) = problems.note(volume.stat(path).await) else {
+                        continue;
+                    };
+                    if self.recursive {
+                        walk.from(path.clone(), attributes).await;
+                    } else {
+                        let (when, place) = (Visit::Enter, path.into());
+                        let changed =
+                            change(&volume, &self.mode, umask, when, place, attributes).await;
+                        problems.note(changed);
+                    }
                 }
-            }
-            Ok(problems.exit_code())
+                Ok(problems.exit_code())
+            };
+            interrupt::guard(all, || walk.interrupted("changed")).await
         })
     }
 }
@@ -60,7 +64,7 @@ async fn change(
     mode: &ModeChange,
     umask: u32,
     when: Visit,
-    path: RemotePath,
+    place: Place,
     attributes: Attributes,
 ) -> Result<()> {
     let kind = remote::kind(&attributes);
@@ -74,7 +78,7 @@ async fn change(
             mode: Some(new),
             ..Changes::default()
         };
-        volume.set_attributes(&path, &changes).await?;
+        volume.set_attributes(place, &changes).await?;
     }
     Ok(())
 }

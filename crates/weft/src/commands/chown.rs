@@ -7,8 +7,8 @@ use weft_client::Changes;
 use crate::owner::Owner;
 use crate::problems::Problems;
 use crate::remote::RemotePath;
-use crate::walk::{Visit, Walk};
-use crate::{Global, connect, owner, remote};
+use crate::walk::{Spot, Visit, Walk};
+use crate::{Global, connect, interrupt, owner, remote};
 
 /// Change owner and group
 #[derive(Args)]
@@ -46,33 +46,36 @@ impl Chown {
         connect::block_on(async {
             let volume = connect::volume(global).await?;
             let problems = Problems::default();
-            let walk = Walk::new(&volume, &problems, |when, path: RemotePath, _| {
+            let walk = Walk::new(&volume, &problems, |when, spot: Spot, _| {
                 let (volume, changes) = (volume.clone(), changes(true));
                 async move {
                     if when != Visit::Enter {
-                        volume.set_attributes(&path, &changes).await?;
+                        volume.set_attributes(spot.place(), &changes).await?;
                     }
                     Ok(())
                 }
             });
-            for path in &self.paths {
-                if !self.recursive {
-                    let result = volume
-                        .set_attributes(path, &changes(self.no_dereference))
-                        .await;
-                    problems.note(result);
-                    continue;
+            let all = async {
+                for path in &self.paths {
+                    if !self.recursive {
+                        let result = volume
+                            .set_attributes(path, &changes(self.no_dereference))
+                            .await;
+                        problems.note(result);
+                        continue;
+                    }
+                    let found = if self.no_dereference {
+                        volume.stat_link(path).await
+                    } else {
+                        volume.stat(path).await
+                    };
+                    if let Some(attributes) = problems.note(found) {
+                        walk.from(path.clone(), attributes).await;
+                    }
                 }
-                let found = if self.no_dereference {
-                    volume.stat_link(path).await
-                } else {
-                    volume.stat(path).await
-                };
-                if let Some(attributes) = problems.note(found) {
-                    walk.from(path.clone(), attributes).await;
-                }
-            }
-            Ok(problems.exit_code())
+                Ok(problems.exit_code())
+            };
+            interrupt::guard(all, || walk.interrupted("changed")).await
         })
     }
 }

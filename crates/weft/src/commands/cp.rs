@@ -26,7 +26,8 @@ Examples:
 
 A path in the volume is written weft:/…; a local file of such a name is written ./weft:… . Modes, times, symbolic and \
 hard links, holes and user.* attributes are kept; with -p owners (for root) and, within a volume, layouts too. Of the \
-forks only `data` is copied. A file that is cut while it is copied is a failure; one that states no size of its own, as \
+forks only `data` is copied. What fails or is interrupted half way leaves no part of a file (one that was being replaced is \
+empty then, which is said); -n goes on after that. A file that is cut while it is copied is a failure; one that states no size of its own, as \
 in /proc, is copied to its end. What cannot be copied is said, the rest is copied, and the exit code is 1. A copy into \
 the volume ends with a sync: what it reports survives power loss.")]
 pub(crate) struct Cp {
@@ -77,6 +78,7 @@ impl Cp {
             part: Part::WHOLE,
             streams: self.streams.into(),
             sync: !self.no_sync,
+            go_on: "the same command copies everything again, with -n only what is missing",
         };
         let summary = connect::block_on(async {
             let volume = connect::volume(global).await?;

@@ -3,10 +3,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use weft_client::Volume;
 
 use crate::remote::RemotePath;
 use crate::transfer::{self, TransferArgs};
-use crate::{Global, connect, remote};
+use crate::{Global, connect, interrupt, remote};
 
 /// Copy a file of the volume, or a view of it, into a local file, alone or in parts
 #[derive(Args)]
@@ -38,14 +39,24 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        let args = &self.transfer;
         connect::block_on(async {
             let volume = connect::volume(global).await?;
-            if args.recursive {
-                return transfer::export_tree(&volume, &self.file, &self.local, args).await;
-            }
-            let summary = transfer::export(&volume, &self.file, &self.local, args).await?;
-            summary.print(args)
+            let work = self.copy(&volume);
+            // What is under way hears of a signal by itself.
+            interrupt::guard(work, || {
+                "nothing was copied yet, or all of it was: --resume finds out and goes on"
+                    .to_owned()
+            })
+            .await
         })
+    }
+
+    async fn copy(&self, volume: &Volume) -> Result<ExitCode> {
+        let args = &self.transfer;
+        if args.recursive {
+            return transfer::export_tree(volume, &self.file, &self.local, args).await;
+        }
+        let summary = transfer::export(volume, &self.file, &self.local, args).await?;
+        summary.print(args)
     }
 }

@@ -3,11 +3,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use weft_client::Volume;
 
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::transfer::{self, TransferArgs};
-use crate::{Global, connect, remote};
+use crate::{Global, connect, interrupt, remote};
 
 /// Copy a local file into a file of the volume, through any view, alone or in parts
 #[derive(Args)]
@@ -43,23 +44,32 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        let args = &self.transfer;
         connect::block_on(async {
             let volume = connect::volume(global).await?;
-            if args.recursive {
-                let layout = self.layout.layout();
-                if layout.cells.is_some() || layout.bsu.is_some() || layout.chunk.is_some() {
-                    bail!(
-                        "the files of a tree get the layout of their directory: make {0} first, and give it that layout with \
-                         `weft create --directory {0}`",
-                        self.file
-                    );
-                }
-                return transfer::import_tree(&volume, &self.local, &self.file, args).await;
-            }
-            let summary =
-                transfer::import(&volume, &self.local, &self.file, &self.layout, args).await?;
-            summary.print(args)
+            let work = self.copy(&volume);
+            // What is under way hears of a signal by itself.
+            interrupt::guard(work, || {
+                "nothing was copied yet, or all of it was: --resume finds out and goes on"
+                    .to_owned()
+            })
+            .await
         })
+    }
+
+    async fn copy(&self, volume: &Volume) -> Result<ExitCode> {
+        let args = &self.transfer;
+        if args.recursive {
+            let layout = self.layout.layout();
+            if layout.cells.is_some() || layout.bsu.is_some() || layout.chunk.is_some() {
+                bail!(
+                    "the files of a tree get the layout of their directory: make {0} first, and give it that layout with \
+                         `weft create --directory {0}`",
+                    self.file
+                );
+            }
+            return transfer::import_tree(volume, &self.local, &self.file, args).await;
+        }
+        let summary = transfer::import(volume, &self.local, &self.file, &self.layout, args).await?;
+        summary.print(args)
     }
 }

@@ -1,19 +1,20 @@
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use tokio::task::block_in_place;
-use weft_client::{Access, OpenView};
+use indicatif::ProgressBar;
+use rustix::fs::FileType;
+use weft_client::{Access, File, OpenView};
 use weft_layout::ViewOffset;
 use weft_proto::limits::TRANSFER_MAX;
 
-use crate::fresh;
+use crate::copy::local::blocking;
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::view_args::ViewArgs;
-use crate::{Global, connect, mode, output, remote, stream};
+use crate::{Global, connect, fresh, interrupt, mode, output, progress, remote, stream};
 
 /// Write standard input to a file, or to a view of it
 #[derive(Args)]
@@ -69,31 +70,62 @@ impl Put {
             if (self.truncate || self.view.is_plain()) && !(file.created() || empty) {
                 file.truncate(0).await?;
             }
-            let mut input = std::io::stdin();
-            if self.view.one_access() {
-                self.write_at_once(&view, &mut input).await?;
-            } else {
-                let (start, limit) = (self.view.start(), self.view.length);
-                stream::write_in(Arc::new(view), start, limit, &mut input).await?;
-            }
-            if !self.no_sync {
-                file.sync().await?;
-            }
+            let bar = bar_of(self.view.length);
+            let writing = self.write(&file, view, &bar);
+            let written = interrupt::guard(writing, || self.so_far(&bar)).await;
+            // Clearing a bar moves it to its end.
+            let so_far = self.so_far(&bar);
+            bar.finish_and_clear();
+            written.map_err(|error| match interrupt::of(&error) {
+                Some(_) => error,
+                None => error.context(format!("put stopped: {so_far}")),
+            })?;
             file.close().await?;
             Ok(ExitCode::SUCCESS)
         })
     }
 
+    /// Takes the whole input.
+    async fn write(&self, file: &File, view: OpenView, bar: &ProgressBar) -> Result<()> {
+        if self.view.one_access() {
+            self.write_at_once(&view).await?;
+        } else {
+            let (start, limit) = (self.view.start(), self.view.length);
+            stream::write_in(Arc::new(view), start, limit, std::io::stdin(), bar).await?;
+        }
+        if !self.no_sync {
+            file.sync().await?;
+        }
+        Ok(())
+    }
+
+    /// What is at the target half way.
+    fn so_far(&self, bar: &ProgressBar) -> String {
+        let (file, written) = (&self.file, output::bytes(bar.position()));
+        if self.view.is_plain() {
+            format!(
+                "{file} holds the first {written} of the input, and what it held before is gone; put all of it again"
+            )
+        } else {
+            format!(
+                "the first {written} of the input are written to the view of {file}, the rest of it is as it was; put all of it again"
+            )
+        }
+    }
+
     /// The whole input as one access, as an order by columns wants it.
-    async fn write_at_once(&self, view: &OpenView, input: &mut (impl Read + Send)) -> Result<()> {
+    async fn write_at_once(&self, view: &OpenView) -> Result<()> {
         let limit = self
             .view
             .length
             .unwrap_or(TRANSFER_MAX + 1)
             .min(TRANSFER_MAX + 1);
-        let mut data = Vec::new();
-        block_in_place(|| input.take(limit).read_to_end(&mut data))
-            .context("cannot read standard input")?;
+        let read = blocking(move || {
+            let mut data = Vec::new();
+            std::io::stdin().take(limit).read_to_end(&mut data)?;
+            Ok(data)
+        });
+        let data = read.await.context("cannot read standard input")?;
         if data.len() as u64 > TRANSFER_MAX {
             bail!(
                 "--order column rearranges the bytes of one access, and the input is too long for one: give --offset \
@@ -104,4 +136,17 @@ impl Put {
             .await?;
         Ok(())
     }
+}
+
+/// Progress over the input, if that is no terminal; how much it is, a file tells.
+fn bar_of(length: Option<u64>) -> ProgressBar {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let size = rustix::fs::fstat(&input)
+        .ok()
+        .filter(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
+        .and_then(|stat| u64::try_from(stat.st_size).ok());
+    progress::of_bytes("writing", length.into_iter().chain(size).min())
 }

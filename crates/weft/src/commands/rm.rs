@@ -1,19 +1,25 @@
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use weft_client::{Attributes, Volume};
+use weft_client::{Attributes, Place, Volume};
 use weft_proto::Code;
 
 use crate::problems::Problems;
 use crate::remote::RemotePath;
-use crate::walk::{Visit, Walk};
-use crate::{Global, connect, remote};
+use crate::walk::{Spot, Visit, Walk};
+use crate::{Global, connect, interrupt, name, progress, remote};
+
+/// Checkpoints in the way that are named; the others are counted.
+const NAMED: usize = 10;
 
 /// Remove files and directories
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  weft rm /grid\n  weft rm -r /results\n  weft rm -rf /scratch /tmp"
+    after_help = "Examples:\n  weft rm /grid\n  weft rm -r /results\n  weft rm -rf /scratch /tmp\n\n\
+                  A directory that keeps checkpoints cannot be removed. Nothing of a tree is removed if a directory in it \
+                  keeps any: `weft checkpoint delete` them first. A file takes its own checkpoints with it."
 )]
 pub(crate) struct Rm {
     /// What to remove
@@ -36,7 +42,11 @@ impl Rm {
             let volume = connect::volume(global).await?;
             let problems = Problems::default();
             for path in &self.paths {
-                problems.note(self.remove(&volume, &problems, path).await);
+                match self.remove(&volume, &problems, path).await {
+                    // What was asked for after it is not begun.
+                    Err(error) if interrupt::of(&error).is_some() => return Err(error),
+                    done => problems.note(done),
+                };
             }
             Ok(problems.exit_code())
         })
@@ -71,23 +81,104 @@ impl Rm {
             }
             return Err(anyhow!("remove {path}: there is no such file or directory"));
         };
-        let walk = Walk::new(volume, problems, |when, path, _: Attributes| {
-            remove_one(volume, when, path)
-        });
-        walk.from(path.clone(), attributes).await;
-        Ok(())
+        if remote::is_directory(&attributes) {
+            remove_tree(volume, problems, path, attributes).await
+        } else {
+            Ok(remove_one(volume, Visit::File, path.into()).await?)
+        }
     }
 }
 
-async fn remove_one(volume: &Volume, when: Visit, path: RemotePath) -> Result<()> {
+async fn remove_tree(
+    volume: &Volume,
+    problems: &Problems,
+    path: &RemotePath,
+    attributes: Attributes,
+) -> Result<()> {
+    let looking = kept(volume, path, attributes.clone());
+    let looked = interrupt::guard(looking, || format!("nothing of {path} is removed")).await?;
+    let (names, kept) = looked;
+    if !kept.is_empty() {
+        return Err(refusal(path, &kept));
+    }
+    let bar = progress::of_things("removing", "names", names);
+    let problems = problems.above(&bar);
+    let walk = Walk::new(volume, &problems, |when, spot: Spot, _: Attributes| {
+        let bar = &bar;
+        async move {
+            if when != Visit::Enter {
+                remove_one(volume, when, spot.place().clone()).await?;
+                bar.inc(1);
+            }
+            Ok(())
+        }
+    });
+    let work = async {
+        walk.from(path.clone(), attributes).await;
+        Ok(())
+    };
+    let removed = interrupt::guard(work, || {
+        let done = walk.done();
+        format!("{done} of {names} names of {path} are removed; the same command removes the rest")
+    });
+    let removed = removed.await;
+    bar.finish_and_clear();
+    removed
+}
+
+/// How many names a tree has, and the checkpoints that its directories keep. What cannot be looked at is said when it cannot be removed.
+async fn kept(
+    volume: &Volume,
+    path: &RemotePath,
+    attributes: Attributes,
+) -> Result<(u64, Vec<(RemotePath, String)>)> {
+    let unheard = Problems::unheard();
+    let found: Mutex<Vec<(RemotePath, String)>> = Mutex::default();
+    let walk = Walk::new(volume, &unheard, |when, spot: Spot, of: Attributes| {
+        let found = &found;
+        async move {
+            if when == Visit::Enter {
+                let place = Place::of(of.id).shown_as(spot.path().as_ref().to_vec());
+                let checkpoints = volume.checkpoints(place).await?;
+                let rows = checkpoints
+                    .into_iter()
+                    .map(|c| (spot.path().clone(), c.name));
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.extend(rows);
+            }
+            Ok(())
+        }
+    });
+    walk.from(path.clone(), attributes).await;
+    let names = walk.done();
+    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((names, found))
+}
+
+/// Nothing was removed, and why.
+fn refusal(path: &RemotePath, kept: &[(RemotePath, String)]) -> anyhow::Error {
+    let mut text = format!(
+        "nothing of {path} was removed: a directory that keeps checkpoints cannot be removed; delete them first:"
+    );
+    for (directory, checkpoint) in kept.iter().take(NAMED) {
+        let words = [directory.as_ref(), checkpoint.as_bytes()].map(name::quote);
+        text += &format!("\n  weft checkpoint delete {} {}", words[0], words[1]);
+    }
+    if kept.len() > NAMED {
+        text += &format!("\n  and {} more", kept.len() - NAMED);
+    }
+    anyhow!(text)
+}
+
+async fn remove_one(volume: &Volume, when: Visit, place: Place) -> Result<(), weft_client::Error> {
     let removed = match when {
         Visit::Enter => return Ok(()),
-        Visit::Leave => volume.remove_directory(&path).await.map(drop),
-        Visit::File => volume.unlink(&path).await.map(drop),
+        Visit::Leave => volume.remove_directory(place).await.map(drop),
+        Visit::File => volume.unlink(place).await.map(drop),
     };
     match removed {
         // Somebody else was quicker.
         Err(e) if e.code() == Code::NotFound => Ok(()),
-        other => Ok(other?),
+        other => other,
     }
 }

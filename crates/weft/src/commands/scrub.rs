@@ -8,7 +8,6 @@ use anyhow::{Result, bail};
 use clap::Args;
 use futures_util::future::join_all;
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 use weft_client::{
     ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ServerId, Volume,
 };
@@ -17,8 +16,8 @@ use weft_layout::size;
 use crate::output::{self, bytes};
 use crate::problems::Problems;
 use crate::remote::RemotePath;
-use crate::walk::{Visit, Walk};
-use crate::{Global, connect, name, progress};
+use crate::walk::{Spot, Visit, Walk};
+use crate::{Global, connect, interrupt, name, progress};
 
 /// How often servers are asked how far they are.
 const ASK: Duration = Duration::from_millis(250);
@@ -39,7 +38,7 @@ Examples:
   weft scrub --server 2 --rate 50M
   weft scrub --json
 
-Exit code 0: nothing is bad; 1: something is, or a server could not be asked; 130: interrupted.")]
+Exit code 0: nothing is bad; 1: something is, or a server could not be asked; 130 or 143: interrupted.")]
 pub(crate) struct Scrub {
     /// Folder of the volume; without it, the volume that the global options name
     dir: Option<PathBuf>,
@@ -115,7 +114,7 @@ impl Scrub {
     async fn scrub(&self, global: &Global) -> Result<ExitCode> {
         let volume = connect::volume(global).await?;
         let servers = self.servers(&volume).await?;
-        let bar = progress::of_bytes("scrub", 0);
+        let bar = progress::of_bytes("scrub", None);
         let problems = Problems::beside(bar.clone());
         let far: Mutex<BTreeMap<u32, (u64, u64)>> = Mutex::default();
         let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -139,24 +138,23 @@ impl Scrub {
                 (*server, ended.await)
             }
         }));
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let orderly = interrupt::Orderly::begin()?;
         tokio::pin!(all);
         let ended = tokio::select! {
             ended = &mut all => ended,
-            _ = interrupt.recv() => {
-                stop.send_replace(true);
-                all.await
-            }
-            _ = terminate.recv() => {
+            _ = interrupt::asked() => {
                 stop.send_replace(true);
                 all.await
             }
         };
+        drop(orderly);
         bar.finish_and_clear();
-        if *stop.borrow() && ended.iter().any(|(_, e)| matches!(e, Ended::Interrupted)) {
-            output::say("weft: interrupted; the next `weft scrub` goes on from here");
-            return Ok(ExitCode::from(130));
+        if let Some(signal) = interrupt::pending()
+            && ended.iter().any(|(_, e)| matches!(e, Ended::Interrupted))
+        {
+            return Err(
+                signal.ended("the servers have stopped; the next `weft scrub` goes on from here")
+            );
         }
         self.report(&volume, &problems, ended).await
     }
@@ -314,12 +312,12 @@ async fn name_files(volume: &Volume, problems: &Problems, rows: &mut [Row]) {
         return;
     }
     let found: Mutex<BTreeMap<u64, BTreeSet<String>>> = Mutex::default();
-    let look = |visit, path: RemotePath, attributes: weft_client::Attributes| {
+    let look = |visit, spot: Spot, attributes: weft_client::Attributes| {
         if visit == Visit::File && wanted.contains(&attributes.id) {
             let mut found = found
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            let path = name::escape(path.as_ref());
+            let path = name::escape(spot.path().as_ref());
             found.entry(attributes.id).or_default().insert(path);
         }
         async { Ok(()) }

@@ -9,7 +9,7 @@ use weft_client::{ServerId, TrimReply, Volume};
 
 use crate::output::{self, bytes};
 use crate::problems::Problems;
-use crate::{Global, connect, progress};
+use crate::{Global, connect, interrupt, progress};
 
 /// Give free space back to the machines that hold the volume
 ///
@@ -73,17 +73,23 @@ impl Trim {
     async fn trim(&self, global: &Global) -> Result<ExitCode> {
         let volume = connect::volume(global).await?;
         let servers = self.servers(&volume).await?;
-        let bar = progress::of_bytes("trim", 0);
+        let bar = progress::of_things("trim", "servers", servers.len() as u64);
         let problems = Problems::beside(bar.clone());
         let asked = servers.into_iter().map(|server| {
-            let (volume, problems) = (&volume, &problems);
+            let (volume, problems, bar) = (&volume, &problems, &bar);
             async move {
-                let reply = problems.note(volume.trim(ServerId(server)).await)?;
-                Some(Row::of(server, reply))
+                let reply = problems.note(volume.trim(ServerId(server)).await);
+                bar.inc(1);
+                reply.map(|reply| Row::of(server, reply))
             }
         });
-        let rows: Vec<Row> = join_all(asked).await.into_iter().flatten().collect();
+        let all = async { Ok(join_all(asked).await) };
+        let rows = interrupt::guard(all, || {
+            "servers that were asked may go on giving back; nothing else is left undone".to_owned()
+        });
+        let rows = rows.await;
         bar.finish_and_clear();
+        let rows: Vec<Row> = rows?.into_iter().flatten().collect();
         let report = Report {
             given_back: rows.iter().map(|row| row.given_back).sum(),
             servers: rows,

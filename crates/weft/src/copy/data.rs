@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use weft_client::File;
 use weft_layout::FileOffset;
 
-use super::sink::Sink;
+use super::sink::{Left, Sink};
 use super::source::Source;
 use super::{Copy, Job};
+use crate::interrupt;
 use crate::stream::panicked;
 
 /// Bytes of a piece; pieces end at multiples of it.
@@ -52,10 +54,28 @@ pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
         return Ok(false);
     };
     let (from, to) = (copy.from.show(&job.from), copy.to.show(&job.to));
-    let poured = pour_all(&mut source, &sink, size, copy).await;
-    let (poured, length, cut) = poured.with_context(|| format!("cannot copy {from} to {to}"))?;
+    let moved = move_all(&mut source, &sink, &to, size, copy).await;
+    let (poured, length, cut) = match moved {
+        Ok(moved) => moved,
+        Err(error) => {
+            let left = sink.discard(&copy.to, &job.to).await;
+            let interrupted = interrupt::of(&error).is_some();
+            let left = match left {
+                Left::Nothing if interrupted => return Err(error),
+                Left::Nothing => "nothing of it is left there",
+                Left::Empty => "that was being replaced, and is empty now",
+                Left::Part => "a part of it is left there: remove it, or copy it again",
+            };
+            if interrupted {
+                copy.problems.remark(format_args!("{to}: {left}"));
+            }
+            return Err(error.context(format!("cannot copy {from} to {to} ({left})")));
+        }
+    };
     copy.bar.inc(size.saturating_sub(poured.bytes));
-    sink.close(&to, length, poured.end).await?;
+    if !sink.close(&job.to, copy.options.no_clobber).await? {
+        return Ok(false);
+    }
     source.close().await?;
     if cut {
         bail!(
@@ -78,6 +98,7 @@ pub(super) async fn compare(copy: &Arc<Copy>, job: &Job) -> Result<()> {
     }
     let mut at = 0;
     while at < size {
+        interrupt::check()?;
         let length = (size - at).min(PIECE as u64) as usize;
         let first = copy.large.take(length).await;
         let second = copy.second.take(length).await;
@@ -95,6 +116,19 @@ pub(super) async fn compare(copy: &Arc<Copy>, job: &Job) -> Result<()> {
     }
     here.close().await?;
     there.close().await
+}
+
+/// Moves all there is, and ends the copy. Returns what [`pour_all`] does.
+async fn move_all(
+    source: &mut Source,
+    sink: &Sink,
+    to: &str,
+    size: u64,
+    copy: &Arc<Copy>,
+) -> Result<(Poured, u64, bool)> {
+    let (poured, length, cut) = pour_all(source, sink, size, copy).await?;
+    sink.end(to, length, poured.end).await?;
+    Ok((poured, length, cut))
 }
 
 /// Moves all there is. Returns what was moved, how long the source turned out to be, and whether somebody cut it meanwhile.
@@ -117,6 +151,7 @@ async fn pour_all(
 async fn pour_to_end(source: &Source, sink: &Sink, copy: &Copy) -> Result<Poured> {
     let mut poured = Poured::default();
     loop {
+        interrupt::check()?;
         let at = poured.bytes;
         let buffer = copy.small.take(SMALL).await;
         let (mut buffer, got) = source.fetch().run(at, buffer).await?;
@@ -124,7 +159,7 @@ async fn pour_to_end(source: &Source, sink: &Sink, copy: &Copy) -> Result<Poured
             return Ok(poured);
         }
         buffer.truncate(got);
-        copy.bar.inc_length(got as u64);
+        copy.far.found(got as u64);
         copy.bar.inc(got as u64);
         let moved = Poured {
             bytes: got as u64,
@@ -135,13 +170,8 @@ async fn pour_to_end(source: &Source, sink: &Sink, copy: &Copy) -> Result<Poured
     }
 }
 
-/// Moves all data of a file of this size.
+/// Moves all data of a file of this size. However it ends, nothing is on its way any more.
 async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> Result<Poured> {
-    let buffers = if size <= SMALL as u64 {
-        &copy.small
-    } else {
-        &copy.large
-    };
     let _stream = if size <= SMALL as u64 {
         None
     } else {
@@ -152,17 +182,49 @@ async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> 
                 .expect("the semaphore is never closed"),
         )
     };
-    if let (Source::Weft { file: from, .. }, Sink::Weft { file: to, .. }) = (&*source, sink)
-        && size > SMALL as u64
-    {
-        let from = from.clone();
-        return pour_by_servers(source, &from, to, size, copy).await;
+    let mut moving = Moving::new();
+    let files = match (&*source, sink) {
+        (Source::Weft { file: from, .. }, Sink::Weft { file: to, .. }) if size > SMALL as u64 => {
+            Some((from.clone(), to.clone()))
+        }
+        _ => None,
+    };
+    let mut poured = match files {
+        Some(files) => pour_by_servers(source, files, size, copy, &mut moving).await,
+        None => pour_pieces(source, sink, size, copy, &mut moving).await,
+    };
+    while let Some(done) = moving.next().await {
+        poured = both(poured, done);
     }
+    poured
+}
+
+/// Pieces under way.
+type Moving = FuturesUnordered<BoxFuture<'static, Result<Poured>>>;
+
+/// The first failure counts.
+fn both(one: Result<Poured>, other: Result<Poured>) -> Result<Poured> {
+    Ok(one?.and(other?))
+}
+
+/// As [`pour`]; pieces in `moving` may be under way in the end.
+async fn pour_pieces(
+    source: &mut Source,
+    sink: &Sink,
+    size: u64,
+    copy: &Arc<Copy>,
+    moving: &mut Moving,
+) -> Result<Poured> {
+    let buffers = if size <= SMALL as u64 {
+        &copy.small
+    } else {
+        &copy.large
+    };
     let (mut at, mut poured) = (0, Poured::default());
-    let mut moving = FuturesUnordered::new();
     while let Some(range) = source.next_data(at, size).await? {
         at = range.start;
         while at < range.end {
+            interrupt::check()?;
             let piece = PIECE as u64;
             let end = range.end.min((at / piece + 1) * piece);
             let mut buffer = buffers.take((end - at) as usize).await;
@@ -188,63 +250,59 @@ async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> 
             if size <= SMALL as u64 {
                 poured = poured.and(work.await?);
             } else {
-                moving.push(tokio::spawn(work));
+                let task = tokio::spawn(work);
+                moving.push(Box::pin(
+                    async move { task.await.map_err(|e| panicked(&e))? },
+                ));
             }
             at = end;
             if moving.len() >= DEPTH
                 && let Some(done) = moving.next().await
             {
-                poured = poured.and(done.map_err(|e| panicked(&e))??);
+                poured = poured.and(done?);
             }
         }
-    }
-    while let Some(done) = moving.next().await {
-        poured = poured.and(done.map_err(|e| panicked(&e))??);
     }
     Ok(poured)
 }
 
-/// As [`pour`], between files of one volume.
+/// As [`pour_pieces`], between files of one volume.
 async fn pour_by_servers(
     source: &mut Source,
-    from: &File,
-    to: &File,
+    (from, to): (File, File),
     size: u64,
     copy: &Copy,
+    moving: &mut Moving,
 ) -> Result<Poured> {
     // What a file held that somebody cuts meanwhile is not told: its size is looked at in the end.
     let mut poured = Poured {
         short: Some(size),
         ..Poured::default()
     };
-    let (mut at, mut moving) = (0, FuturesUnordered::new());
-    let moved = |(start, bytes): (u64, u64)| {
-        copy.bar.inc(bytes);
-        Poured {
-            bytes,
-            end: if bytes == 0 { 0 } else { start + bytes },
-            short: None,
-        }
-    };
+    let mut at = 0;
     while let Some(range) = source.next_data(at, size).await? {
         at = range.start;
         while at < range.end {
+            interrupt::check()?;
             let (start, end) = (at, range.end.min((at / BY_SERVERS + 1) * BY_SERVERS));
-            moving.push(async move {
+            let (from, to, bar) = (from.clone(), to.clone(), copy.bar.clone());
+            moving.push(Box::pin(async move {
                 let place = FileOffset(start);
-                let bytes = to.copy_range(from, place, place, end - start).await?;
-                Ok::<_, weft_client::Error>((start, bytes))
-            });
+                let bytes = to.copy_range(&from, place, place, end - start).await?;
+                bar.inc(bytes);
+                Ok(Poured {
+                    bytes,
+                    end: if bytes == 0 { 0 } else { start + bytes },
+                    short: None,
+                })
+            }));
             at = end;
             if moving.len() >= ASKED
                 && let Some(done) = moving.next().await
             {
-                poured = poured.and(moved(done?));
+                poured = poured.and(done?);
             }
         }
-    }
-    while let Some(done) = moving.next().await {
-        poured = poured.and(moved(done?));
     }
     Ok(poured)
 }

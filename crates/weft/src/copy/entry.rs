@@ -7,7 +7,7 @@ use weft_client::FileKind;
 
 use super::tree::Pages;
 use super::{Copy, Job, data};
-use crate::name;
+use crate::{interrupt, name};
 
 /// A directory on its way: not made yet, or listed in part.
 pub(super) struct Expansion {
@@ -39,7 +39,20 @@ impl Expansion {
 
 /// Copies anything but a directory.
 pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
-    let skipped = (copy.options.refuse || copy.options.resume) && is_there(&copy, &job).await?;
+    interrupt::check()?;
+    let mut skipped = false;
+    if copy.options.refuse || copy.options.resume {
+        match found(&copy, &job).await? {
+            Found::Nothing => {}
+            Found::Same => skipped = true,
+            Found::Other => {
+                let path = copy.to.show(&job.to);
+                let problem = format_args!("{path} is there");
+                copy.problems.say_alike(&copy.there, problem);
+                return Ok(None);
+            }
+        }
+    }
     let copied = match job.node.kind {
         _ if skipped => false,
         FileKind::Regular => data::copy(&copy, &job).await?,
@@ -75,33 +88,37 @@ pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
     Ok(None)
 }
 
-/// Whether the copy was made before, by an interrupted run.
-///
-/// # Errors
-/// Something else is there, and is not to be replaced.
-async fn is_there(copy: &Copy, job: &Job) -> Result<bool> {
+/// What has the name of a copy.
+enum Found {
+    /// Nothing, or what is to be replaced.
+    Nothing,
+    /// The copy, made by an interrupted run.
+    Same,
+    /// What is not to be replaced.
+    Other,
+}
+
+async fn found(copy: &Copy, job: &Job) -> Result<Found> {
     let Some(there) = copy.to.stat(&job.to, false).await? else {
-        return Ok(false);
+        return Ok(Found::Nothing);
     };
     if !copy.options.resume {
-        bail!(
-            "{} is there: --force replaces it, --resume too unless it is the same",
-            copy.to.show(&job.to)
-        );
+        return Ok(Found::Other);
     }
     let same = job.node.kind == FileKind::Regular
         && there.kind == FileKind::Regular
         && (there.size, there.modified) == (job.node.size, job.node.modified);
-    if same {
-        if let Some(layout) = &there.layout {
-            // What the interrupted run wrote was not synced.
-            let layout = weft_layout::Layout::try_from(layout)
-                .map_err(|e| anyhow!("{}: {e}", copy.to.show(&job.to)))?;
-            copy.note_servers(&layout);
-        }
-        copy.bar.inc(job.node.size);
+    if !same {
+        return Ok(Found::Nothing);
     }
-    Ok(same)
+    if let Some(layout) = &there.layout {
+        // What the interrupted run wrote was not synced.
+        let layout = weft_layout::Layout::try_from(layout)
+            .map_err(|e| anyhow!("{}: {e}", copy.to.show(&job.to)))?;
+        copy.note_servers(&layout);
+    }
+    copy.bar.inc(job.node.size);
+    Ok(Found::Same)
 }
 
 /// Makes a directory if that is still to do, and lists its next page.

@@ -3,10 +3,13 @@
 use std::fs::{self, File, Metadata, OpenOptions, ReadDir};
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps,
+};
 use rustix::io::Errno;
 use weft_client::FileKind;
 
@@ -28,9 +31,52 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A local path of these bytes.
-pub(super) fn path(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(name::os(bytes))
+/// A local path that calls take: of one that is too long for the kernel its last part, in the directory to which the parts before it
+/// lead.
+struct Reach {
+    path: PathBuf,
+    /// What `path` leads through.
+    _directory: Option<OwnedFd>,
+}
+
+impl Reach {
+    fn new(path: &[u8]) -> io::Result<Reach> {
+        let (mut rest, mut directory): (&[u8], Option<OwnedFd>) = (path, None);
+        while let Some((part, behind)) = name::split(rest) {
+            let at = directory.as_ref().map_or(CWD, AsFd::as_fd);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            directory = Some(rustix::fs::openat(at, part, flags, Mode::empty())?);
+            rest = behind;
+        }
+        let mut path = PathBuf::new();
+        if let Some(directory) = &directory {
+            path.push(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        }
+        path.push(name::os(rest));
+        Ok(Reach {
+            path,
+            _directory: directory,
+        })
+    }
+}
+
+/// Runs blocking work on what a local path names, whatever the path's length.
+pub(crate) async fn at<T: Send + 'static>(
+    path: &[u8],
+    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let path = path.to_vec();
+    blocking(move || work(&Reach::new(&path)?.path)).await
+}
+
+/// As [`at`], on two paths.
+pub(super) async fn at_both<T: Send + 'static>(
+    one: &[u8],
+    other: &[u8],
+    work: impl FnOnce(&Path, &Path) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (one, other) = (one.to_vec(), other.to_vec());
+    blocking(move || work(&Reach::new(&one)?.path, &Reach::new(&other)?.path)).await
 }
 
 /// What a path names; `None` if there is nothing.
@@ -94,16 +140,52 @@ pub(super) fn page(directory: &mut ReadDir) -> Vec<io::Result<Found>> {
     directory.take(PAGE).map(entry).collect()
 }
 
-/// Creates a regular file for writing, or empties the one that is there.
-pub(super) fn create(path: &Path, exclusive: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    if exclusive {
-        options.create_new(true);
-    } else {
-        options.create(true).truncate(true);
+/// Whether something has this name.
+pub(super) fn is_there(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
     }
-    options.open(path)
+}
+
+/// Creates a regular file for writing; fails if its name is taken.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600).create_new(true).open(path)
+}
+
+/// Opens what is there for writing, and empties it.
+pub(super) fn empty(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // A link may lead to a name that is free.
+    options.write(true).mode(0o600).create(true);
+    options.truncate(true).open(path)
+}
+
+/// Gives a file its name; with `keep`, only if that is free. Returns whether it did.
+pub(super) fn publish(from: &Path, to: &Path, keep: bool) -> io::Result<bool> {
+    if !keep {
+        fs::rename(from, to)?;
+        return Ok(true);
+    }
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => {
+            fs::remove_file(from)?;
+            Ok(false)
+        }
+        // Not every file system can.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            let linked = fs::hard_link(from, to);
+            fs::remove_file(from)?;
+            match linked {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                linked => linked.map(|()| true),
+            }
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Creates a directory that at first only its owner can use; false if there is one.
@@ -312,10 +394,44 @@ mod tests {
     }
 
     #[test]
+    fn a_file_gets_a_name_that_is_taken_only_if_that_may_be_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [new, there] = ["new", "there"].map(|name| folder.path().join(name));
+        fs::write(&there, b"old").unwrap();
+        drop(create(&new).unwrap());
+        assert!(create(&new).is_err());
+        assert!(!publish(&new, &there, true).unwrap());
+        assert_eq!(fs::read(&there).unwrap(), b"old");
+        assert!(!is_there(&new).unwrap());
+        drop(create(&new).unwrap());
+        assert!(publish(&new, &there, false).unwrap());
+        assert_eq!(fs::read(&there).unwrap(), b"");
+        assert!(publish(&there, &new, true).unwrap() && !is_there(&there).unwrap());
+    }
+
+    #[test]
+    fn a_path_of_any_length_is_reached() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut path = name::bytes(folder.path().as_os_str()).to_vec();
+        let root = path.clone();
+        for _ in 0..60 {
+            path = name::join(&path, &[b'd'; 200]);
+            fs::create_dir(&Reach::new(&path).unwrap().path).unwrap();
+        }
+        let file = name::join(&path, b"file");
+        assert!(file.len() > 12_000);
+        fs::write(&Reach::new(&file).unwrap().path, b"deep").unwrap();
+        assert_eq!(fs::read(&Reach::new(&file).unwrap().path).unwrap(), b"deep");
+        assert!(is_there(&Reach::new(&[&path[..], b"/"].concat()).unwrap().path).unwrap());
+        assert!(Reach::new(&name::join(&root, &[b'x'; 5000])).is_ok());
+        fs::remove_dir_all(folder.path().join("d".repeat(200))).unwrap();
+    }
+
+    #[test]
     fn times_and_modes_are_set_to_the_nanosecond() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        drop(create(&path, true).unwrap());
+        drop(create(&path).unwrap());
         let node = stat(&path, false).unwrap().unwrap();
         let wanted = Node {
             mode: 0o4751,

@@ -11,9 +11,9 @@
 //! 3. What fails is said, with its path and its server, and the copy goes on; it stops when servers are lost again and
 //!    again.
 //! 4. Into a volume, a copy ends with one sync of each server that got data: what was reported survives power loss.
-//!
 //! 5. No copy ends in zeros that its source does not have: a file that is cut while it is copied is a failure, and one that
-//!    states no size, as in /proc, or a wrong one, as in /sys, is copied to its end.
+//!    states no size, as in /proc, or a wrong one, as in /sys, is copied to its end. What of a file cannot be ended is taken away.
+//! 6. A signal ends a copy in order: what is under way is taken away or ended, and what is whole stays.
 //!
 //! Deliberately absent: forks other than `data`; a file that is written to while it is copied is copied as it is read.
 
@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered};
 use indicatif::ProgressBar;
 use tokio::sync::Semaphore;
@@ -41,19 +42,22 @@ use weft_layout::{Layout, ServerId};
 use weft_proto::Code;
 
 use crate::buffers::Buffers;
-use crate::problems::Problems;
+use crate::interrupt::Orderly;
+use crate::problems::{Alike, Problems};
 use crate::stream::panicked;
 use crate::transfer::Part;
-use crate::{name, progress};
+use crate::{interrupt, name, output, progress};
 use entry::{Done, Expansion};
 pub(crate) use report::Summary;
-use report::Tally;
+use report::{Far, Tally};
 pub(crate) use tree::{Node, Tree};
 
 /// Small files under way for each stream: they wait for answers, not for bytes.
 const FILES_PER_STREAM: usize = 8;
 /// Failures for lack of a server after which a copy gives up.
 const LOST_MAX: u64 = 32;
+/// Failures for lack of room after which a copy gives up: a smaller file may still find some.
+const FULL_MAX: u64 = 10;
 
 /// What the user wants.
 #[derive(Clone, Debug)]
@@ -80,6 +84,8 @@ pub(crate) struct Options {
     pub(crate) streams: usize,
     /// End with a sync.
     pub(crate) sync: bool,
+    /// What the user can do after an interruption.
+    pub(crate) go_on: &'static str,
 }
 
 /// A side of a copy: a path, and whether it is in the volume.
@@ -99,8 +105,13 @@ struct Copy {
     /// Owners are kept: it was asked for, and we may.
     owner: bool,
     problems: Problems,
+    /// Files that are there and were not to be replaced.
+    there: Alike,
+    /// What failed for lack of room.
+    full: Alike,
     tally: Tally,
     bar: ProgressBar,
+    far: Far,
     small: Buffers,
     large: Buffers,
     /// For what a piece is compared with: never taken before one of `large`, so nobody waits for ever.
@@ -146,15 +157,18 @@ pub(crate) async fn run(
             Tree::Local
         }
     };
-    let bar = progress::of_bytes("copying", 0);
+    let bar = progress::of_bytes("copying", None);
     let from_weft = sources.iter().any(|s| s.weft);
     let copy = Arc::new(Copy {
         from: tree(from_weft),
         to: tree(target.weft),
         owner: options.preserve && rustix::process::geteuid().is_root(),
         problems: Problems::beside(bar.clone()),
+        there: Alike::default(),
+        full: Alike::default(),
         tally: Tally::default(),
         bar: bar.clone(),
+        far: Far::of(bar.clone()),
         small: Buffers::new(options.streams * FILES_PER_STREAM, data::SMALL),
         large: Buffers::new(16, data::PIECE),
         second: Buffers::new(16, data::PIECE),
@@ -164,8 +178,10 @@ pub(crate) async fn run(
         options,
     });
     let mut engine = Engine::default();
-    let prepared = engine.prepare(&copy, sources, target).await;
+    let preparing = engine.prepare(&copy, sources, target);
+    let prepared = interrupt::guard(preparing, || "nothing is copied yet".to_owned()).await;
     if prepared.is_ok() {
+        let _orderly = Orderly::begin()?;
         engine.work(&copy).await;
         engine.link(&copy).await;
         engine.finish(&copy).await;
@@ -173,7 +189,15 @@ pub(crate) async fn run(
     }
     bar.finish_and_clear();
     prepared?;
+    copy.sum_up();
+    if let Some(signal) = interrupt::pending() {
+        return Err(signal.ended(copy.so_far()));
+    }
     Ok(copy.tally.summary(copy.problems.count()))
+}
+
+async fn joined(task: JoinHandle<Result<Done>>) -> Result<Done> {
+    task.await.map_err(|e| panicked(&e))?
 }
 
 impl Engine {
@@ -198,7 +222,8 @@ impl Engine {
                 continue;
             };
             let Some(node) = found else {
-                let path = copy.from.show(&source.path);
+                let path = source.path.strip_suffix(b"/.").unwrap_or(&source.path);
+                let path = copy.from.show(path);
                 copy.problems
                     .say(format_args!("{path}: there is no such file or directory"));
                 continue;
@@ -247,7 +272,7 @@ impl Engine {
             self.first_names.insert(job.node.identity, job.to.clone());
         }
         if job.node.kind == FileKind::Regular {
-            copy.bar.inc_length(job.node.size);
+            copy.far.found(job.node.size);
         }
         self.files.push(job);
     }
@@ -255,21 +280,35 @@ impl Engine {
     /// Keeps tasks under way until nothing is left.
     async fn work(&mut self, copy: &Arc<Copy>) {
         let limit = copy.options.streams * FILES_PER_STREAM;
-        let mut running: FuturesUnordered<JoinHandle<Result<Done>>> = FuturesUnordered::new();
+        // Directories being listed; outlives what counts in it.
+        let listing = AtomicU64::new(0);
+        let mut running: FuturesUnordered<BoxFuture<'_, Result<Done>>> = FuturesUnordered::new();
         loop {
-            while running.len() < limit && !copy.gave_up() {
+            while running.len() < limit && !copy.gave_up() && interrupt::pending().is_none() {
                 if let Some(job) = self.files.pop() {
-                    running.push(tokio::spawn(entry::copy(copy.clone(), job)));
+                    let task = tokio::spawn(entry::copy(copy.clone(), job));
+                    running.push(Box::pin(joined(task)));
                 } else if let Some(directory) = self.directories.pop() {
-                    running.push(tokio::spawn(entry::expand(copy.clone(), directory)));
+                    let task = tokio::spawn(entry::expand(copy.clone(), directory));
+                    listing.fetch_add(1, Ordering::Relaxed);
+                    let listing = &listing;
+                    running.push(Box::pin(async move {
+                        let done = joined(task).await;
+                        listing.fetch_sub(1, Ordering::Relaxed);
+                        done
+                    }));
                 } else {
                     break;
                 }
             }
+            if self.directories.is_empty() && listing.load(Ordering::Relaxed) == 0 {
+                copy.far.all_found();
+            }
             let Some(done) = running.next().await else {
                 break;
             };
-            let done = copy.note(done.map_err(|e| panicked(&e)).and_then(|done| done));
+            let done = copy.note(done);
+            copy.far.files(copy.tally.files());
             let Some(page) = done.flatten() else {
                 continue;
             };
@@ -282,7 +321,7 @@ impl Engine {
             }
             self.directories.extend(page.more);
         }
-        if copy.gave_up() {
+        if copy.lost.load(Ordering::Relaxed) >= LOST_MAX {
             copy.problems.say(
                 "the copy stopped: servers are away; look with `weft status`, start them, and copy again",
             );
@@ -292,7 +331,9 @@ impl Engine {
     async fn link(&mut self, copy: &Arc<Copy>) {
         let links = std::mem::take(&mut self.links);
         let link = |(first, path): (Vec<u8>, Vec<u8>)| async move {
-            if copy.note(entry::link(copy, &first, &path).await).is_some() {
+            if interrupt::pending().is_none()
+                && copy.note(entry::link(copy, &first, &path).await).is_some()
+            {
                 copy.tally.entry(FileKind::Regular);
             }
         };
@@ -310,7 +351,9 @@ impl Engine {
             let finish = |job: &Job| {
                 let job = job.clone();
                 async move {
-                    copy.note(entry::finish(copy, &job).await);
+                    if interrupt::pending().is_none() {
+                        copy.note(entry::finish(copy, &job).await);
+                    }
                 }
             };
             let width = copy.options.streams * FILES_PER_STREAM;
@@ -322,15 +365,55 @@ impl Engine {
 impl Copy {
     /// Says what failed; counts what failed for lack of a server.
     fn note<T>(&self, result: Result<T>) -> Option<T> {
-        if let Err(error) = &result {
-            let code = error
-                .chain()
-                .find_map(|e| e.downcast_ref::<weft_client::Error>());
-            if code.is_some_and(|e| e.code() == Code::Unavailable) {
-                self.lost.fetch_add(1, Ordering::Relaxed);
-            }
+        let error = match result {
+            Ok(done) => return Some(done),
+            Err(error) => error,
+        };
+        let code = error
+            .chain()
+            .find_map(|e| e.downcast_ref::<weft_client::Error>());
+        if code.is_some_and(|e| e.code() == Code::Unavailable) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        self.problems.note(result)
+        if interrupt::of(&error).is_some() {
+            // Said once, at the end.
+        } else if output::is_full(&error) {
+            self.problems.say_alike(&self.full, output::error(&error));
+        } else {
+            self.problems.say(output::error(&error));
+        }
+        None
+    }
+
+    /// Says what many failures had in common.
+    fn sum_up(&self) {
+        self.problems.sum_up(
+            &self.there,
+            "files that are there and stay as they are",
+            "--force replaces them, --resume those that differ in size or time",
+        );
+        let go_on = self.options.go_on;
+        let advice = if self.full.count() >= FULL_MAX {
+            format!("the copy stopped there; make room or have the quota raised, then {go_on}")
+        } else {
+            format!("make room or have the quota raised, then {go_on}")
+        };
+        self.problems
+            .sum_up(&self.full, "copies that found no room", &advice);
+    }
+
+    /// What an interrupted copy has done.
+    fn so_far(&self) -> String {
+        let sync = if self.options.sync && matches!(self.to, Tree::Weft(_)) {
+            " and may not survive power loss yet"
+        } else {
+            ""
+        };
+        format!(
+            "{} are copied{sync}, and no file in part; directories may not have their modes and times yet. To go on: {}",
+            self.tally.so_far(),
+            self.options.go_on
+        )
     }
 
     /// Whether a file is of this part. All names of one file are of the same.
@@ -345,7 +428,7 @@ impl Copy {
     }
 
     fn gave_up(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) >= LOST_MAX
+        self.lost.load(Ordering::Relaxed) >= LOST_MAX || self.full.count() >= FULL_MAX
     }
 
     fn note_servers(&self, layout: &Layout) {
@@ -363,7 +446,11 @@ impl Copy {
             .copied()
             .collect();
         if self.options.sync && !servers.is_empty() {
-            let synced = volume.sync(servers).await;
+            let synced = tokio::select! {
+                biased;
+                _ = interrupt::asked() => return,
+                synced = volume.sync(servers) => synced,
+            };
             self.note(synced.map_err(|e| {
                 anyhow!(e)
                     .context("what was copied is not sure to survive power loss; copy it again")

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use indicatif::ProgressBar;
 use serde::Serialize;
 use weft_client::FileKind;
 
@@ -15,6 +16,42 @@ pub(super) struct Tally {
     directories: AtomicU64,
     others: AtomicU64,
     bytes: AtomicU64,
+}
+
+/// Shows how far a copy has come, and of how much once that is known.
+pub(super) struct Far {
+    bar: ProgressBar,
+    found: AtomicU64,
+}
+
+impl Far {
+    pub(super) fn of(bar: ProgressBar) -> Far {
+        Far {
+            bar,
+            found: AtomicU64::new(0),
+        }
+    }
+
+    /// So many bytes more are to be copied.
+    pub(super) fn found(&self, bytes: u64) {
+        self.found.fetch_add(bytes, Ordering::Relaxed);
+        // Nothing happens as long as the total is not known.
+        self.bar.inc_length(bytes);
+    }
+
+    /// Nothing more will be found.
+    pub(super) fn all_found(&self) {
+        if self.bar.length().is_none() {
+            self.bar.set_length(self.found.load(Ordering::Relaxed));
+        }
+    }
+
+    /// So many files are copied.
+    pub(super) fn files(&self, files: u64) {
+        if !self.bar.is_hidden() {
+            self.bar.set_message(format!("copying, {files} files:"));
+        }
+    }
 }
 
 /// What a copy did, for people and programs.
@@ -60,6 +97,21 @@ impl Tally {
 
     pub(super) fn bytes(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// What is done, for a sentence.
+    pub(super) fn so_far(&self) -> String {
+        format!(
+            "{} files, {} directories and {} others ({})",
+            self.files(),
+            self.directories.load(Ordering::Relaxed),
+            self.others.load(Ordering::Relaxed),
+            output::bytes(self.bytes.load(Ordering::Relaxed))
+        )
     }
 
     pub(super) fn summary(&self, failures: u64) -> Summary {

@@ -1,9 +1,15 @@
-//! A file that is copied to.
+//! A file that is copied to. It never looks like a copy before it is one: a new local file has a name of its own until it is whole, and
+//! what cannot be ended is taken away ([`Sink::discard`]).
+//!
+//! Deliberately absent: a name of its own for a new file of the volume, which would cost another request for each file. Killed without
+//! notice, a copy leaves an incomplete file there, with the time of the copy.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 use weft_client::{Access, NewLayout, OpenView, Volume};
@@ -15,17 +21,33 @@ use super::tree::{Node, Tree};
 use super::zeros::{BLOCK, runs};
 use super::{Copy, Job};
 use crate::buffers::Buffer;
+use crate::name;
+use crate::remote::reach;
 
 /// Zeros from this length on are left out of writes to a volume: a request costs about as much as its bytes.
 const REMOTE_HOLE: usize = 64 << 10;
 
 /// An open file to write to.
 pub(super) enum Sink {
-    Local(Arc<File>),
+    Local {
+        file: Arc<File>,
+        /// The path that a new file has until it is whole.
+        hidden: Option<Vec<u8>>,
+    },
     Weft {
         file: weft_client::File,
         view: Arc<OpenView>,
     },
+}
+
+/// What is left of a copy that could not be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    Nothing,
+    /// A file that was there before, and is empty now.
+    Empty,
+    /// What was written so far.
+    Part,
 }
 
 /// Stores pieces.
@@ -70,17 +92,37 @@ impl Sink {
     pub(super) async fn create(copy: &Copy, job: &Job, source: &Source) -> Result<Option<Sink>> {
         match &copy.to {
             Tree::Local => {
-                let (place, keep) = (local::path(&job.to), copy.options.no_clobber);
-                match blocking(move || local::create(&place, keep)).await {
-                    Ok(file) => Ok(Some(Sink::Local(Arc::new(file)))),
-                    Err(e) if keep && e.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-                    Err(e) => {
-                        Err(e).with_context(|| format!("cannot write {}", copy.to.show(&job.to)))
-                    }
-                }
+                let sink = Sink::create_here(&job.to, copy.options.no_clobber).await;
+                sink.with_context(|| format!("cannot write {}", copy.to.show(&job.to)))
             }
             Tree::Weft(volume) => Sink::create_in(volume, copy, job, source).await,
         }
+    }
+
+    async fn create_here(path: &[u8], keep: bool) -> io::Result<Option<Sink>> {
+        let there = move |place: &Path| {
+            if !local::is_there(place)? {
+                return Ok(None);
+            }
+            let file = if keep {
+                None
+            } else {
+                Some(local::empty(place)?)
+            };
+            Ok(Some(file))
+        };
+        if let Some(there) = local::at(path, there).await? {
+            return Ok(there.map(|file| Sink::Local {
+                file: Arc::new(file),
+                hidden: None,
+            }));
+        }
+        let hidden = hidden_beside(path);
+        let file = local::at(&hidden, local::create).await?;
+        Ok(Some(Sink::Local {
+            file: Arc::new(file),
+            hidden: Some(hidden),
+        }))
     }
 
     async fn create_in(
@@ -98,7 +140,8 @@ impl Sink {
         if copy.options.preserve {
             access = access.layout(&layout_of(&job.node));
         }
-        let file = match volume.attach(&job.to, access).await {
+        let place = reach(volume, &job.to).await?;
+        let file = match volume.attach(place, access).await {
             Ok(file) => file,
             Err(e) if copy.options.no_clobber && e.code() == weft_proto::Code::Exists => {
                 return Ok(None);
@@ -125,29 +168,95 @@ impl Sink {
 
     pub(super) fn store(&self) -> Store {
         match self {
-            Sink::Local(file) => Store::Local(file.clone()),
+            Sink::Local { file, .. } => Store::Local(file.clone()),
             Sink::Weft { view, .. } => Store::Weft(view.clone()),
         }
     }
 
     /// Ends the file at `size`, also where it ends in a hole.
-    pub(super) async fn close(self, path: &str, size: u64, reached: u64) -> Result<()> {
+    pub(super) async fn end(&self, path: &str, size: u64, reached: u64) -> Result<()> {
+        if reached >= size {
+            return Ok(());
+        }
         match self {
-            Sink::Local(file) if reached < size => {
-                let sized = blocking(move || file.set_len(size));
-                sized
-                    .await
-                    .with_context(|| format!("cannot set the size of {path}"))
+            Sink::Local { file, .. } => {
+                let file = file.clone();
+                let sized = blocking(move || file.set_len(size)).await;
+                sized.with_context(|| format!("cannot set the size of {path}"))
             }
-            Sink::Local(_) => Ok(()),
-            Sink::Weft { file, .. } => {
-                if reached < size {
-                    file.truncate(size).await?;
-                }
-                Ok(file.close().await?)
-            }
+            Sink::Weft { file, .. } => Ok(file.truncate(size).await.map(drop)?),
         }
     }
+
+    /// The file is whole. Returns false if its name was taken meanwhile and is to be kept.
+    pub(super) async fn close(self, path: &[u8], keep: bool) -> Result<bool> {
+        match self {
+            Sink::Local { hidden: None, .. } => Ok(true),
+            Sink::Local {
+                hidden: Some(hidden),
+                ..
+            } => {
+                let publish = move |from: &Path, to: &Path| local::publish(from, to, keep);
+                let published = local::at_both(&hidden, path, publish).await;
+                published.with_context(|| {
+                    let (hidden, path) = (name::escape(&hidden), name::escape(path));
+                    format!("all of {path} is copied, and is still called {hidden}")
+                })
+            }
+            Sink::Weft { file, .. } => Ok(file.close().await.map(|()| true)?),
+        }
+    }
+
+    /// Takes away what cannot be ended. Nothing may be on its way to it any more.
+    pub(super) async fn discard(self, to: &Tree, path: &[u8]) -> Left {
+        let (gone, left) = match (&self, to) {
+            (
+                Sink::Local {
+                    hidden: Some(hidden),
+                    ..
+                },
+                _,
+            ) => {
+                let removed = local::at(hidden, |place| std::fs::remove_file(place)).await;
+                (removed.is_ok(), Left::Nothing)
+            }
+            (Sink::Local { file, hidden: None }, _) => {
+                let file = file.clone();
+                // A device has no length to lose.
+                let emptied = blocking(move || {
+                    let is_file = file.metadata()?.is_file();
+                    if is_file {
+                        file.set_len(0)?;
+                    }
+                    Ok(is_file)
+                });
+                (matches!(emptied.await, Ok(true)), Left::Empty)
+            }
+            (Sink::Weft { file, .. }, Tree::Weft(volume)) if file.created() => {
+                let removed = match reach(volume, path).await {
+                    Ok(place) => volume.unlink(place).await.map(drop),
+                    Err(error) => Err(error),
+                };
+                (removed.is_ok(), Left::Nothing)
+            }
+            (Sink::Weft { file, .. }, _) => (file.truncate(0).await.is_ok(), Left::Empty),
+        };
+        if let Sink::Weft { file, .. } = self {
+            // The first failure is the one to tell.
+            let _ = file.close().await;
+        }
+        if gone { left } else { Left::Part }
+    }
+}
+
+/// A path in the same directory that nothing else has.
+fn hidden_beside(path: &[u8]) -> Vec<u8> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |i| i + 1);
+    let directory = &path[..end - name::last(path).len()];
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".weft-copy-{}-{number}", std::process::id());
+    name::join(directory, name.as_bytes())
 }
 
 /// What a copy of this file asks for to lie like it.

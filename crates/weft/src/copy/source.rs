@@ -12,6 +12,7 @@ use super::data::SMALL;
 use super::local::{self, blocking};
 use super::tree::Tree;
 use crate::buffers::Buffer;
+use crate::remote::reach;
 use crate::stream::ZeroedReader;
 
 /// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller one costs as much.
@@ -34,8 +35,7 @@ impl Source {
     pub(super) async fn open(tree: &Tree, path: &[u8]) -> Result<(Source, u64)> {
         match tree {
             Tree::Local => {
-                let place = local::path(path);
-                let opened = blocking(move || {
+                let opened = local::at(path, |place| {
                     let file = File::open(place)?;
                     let size = file.metadata()?.len();
                     Ok((file, size))
@@ -46,7 +46,8 @@ impl Source {
                 Ok((Source::Local(Arc::new(file)), size))
             }
             Tree::Weft(volume) => {
-                let file = volume.attach(path, Access::read()).await?;
+                let place = reach(volume, path).await?;
+                let file = volume.attach(place, Access::read()).await?;
                 let attributes = file.attributes();
                 let size = if attributes.size_exact {
                     attributes.size

@@ -2,6 +2,7 @@
 
 use std::fs::ReadDir;
 use std::io;
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{Attributes, Changes, FileKind, Time, Volume};
@@ -9,6 +10,7 @@ use weft_proto::Code;
 use weft_proto::meta::Layout;
 
 use super::local::{self, blocking};
+use crate::remote::reach;
 use crate::{name, remote};
 
 /// The local file system, or a volume. Paths are bytes in both.
@@ -90,21 +92,16 @@ impl Tree {
     pub(crate) async fn stat(&self, path: &[u8], follow: bool) -> Result<Option<Node>> {
         match self {
             Tree::Local => {
-                let place = local::path(path);
-                let found = blocking(move || local::stat(&place, follow)).await;
+                let found = local::at(path, move |place| local::stat(place, follow)).await;
                 found.with_context(|| self.show(path))
             }
             Tree::Weft(volume) => {
                 let found = if follow {
-                    volume.stat(path).await
+                    remote::look(volume, path).await?
                 } else {
-                    volume.stat_link(path).await
+                    remote::look_link(volume, path).await?
                 };
-                match found {
-                    Ok(attributes) => Ok(Some(attributes.into())),
-                    Err(e) if e.code() == Code::NotFound => Ok(None),
-                    Err(e) => Err(e.into()),
-                }
+                Ok(found.map(Into::into))
             }
         }
     }
@@ -113,24 +110,25 @@ impl Tree {
     pub(crate) async fn list(&self, path: &[u8]) -> Result<Pages> {
         match self {
             Tree::Local => {
-                let place = local::path(path);
-                let opened = blocking(move || std::fs::read_dir(place)).await;
+                let opened = local::at(path, |place| std::fs::read_dir(place)).await;
                 let opened = opened.with_context(|| format!("cannot list {}", self.show(path)))?;
                 Ok(Pages::Local(Some(opened)))
             }
-            Tree::Weft(volume) => Ok(Pages::Weft(volume.list(path))),
+            Tree::Weft(volume) => Ok(Pages::Weft(volume.list(reach(volume, path).await?))),
         }
     }
 
     pub(crate) async fn read_link(&self, path: &[u8]) -> Result<Vec<u8>> {
         match self {
             Tree::Local => {
-                let place = local::path(path);
-                let text = blocking(move || std::fs::read_link(place)).await;
+                let text = local::at(path, |place| std::fs::read_link(place)).await;
                 let text = text.with_context(|| format!("cannot read link {}", self.show(path)))?;
                 Ok(name::bytes(text.as_os_str()).to_vec())
             }
-            Tree::Weft(volume) => Ok(volume.read_link(path).await?.to_vec()),
+            Tree::Weft(volume) => {
+                let place = reach(volume, path).await?;
+                Ok(volume.read_link(place).await?.to_vec())
+            }
         }
     }
 
@@ -141,15 +139,15 @@ impl Tree {
         }
         match self {
             Tree::Local => {
-                let place = local::path(path);
-                let found = blocking(move || local::xattrs(&place)).await;
+                let found = local::at(path, local::xattrs).await;
                 found.with_context(|| format!("cannot read the attributes of {}", self.show(path)))
             }
             Tree::Weft(volume) => {
                 let mut xattrs = Vec::new();
-                for name in volume.list_xattr(path).await? {
+                let place = reach(volume, path).await?;
+                for name in volume.list_xattr(&place).await? {
                     if name.starts_with(b"user.") {
-                        let value = volume.get_xattr(path, &name).await?.to_vec();
+                        let value = volume.get_xattr(&place, &name).await?.to_vec();
                         xattrs.push(Xattr {
                             name: name.to_vec(),
                             value,
@@ -165,16 +163,18 @@ impl Tree {
     pub(crate) async fn make_directory(&self, path: &[u8], mode: u32) -> Result<(u64, u64)> {
         let created = match self {
             Tree::Local => {
-                let place = local::path(path);
-                let result = blocking(move || local::make_directory(&place)).await;
+                let result = local::at(path, local::make_directory).await;
                 result.with_context(|| format!("cannot make directory {}", self.show(path)))?;
                 None
             }
-            Tree::Weft(volume) => match volume.make_directory(path, mode | 0o700).await {
-                Ok(attributes) => Some((0, attributes.id)),
-                Err(e) if e.code() == Code::Exists => None,
-                Err(e) => return Err(e.into()),
-            },
+            Tree::Weft(volume) => {
+                let place = reach(volume, path).await?;
+                match volume.make_directory(place, mode | 0o700).await {
+                    Ok(attributes) => Some((0, attributes.id)),
+                    Err(e) if e.code() == Code::Exists => None,
+                    Err(e) => return Err(e.into()),
+                }
+            }
         };
         if let Some(identity) = created {
             return Ok(identity);
@@ -191,11 +191,15 @@ impl Tree {
     pub(super) async fn make_link(&self, path: &[u8], text: &[u8]) -> Result<()> {
         match self {
             Tree::Local => {
-                let (place, text) = (local::path(path), local::path(text));
-                let made = blocking(move || std::os::unix::fs::symlink(text, place)).await;
+                let text = name::os(text);
+                let link = move |place: &Path| std::os::unix::fs::symlink(text, place);
+                let made = local::at(path, link).await;
                 made.with_context(|| format!("cannot make link {}", self.show(path)))
             }
-            Tree::Weft(volume) => Ok(volume.make_link(path, text).await.map(|_| ())?),
+            Tree::Weft(volume) => {
+                let place = reach(volume, path).await?;
+                Ok(volume.make_link(place, text).await.map(|_| ())?)
+            }
         }
     }
 
@@ -203,13 +207,14 @@ impl Tree {
     pub(super) async fn make_node(&self, path: &[u8], node: &Node) -> Result<()> {
         match self {
             Tree::Local => {
-                let (place, node) = (local::path(path), node.clone());
-                let made = blocking(move || local::make_node(&place, &node)).await;
+                let node = node.clone();
+                let made = local::at(path, move |place| local::make_node(place, &node)).await;
                 made.with_context(|| format!("cannot make node {}", self.show(path)))
             }
             Tree::Weft(volume) => {
+                let place = reach(volume, path).await?;
                 let made = volume
-                    .make_node(path, node.kind, node.mode & 0o777, node.device)
+                    .make_node(place, node.kind, node.mode & 0o777, node.device)
                     .await;
                 Ok(made.map(|_| ())?)
             }
@@ -220,11 +225,14 @@ impl Tree {
     pub(super) async fn link(&self, file: &[u8], path: &[u8]) -> Result<()> {
         match self {
             Tree::Local => {
-                let (file, place) = (local::path(file), local::path(path));
-                let made = blocking(move || std::fs::hard_link(file, place)).await;
+                let link = |file: &Path, place: &Path| std::fs::hard_link(file, place);
+                let made = local::at_both(file, path, link).await;
                 made.with_context(|| format!("cannot make hard link {}", self.show(path)))
             }
-            Tree::Weft(volume) => Ok(volume.link(file, path).await.map(|_| ())?),
+            Tree::Weft(volume) => {
+                let (file, place) = (reach(volume, file).await?, reach(volume, path).await?);
+                Ok(volume.link(file, place).await.map(|_| ())?)
+            }
         }
     }
 
@@ -241,11 +249,13 @@ impl Tree {
         }
         match self {
             Tree::Local => {
-                let place = local::path(path);
-                let removed = blocking(move || std::fs::remove_file(place)).await;
+                let removed = local::at(path, |place| std::fs::remove_file(place)).await;
                 removed.with_context(|| format!("cannot replace {}", self.show(path)))?;
             }
-            Tree::Weft(volume) => volume.unlink(path).await.map(drop)?,
+            Tree::Weft(volume) => {
+                let place = reach(volume, path).await?;
+                volume.unlink(place).await.map(drop)?;
+            }
         }
         Ok(true)
     }
@@ -260,13 +270,15 @@ impl Tree {
     ) -> Result<()> {
         match self {
             Tree::Local => {
-                let (place, node) = (local::path(path), node.clone());
-                let done = blocking(move || local::finish(&place, &node, owner, &xattrs)).await;
+                let node = node.clone();
+                let finish = move |place: &Path| local::finish(place, &node, owner, &xattrs);
+                let done = local::at(path, finish).await;
                 done.with_context(|| format!("cannot set the attributes of {}", self.show(path)))
             }
             Tree::Weft(volume) => {
+                let place = reach(volume, path).await?;
                 for xattr in xattrs {
-                    volume.set_xattr(path, xattr.name, xattr.value).await?;
+                    volume.set_xattr(&place, xattr.name, xattr.value).await?;
                 }
                 let link = node.kind == FileKind::Symlink;
                 let changes = Changes {
@@ -279,7 +291,7 @@ impl Tree {
                     kill_priv: false,
                     no_follow: link,
                 };
-                Ok(volume.set_attributes(path, &changes).await.map(|_| ())?)
+                Ok(volume.set_attributes(place, &changes).await.map(|_| ())?)
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a part does with what it finds at the target.
 
 use anyhow::{Result, bail};
+use thiserror::Error;
 
 use super::Part;
 use super::mark::{Found, Identity, Record};
@@ -12,6 +13,18 @@ pub(super) struct Lost {
     pub(super) done: u64,
     /// What the target is or has.
     pub(super) how: String,
+}
+
+/// The target holds data that is not to be written over unasked.
+#[derive(Debug, Error)]
+#[error("{0} holds data: --force writes over it")]
+pub(super) struct Occupied(String);
+
+impl Occupied {
+    /// For messages.
+    pub(super) fn target(&self) -> &str {
+        &self.0
+    }
 }
 
 /// What was found.
@@ -87,7 +100,7 @@ pub(super) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
             "{target} holds data and no unfinished transfer of {source} in {} parts: --force writes over it",
             situation.part.of
         ),
-        None => bail!("{target} holds data: --force writes over it"),
+        None => Err(Occupied((*target).to_owned()).into()),
     }
 }
 

@@ -12,14 +12,16 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use indicatif::ProgressBar;
 use weft_client::{FileKind, Volume};
 
+use super::begin::Occupied;
 use super::{Part, TransferArgs, export, import};
 use crate::copy::{Node, Side, Summary, Tree};
 use crate::layout_args::LayoutArgs;
-use crate::problems::Problems;
+use crate::problems::{Alike, Problems};
 use crate::remote::RemotePath;
-use crate::{mode, name, output};
+use crate::{interrupt, mode, name, output, progress};
 
 /// Pieces of one file under way at a time: several files are.
 const PIECES: u16 = 2;
@@ -42,7 +44,10 @@ struct Each<'a> {
     /// The tree's own path at the target.
     root: Vec<u8>,
     problems: Problems,
+    /// Files that hold data and were not to be written over.
+    occupied: Alike,
     counts: Counts,
+    bar: ProgressBar,
 }
 
 #[derive(Default)]
@@ -62,6 +67,8 @@ pub(super) async fn each(
     args: &TransferArgs,
 ) -> Result<ExitCode> {
     let began = Instant::now();
+    let doing = if args.compare { "comparing" } else { "copying" };
+    let bar = progress::of_things(doing, "files", None);
     let tree = |side: &Side| {
         if side.weft {
             Tree::Weft(volume.clone())
@@ -82,8 +89,10 @@ pub(super) async fn each(
         },
         part: args.part,
         root: to.path.clone(),
-        problems: Problems::default(),
+        problems: Problems::beside(bar.clone()),
+        occupied: Alike::default(),
         counts: Counts::default(),
+        bar,
     };
     let root = match each.from.stat(&from.path, true).await? {
         Some(node) if node.is_directory() => node,
@@ -95,8 +104,24 @@ pub(super) async fn each(
         to: to.path.clone(),
         node: root,
     };
-    each.walk(root, args.streams.into()).await;
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+    let walk = async {
+        each.walk(root, args.streams.into()).await;
+        interrupt::check()
+    };
+    let walked = interrupt::guard(walk, String::new).await;
+    each.bar.finish_and_clear();
+    let named = "files that hold data and stay as they are";
+    each.problems
+        .sum_up(&each.occupied, named, "--force writes over them");
+    if let Some(signal) = walked.err().as_ref().and_then(interrupt::of) {
+        let files = count(&each.counts.files);
+        return Err(signal.ended(if args.compare {
+            format!("{files} files are compared, and nothing was changed")
+        } else {
+            format!("{files} files are copied whole, others perhaps in part; the same command with --force copies all of them again")
+        }));
+    }
     let left_out = count(&each.counts.left_out);
     if left_out > 0 {
         let left_out = match left_out {
@@ -133,7 +158,7 @@ impl Each<'_> {
         let mut running: FuturesUnordered<BoxFuture<'_, Result<Vec<Job>>>> =
             FuturesUnordered::new();
         loop {
-            while running.len() < at_a_time {
+            while running.len() < at_a_time && interrupt::pending().is_none() {
                 if let Some(job) = files.pop() {
                     running.push(Box::pin(self.file(job)));
                 } else if let Some(directory) = directories.pop() {
@@ -145,7 +170,7 @@ impl Each<'_> {
             let Some(done) = running.next().await else {
                 return;
             };
-            for job in self.problems.note(done).unwrap_or_default() {
+            for job in self.note(done) {
                 if job.node.is_directory() {
                     directories.push(job);
                 } else {
@@ -153,6 +178,22 @@ impl Each<'_> {
                 }
             }
         }
+    }
+
+    /// Says what failed; what was found otherwise.
+    fn note(&self, done: Result<Vec<Job>>) -> Vec<Job> {
+        let error = match done {
+            Ok(found) => return found,
+            Err(error) => error,
+        };
+        if let Some(occupied) = error.downcast_ref::<Occupied>() {
+            let target = occupied.target();
+            let problem = format_args!("{target} holds data");
+            self.problems.say_alike(&self.occupied, problem);
+        } else if interrupt::of(&error).is_none() {
+            self.problems.say(output::error(&error));
+        }
+        Vec::new()
     }
 
     /// Makes a directory, or looks whether it is there; what it holds for this part.
@@ -241,6 +282,7 @@ impl Each<'_> {
             export(self.volume, &from, local.as_ref(), &self.args).await?
         };
         self.counts.files.fetch_add(1, Ordering::Relaxed);
+        self.bar.inc(1);
         self.counts.bytes.fetch_add(done.length, Ordering::Relaxed);
         Ok(Vec::new())
     }

@@ -16,9 +16,9 @@ use super::side::{Local, Side, View};
 use super::target::{Target, look};
 use super::{Summary, Task, Transfer, TransferArgs};
 use super::{changed, regular, step, view_text};
-use crate::copy::local::blocking;
-use crate::name;
+use crate::copy::local::{self, blocking};
 use crate::remote::RemotePath;
+use crate::{name, remote};
 
 /// Copies a part of a view of a file of the volume into a local file, which is made if it is not there.
 pub(crate) async fn export(
@@ -28,7 +28,8 @@ pub(crate) async fn export(
     args: &TransferArgs,
 ) -> Result<Summary> {
     let clock = Clock::start();
-    let file = volume.attach(from, Access::read()).await?;
+    let place = remote::reach(volume, from.as_ref()).await?;
+    let file = volume.attach(place, Access::read()).await?;
     let attributes = file.stat().await?;
     args.view.check_fork(&file).await?;
     let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
@@ -139,12 +140,12 @@ async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Meta
 /// Opens the local file. With a length it is opened to be copied to: made if it is not there, and as long as that. Says
 /// its inode, too.
 async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Result<(Side, u64)> {
-    let (place, write) = (path.to_owned(), length.is_some());
+    let write = length.is_some();
     let mut options = File::options();
     options.read(true).write(write).create(write);
     // Other parts open it, too; it gets its own mode at the end.
     options.mode(attributes.mode & 0o777 | 0o600);
-    let opened = blocking(move || {
+    let opened = local::at(name::bytes(path.as_os_str()), move |place| {
         let file = options.open(place)?;
         let there = file.metadata()?;
         if let Some(length) = length

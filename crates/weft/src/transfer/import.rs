@@ -15,7 +15,7 @@ use super::side::{Local, Side, View};
 use super::target::Target;
 use super::{Summary, Task, Transfer, TransferArgs};
 use super::{changed, end_of, regular, step, view_text};
-use crate::copy::local::blocking;
+use crate::copy::local;
 use crate::layout_args::LayoutArgs;
 use crate::remote::{self, RemotePath};
 use crate::{fresh, mode, name, output};
@@ -111,7 +111,8 @@ async fn attach(
     layout: &LayoutArgs,
     args: &TransferArgs,
 ) -> Result<weft_client::File> {
-    let file = volume.attach(to, access(source, layout, args)).await?;
+    let place = remote::reach(volume, to.as_ref()).await?;
+    let file = volume.attach(place, access(source, layout, args)).await?;
     if !file.created() && !layout.agrees(file.layout()) {
         bail!(
             "{to} exists with another layout ({}, BSU {}, chunk {}), and a layout is fixed when a file is created: \
@@ -199,14 +200,13 @@ fn access(source: &Opened, layout: &LayoutArgs, args: &TransferArgs) -> Access {
 
 async fn open(path: &Path) -> Result<Opened> {
     let name: Arc<str> = name::escape(name::bytes(path.as_os_str())).into();
-    let place = path.to_owned();
+    let path = name::bytes(path.as_os_str());
     // Looked at before it is opened: opening a fifo waits for a writer.
-    let look = blocking(move || std::fs::metadata(place)).await;
+    let look = local::at(path, |place| std::fs::metadata(place)).await;
     let kind = look.with_context(|| format!("cannot read {name}"))?;
     let instead = "`weft put` takes what comes in a stream";
     regular(&name, kind.is_file(), kind.is_dir(), instead)?;
-    let place = path.to_owned();
-    let opened = blocking(move || {
+    let opened = local::at(path, |place| {
         let file = File::open(place)?;
         let metadata = file.metadata()?;
         let unsized_data = metadata.len() == 0 && file.read_at(&mut [0], 0)? > 0;
@@ -228,8 +228,8 @@ async fn open(path: &Path) -> Result<Opened> {
 impl Opened {
     /// The path still names the file that was copied, and nobody has written to it.
     async fn unchanged(&self, path: &Path) -> Result<()> {
-        let place = path.to_owned();
-        let now = blocking(move || std::fs::metadata(place)).await;
+        let path = name::bytes(path.as_os_str());
+        let now = local::at(path, |place| std::fs::metadata(place)).await;
         let now = now.with_context(|| format!("cannot look at {} again", self.name))?;
         let then = &self.metadata;
         let how = if (now.dev(), now.ino()) != (then.dev(), then.ino()) {

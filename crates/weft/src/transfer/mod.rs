@@ -35,10 +35,11 @@ mod task;
 mod tree;
 mod verify;
 
+use std::sync::atomic::AtomicU64;
+
 use anyhow::{Context, Result, bail};
 use futures_util::FutureExt;
 use indicatif::ProgressBar;
-use weft_proto::Code;
 use weft_proto::limits::TRANSFER_MAX;
 
 pub(crate) use args::TransferArgs;
@@ -52,8 +53,9 @@ use task::Task;
 pub(crate) use tree::{export_tree, import_tree};
 use verify::{Comparison, OnGhost};
 
+use crate::interrupt::Orderly;
 use crate::view_args::ViewArgs;
-use crate::{output, progress};
+use crate::{interrupt, output, progress};
 
 /// Bytes of a piece.
 const PIECE: u64 = 4 << 20;
@@ -73,8 +75,12 @@ impl Transfer<'_> {
     /// Copies the share from `at` on, and makes it durable.
     async fn copy(&self, at: u64) -> Result<Moved> {
         let task = self.task;
+        // From here on a signal is heard by the pump.
+        let _orderly = Orderly::begin()?;
+        let kept = AtomicU64::new(at);
         let bar = self.bar(task.doing);
         bar.set_position(at - task.share.start);
+        bar.reset_eta();
         let pump = Pump {
             from: self.from.clone(),
             to: self.to.clone(),
@@ -87,10 +93,11 @@ impl Transfer<'_> {
             limit: task.args.limit,
             digests: task.args.verify,
             bar: &bar,
+            kept: &kept,
         };
         let moved = pump.run(|done| task.note(done, false).boxed()).await;
         bar.finish_and_clear();
-        let moved = moved.map_err(|e| self.stopped(e))?;
+        let moved = moved.map_err(|e| self.stopped(e, kept.into_inner()))?;
         self.to.sync().await?;
         if moved.ghosts > 0 {
             output::say(format_args!(
@@ -115,7 +122,7 @@ impl Transfer<'_> {
             digests: digests.into_iter().collect(),
             bar: &bar,
         };
-        let equal = comparison.run().await;
+        let equal = interrupt::guard(comparison.run(), || self.not_compared()).await;
         bar.finish_and_clear();
         equal
     }
@@ -126,6 +133,9 @@ impl Transfer<'_> {
             return Ok(());
         }
         if let Err(error) = self.compare(digests).await {
+            if interrupt::of(&error).is_some() {
+                return Err(error);
+            }
             if error.is::<OnGhost>() {
                 return Err(error.context("the copy is not all of its source, and cannot be"));
             }
@@ -157,22 +167,42 @@ impl Transfer<'_> {
         (self.write_last && length > 0).then(|| length - 1)
     }
 
-    /// Says what can be done about a failure half way.
-    fn stopped(&self, error: anyhow::Error) -> anyhow::Error {
-        let full = error.chain().any(|cause| {
-            let local = cause.downcast_ref::<std::io::Error>();
-            let volume = cause.downcast_ref::<weft_client::Error>();
-            local.is_some_and(|e| e.kind() == std::io::ErrorKind::StorageFull)
-                || volume.is_some_and(|e| e.code() == Code::NoSpace)
-        });
-        let (doing, to) = (self.task.doing, self.to.name());
-        error.context(if full {
-            format!(
-                "{doing} stopped: no space is left for {to}; what was copied is kept: make room, and give --resume"
-            )
+    /// What is to be said when the user ends a comparison.
+    fn not_compared(&self) -> String {
+        let (from, to) = (self.from.name(), self.to.name());
+        if self.task.args.compare {
+            format!("{from} and {to} are compared in part only; nothing was changed")
         } else {
-            format!("{doing} stopped; what was copied is kept: --resume goes on from there")
-        })
+            format!(
+                "all of {from} is copied to {to}, and verified in part only: give --resume and --verify"
+            )
+        }
+    }
+
+    /// Says how far a transfer came that ends half way, and what can be done about it.
+    fn stopped(&self, error: anyhow::Error, kept: u64) -> anyhow::Error {
+        let share = &self.task.share;
+        let (doing, from, to) = (self.task.doing, self.from.name(), self.to.name());
+        let kept = format!(
+            "{} of {} of {from} are in {to} and stay there",
+            output::bytes(kept - share.start),
+            output::bytes(share.end - share.start)
+        );
+        // A tree through a view is not resumed.
+        let go_on = if self.task.args.among_others {
+            "--force copies it again"
+        } else {
+            "--resume goes on from there"
+        };
+        if let Some(signal) = interrupt::of(&error) {
+            return signal.ended(format!("{doing} stopped; {kept}: {go_on}"));
+        }
+        let stopped = if output::is_full(&error) {
+            format!("{doing} stopped: no room is left for {to}; {kept}; make room, then {go_on}")
+        } else {
+            format!("{doing} stopped; {kept}: {go_on}")
+        };
+        error.context(stopped)
     }
 }
 

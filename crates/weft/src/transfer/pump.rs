@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::side::{Ranges, Side, Written};
 use crate::buffers::Buffers;
+use crate::interrupt;
 use crate::stream::panicked;
 
 /// A digest of a piece as it was copied.
@@ -38,6 +40,8 @@ pub(super) struct Pump<'a> {
     /// Keep digests of what is copied.
     pub(super) digests: bool,
     pub(super) bar: &'a ProgressBar,
+    /// The byte that everything before is kept to: durable, and noted.
+    pub(super) kept: &'a AtomicU64,
 }
 
 /// What was done.
@@ -113,7 +117,8 @@ impl Plan {
 impl Pump<'_> {
     /// Moves everything. `note` is called with the byte that everything before is durable to.
     ///
-    /// After a failure what was done before it is made durable and noted all the same, as far as that goes.
+    /// After a failure, and when the user asks for an end, what was done before is made durable and noted all the same, as far as that
+    /// goes.
     pub(super) async fn run(
         &self,
         note: impl Fn(u64) -> BoxFuture<'static, Result<()>>,
@@ -159,7 +164,13 @@ impl Pump<'_> {
                 }
                 saved = wait(&mut saving), if saving.is_some() => {
                     saving = None;
-                    failed = failed.or(saved.err());
+                    match saved {
+                        Ok(()) => self.kept.store(noted, Ordering::Relaxed),
+                        Err(e) => failed = failed.or(Some(e)),
+                    }
+                }
+                signal = interrupt::asked(), if failed.is_none() && (more || !working.is_empty()) => {
+                    failed = Some(signal.ended(""));
                 }
                 else => break,
             }
@@ -167,10 +178,11 @@ impl Pump<'_> {
         let Some(error) = failed else {
             return Ok(moved);
         };
-        let reached = under_way.first().copied().unwrap_or(noted);
-        if reached > noted {
-            // The first failure is the one to tell.
-            let _ = self.save(note(reached)).await;
+        // What failed is still among those under way.
+        let reached = under_way.first().copied().unwrap_or(plan.at);
+        // The first failure is the one to tell.
+        if reached > noted && self.save(note(reached)).await.is_ok() {
+            self.kept.store(reached, Ordering::Relaxed);
         }
         Err(error)
     }
@@ -196,7 +208,10 @@ impl Pump<'_> {
         let last = self.last.is_some_and(|last| range.contains(&last));
         async move {
             if let Some(when) = when {
-                tokio::time::sleep_until(when).await;
+                tokio::select! {
+                    () = tokio::time::sleep_until(when) => {}
+                    signal = interrupt::asked() => return Err(signal.ended("")),
+                }
             }
             let mut done = Done {
                 start: range.start,

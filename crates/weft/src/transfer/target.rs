@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use weft_client::OpenView;
 
-use crate::copy::local::blocking;
+use crate::copy::local;
+use crate::name;
 
 /// What a record says of the target, as it was when the record was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,8 +104,8 @@ impl Target {
 
 /// What is at a local path; `None`: nothing.
 pub(super) async fn look(path: &Path) -> Result<Option<Metadata>> {
-    let place = path.to_owned();
-    match blocking(move || std::fs::metadata(place)).await {
+    let place = name::bytes(path.as_os_str());
+    match local::at(place, |place| std::fs::metadata(place)).await {
         Ok(found) => Ok(Some(found)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).with_context(|| format!("cannot look at {}", path.display())),

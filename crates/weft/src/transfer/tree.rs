@@ -67,6 +67,7 @@ async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) ->
         part: args.part,
         streams: args.streams.into(),
         sync: true,
+        go_on: "give --resume",
     };
     // What it holds: whether the target is there already makes no difference then, so parts may come in any order.
     let from = Side {

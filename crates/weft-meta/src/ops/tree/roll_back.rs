@@ -120,9 +120,14 @@ impl Edit<'_, '_> {
     ) -> Result<(), MetaError> {
         let kept: HashSet<u64> = targets.iter().map(|target| target.id).collect();
         let names = living.name_counts();
-        for (node, names) in living.nodes.iter().zip(names) {
+        for (place, (node, names)) in living.nodes.iter().zip(names).enumerate() {
             if kept.contains(&node.id) {
                 continue;
+            }
+            if node.inode.is_directory() && self.has_checkpoints(node.id)? {
+                let name = living.names.iter().find(|(_, _, named)| *named == place);
+                let path = name.map_or_else(String::new, |(_, name, _)| text(name));
+                return Err(MetaError::HasCheckpoints { path });
             }
             let inode = self.change(node.id, &node.inode);
             inode.changed = now;

@@ -14,7 +14,7 @@ use weft_proto::upkeep::DiskCondition;
 
 use crate::output::{self, bytes};
 use crate::remote::{self, RemotePath};
-use crate::{Global, connect, name, progress};
+use crate::{Global, connect, interrupt, name, progress};
 
 /// Files whose names are looked for.
 const NAMED_MAX: usize = 10_000;
@@ -134,7 +134,7 @@ impl Fsck {
             Err(error) => {
                 let error = connect::explained(&global, error);
                 output::say(format_args!("weft: {}", output::error(&error)));
-                ExitCode::from(8)
+                interrupt::exit_code(&error).unwrap_or(ExitCode::from(8))
             }
         }
     }
@@ -177,7 +177,7 @@ impl Fsck {
         for path in &self.accept {
             before.extend(accept(volume, path).await?);
         }
-        let bar = progress::of_bytes("fsck", 0);
+        let bar = progress::of_bytes("fsck", None);
         let show = |now: FsckProgress| {
             // An inode counts as much as the bytes that are read for it.
             let weigh = |(inodes, bytes): (u64, u64)| inodes * 512 + bytes;
@@ -193,7 +193,16 @@ impl Fsck {
             repair: self.repair,
             data: self.data,
         };
-        let found = volume.fsck(options, &show).await;
+        let check = async { Ok(volume.fsck(options, &show).await?) };
+        let found = interrupt::guard(check, || {
+            let done = if self.repair {
+                "what was repaired stays so"
+            } else {
+                "nothing was changed"
+            };
+            format!("the check is not complete; {done}; the same command begins again")
+        });
+        let found = found.await;
         bar.finish_and_clear();
         let mut report = report_of(found?);
         report.findings.splice(0..0, before);

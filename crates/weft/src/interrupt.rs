@@ -1,0 +1,236 @@
+//! Ctrl-C, `kill` and a terminal that goes away: how a long command ends before its work does.
+//!
+//! The first SIGINT, SIGTERM or SIGHUP after the first [`guard`] or [`Orderly`] asks the command to end. Work under a [`guard`] is dropped; work in a
+//! section that ends in order by itself ([`Orderly`]) hears of it by [`asked`] or [`check`]. Either way the command says on standard
+//! error how far it came, in which state its target is and how to go on, and its exit code is 128 and the signal's number. A second
+//! signal ends the process at once.
+//!
+//! A signal that the process was started to ignore (`nohup`, a background job of a script) stays ignored.
+//!
+//! Deliberately absent: commands that only print or ask once. The signal itself ends those, and nothing is to be said.
+
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::Result;
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use crate::output;
+
+/// How long an orderly end may take before the user hears that it is under way.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// What the whole process knows of signals.
+static STATE: OnceLock<watch::Sender<State>> = OnceLock::new();
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    signal: Option<Signal>,
+    /// Sections that end in order by themselves.
+    orderly: usize,
+}
+
+/// The signals by which a user ends a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    Hangup,
+    Interrupt,
+    Terminate,
+}
+
+/// A command ended because it was asked to.
+#[derive(Debug, Error)]
+#[error("{}{}{state}", signal.word(), if state.is_empty() { "" } else { ": " })]
+pub(crate) struct Interrupted {
+    signal: Signal,
+    /// What was done, what state the target is in, and how to go on.
+    state: String,
+}
+
+/// While it exists, a signal drops no work: whoever holds it listens by itself.
+pub(crate) struct Orderly(());
+
+impl Signal {
+    const ALL: [Signal; 3] = [Signal::Hangup, Signal::Interrupt, Signal::Terminate];
+
+    fn kind(self) -> SignalKind {
+        match self {
+            Signal::Hangup => SignalKind::hangup(),
+            Signal::Interrupt => SignalKind::interrupt(),
+            Signal::Terminate => SignalKind::terminate(),
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Signal::Hangup => "hung up",
+            Signal::Interrupt => "interrupted",
+            Signal::Terminate => "terminated",
+        }
+    }
+
+    /// As a shell shows a process that the signal ended.
+    fn exit_code(self) -> u8 {
+        128 + match self {
+            Signal::Hangup => 1,
+            Signal::Interrupt => 2,
+            Signal::Terminate => 15,
+        }
+    }
+
+    /// The end of a command by this signal.
+    pub(crate) fn ended(self, state: impl Into<String>) -> anyhow::Error {
+        let state = state.into();
+        Interrupted {
+            signal: self,
+            state,
+        }
+        .into()
+    }
+}
+
+impl Orderly {
+    /// Begins such a section.
+    ///
+    /// # Errors
+    /// Signals cannot be listened to.
+    pub(crate) fn begin() -> Result<Orderly> {
+        listen()?;
+        state().send_modify(|state| state.orderly += 1);
+        Ok(Orderly(()))
+    }
+}
+
+impl Drop for Orderly {
+    fn drop(&mut self) {
+        state().send_modify(|state| state.orderly -= 1);
+    }
+}
+
+/// Runs `work` until it ends or the user asks for an end, whichever comes first. Asked, `work` is dropped, and `state` says how far it
+/// came.
+///
+/// # Errors
+/// Those of `work`; [`Interrupted`]; signals cannot be listened to.
+pub(crate) async fn guard<T>(
+    work: impl Future<Output = Result<T>>,
+    state: impl FnOnce() -> String,
+) -> Result<T> {
+    listen()?;
+    tokio::select! {
+        biased;
+        done = work => done,
+        signal = wait(|now| now.orderly == 0) => Err(signal.ended(state())),
+    }
+}
+
+/// Completes when the user asks for an end.
+pub(crate) async fn asked() -> Signal {
+    wait(|_| true).await
+}
+
+/// Whether the user asked for an end.
+pub(crate) fn pending() -> Option<Signal> {
+    state().borrow().signal
+}
+
+/// Fails once the user has asked for an end: for loops in orderly sections.
+pub(crate) fn check() -> Result<()> {
+    pending().map_or(Ok(()), |signal| Err(signal.ended("")))
+}
+
+/// The signal that ended the work of which this is the error, if one did.
+pub(crate) fn of(error: &anyhow::Error) -> Option<Signal> {
+    error.downcast_ref::<Interrupted>().map(|i| i.signal)
+}
+
+/// The exit code of a command that ended with this error, if a signal ended it.
+pub(crate) fn exit_code(error: &anyhow::Error) -> Option<ExitCode> {
+    of(error).map(|signal| ExitCode::from(signal.exit_code()))
+}
+
+fn state() -> &'static watch::Sender<State> {
+    STATE.get_or_init(|| watch::Sender::new(State::default()))
+}
+
+async fn wait(when: impl Fn(&State) -> bool) -> Signal {
+    let mut changes = state().subscribe();
+    loop {
+        let now = *changes.borrow_and_update();
+        if let Some(signal) = now.signal.filter(|_| when(&now)) {
+            return signal;
+        }
+        // The sender is never dropped.
+        let _ = changes.changed().await;
+    }
+}
+
+/// Hears of signals from now on; once in a process.
+fn listen() -> Result<()> {
+    static LISTENING: OnceLock<()> = OnceLock::new();
+    if LISTENING.set(()).is_err() {
+        return Ok(());
+    }
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let ignored = ignored();
+    for kind in Signal::ALL {
+        if ignored & 1 << (kind.exit_code() - 129) != 0 {
+            continue;
+        }
+        let (mut signals, tell) = (signal(kind.kind())?, tell.clone());
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                let _ = tell.send(kind);
+            }
+        });
+    }
+    tokio::spawn(async move {
+        let Some(first) = told.recv().await else {
+            return;
+        };
+        state().send_modify(|state| state.signal = Some(first));
+        let second = tokio::select! {
+            second = told.recv() => second,
+            () = tokio::time::sleep(QUIET) => {
+                output::say("weft: ending in order; a second signal ends at once");
+                told.recv().await
+            }
+        };
+        std::process::exit(second.unwrap_or(first).exit_code().into());
+    });
+    Ok(())
+}
+
+/// The signals that this process was started to ignore, by bit; none where the kernel does not tell.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn an_end_by_a_signal_has_its_exit_code_whatever_is_said_about_it() {
+        for (signal, code, word) in [
+            (Signal::Interrupt, 130, "interrupted: half"),
+            (Signal::Terminate, 143, "terminated: half"),
+            (Signal::Hangup, 129, "hung up: half"),
+        ] {
+            let error = Err::<(), _>(signal.ended("half"))
+                .context("more")
+                .unwrap_err();
+            assert_eq!(exit_code(&error), Some(ExitCode::from(code)));
+            assert!(format!("{error:#}").ends_with(word));
+        }
+        assert_eq!(exit_code(&anyhow::anyhow!("other")), None);
+    }
+}

@@ -1,0 +1,254 @@
+//! Ctrl-C and `kill`: what long commands say then, what they leave, and how they are gone on with.
+
+mod files_support;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use files_support::{Volume, bytes};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn start(volume: &Volume, line: &str) -> Child {
+    let mut command = volume.command(line.split_whitespace());
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
+    command.stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Waits for the end of a command, which has this exit code; what it said.
+fn ended(child: Child, code: i32) -> String {
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < Duration::from_mins(1), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process catches a signal: it listens.
+fn listens(child: &Child, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
+}
+
+/// The processes of a volume, stopped for as long as this lives.
+struct Frozen(Vec<Pid>);
+
+impl Frozen {
+    /// The metadata service, or all servers.
+    fn pids(volume: &Volume, meta: bool) -> Vec<Pid> {
+        let status = volume.json("status --json");
+        let pid = |node: &serde_json::Value| {
+            let pid = node["pid"].as_i64().unwrap();
+            Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+        };
+        if meta {
+            return vec![pid(&status["meta"])];
+        }
+        status["servers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(pid)
+            .collect()
+    }
+
+    fn new(pids: Vec<Pid>) -> Frozen {
+        for pid in &pids {
+            kill_process(*pid, Signal::STOP).unwrap();
+        }
+        Frozen(pids)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            kill_process(*pid, Signal::CONT).unwrap();
+        }
+    }
+}
+
+/// Names in a folder, those beginning with a dot included.
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let name = |e: std::io::Result<fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
+    entries.map(name).collect()
+}
+
+#[test]
+fn an_interrupted_transfer_keeps_what_it_copied_and_says_how_to_go_on() {
+    let volume = Volume::up();
+    let (source, copy) = (volume.path("source"), volume.path("copy"));
+    let data = bytes(1, 24 << 20);
+    fs::write(&source, &data).unwrap();
+    let (from, to) = (source.display(), copy.display());
+    // Notes far apart: what is kept was noted at the end.
+    let slowly = "--limit 8M --streams 2";
+    for (line, signal, code, word) in [
+        (
+            format!("import {from} /big"),
+            Signal::INT,
+            130,
+            "interrupted",
+        ),
+        (format!("export /big {to}"), Signal::TERM, 143, "terminated"),
+    ] {
+        let child = start(&volume, &format!("{line} {slowly}"));
+        wait_until("the command listens", || listens(&child, signal));
+        std::thread::sleep(Duration::from_millis(1200));
+        send(&child, signal);
+        let said = ended(child, code);
+        for words in [
+            word,
+            "of 24.0 MiB of",
+            "stay there",
+            "--resume goes on from there",
+        ] {
+            assert!(said.contains(words), "{line}: {said}");
+        }
+        let summary = volume.json(&format!("{line} --resume --json"));
+        let resumed = summary["resumed_at"].as_u64().unwrap();
+        assert!(resumed >= 4 << 20, "{summary}");
+    }
+    assert!(volume.run(["cat", "/big"]) == data);
+    assert!(fs::read(&copy).unwrap() == data);
+}
+
+#[test]
+fn an_interrupted_copy_leaves_whole_files_and_no_part_of_one() {
+    let volume = Volume::up();
+    volume.text("mkdir /tree");
+    for n in 0..6 {
+        volume.feed(&format!("put /tree/f{n}"), &bytes(n, 5 << 20));
+    }
+    let copy = volume.path("copy");
+    let line = format!("cp -r weft:/tree {}", copy.display());
+    let frozen = Frozen::new(Frozen::pids(&volume, false));
+    let child = start(&volume, &line);
+    wait_until("a file is under way", || !names(&copy).is_empty());
+    assert!(names(&copy).iter().all(|n| n.starts_with(".weft-copy-")));
+    send(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    drop(frozen);
+    let said = ended(child, 130);
+    for words in [
+        "interrupted",
+        "no file in part",
+        "with -n only what is missing",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(names(&copy).iter().all(|n| !n.starts_with('.')), "{said}");
+    for name in names(&copy) {
+        let n = name[1..].parse().unwrap();
+        assert!(fs::read(copy.join(&name)).unwrap() == bytes(n, 5 << 20));
+    }
+    volume.text(&format!("cp -n -r weft:/tree/. {}", copy.display()));
+    for n in 0..6 {
+        let there = fs::read(copy.join(format!("f{n}"))).unwrap();
+        assert!(there == bytes(n, 5 << 20), "{n}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_command_at_once() {
+    let volume = Volume::up();
+    volume.feed("put /big", &bytes(1, 16 << 20));
+    let copy = volume.path("copy");
+    fs::create_dir(&copy).unwrap();
+    let frozen = Frozen::new(Frozen::pids(&volume, false));
+    let child = start(&volume, &format!("cp weft:/big {}", copy.display()));
+    wait_until("the file is under way", || !names(&copy).is_empty());
+    send(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(1300));
+    let started = Instant::now();
+    send(&child, Signal::TERM);
+    let said = ended(child, 143);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    assert!(said.contains("a second signal ends at once"), "{said}");
+    drop(frozen);
+}
+
+#[test]
+fn an_interrupted_removal_says_what_is_left() {
+    let volume = Volume::up();
+    let source = volume.path("source");
+    fs::create_dir(&source).unwrap();
+    for n in 0..1500 {
+        fs::write(source.join(format!("f{n}")), b"").unwrap();
+    }
+    volume.text(&format!("cp -r {} weft:/t", source.display()));
+    let pids = Frozen::pids(&volume, true);
+    let child = start(&volume, "rm -r /t");
+    wait_until("the command listens", || listens(&child, Signal::INT));
+    let frozen = Frozen::new(pids);
+    std::thread::sleep(Duration::from_millis(50));
+    send(&child, Signal::INT);
+    let said = ended(child, 130);
+    assert!(said.contains("of /t") && said.contains("removed"), "{said}");
+    drop(frozen);
+    volume.text("rm -r /t");
+    assert_eq!(volume.text("ls /"), "");
+}
+
+#[test]
+fn input_that_does_not_come_does_not_hold_a_command() {
+    let volume = Volume::up();
+    volume.feed("put /file", b"what was there before");
+    let mut child = start(&volume, "put /file");
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&bytes(1, 9 << 20)).unwrap();
+    wait_until("the command listens", || listens(&child, Signal::INT));
+    wait_until("two requests are written", || {
+        volume.json("stat --json /file")[0]["size"].as_u64() >= Some(8 << 20)
+    });
+    let started = Instant::now();
+    send(&child, Signal::INT);
+    let said = ended(child, 130);
+    assert!(started.elapsed() < Duration::from_secs(5));
+    for words in [
+        "interrupted: /file holds the first",
+        "gone",
+        "put all of it again",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    drop(input);
+}
+
+#[test]
+fn a_signal_that_a_command_was_started_to_ignore_stays_ignored() {
+    let volume = Volume::up();
+    // A shell that ignores it hands that on, as scripts do for what they put into the background.
+    let put = format!("trap '' INT; exec {} put /file", env!("CARGO_BIN_EXE_weft"));
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &put])
+        .env("WEFT_VOLUME", volume.path("volume"));
+    let command = command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.process_group(0).spawn().unwrap();
+    wait_until("the command listens", || listens(&child, Signal::TERM));
+    send(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    child.stdin.take().unwrap().write_all(b"all").unwrap();
+    ended(child, 0);
+    assert_eq!(volume.text("cat /file"), "all");
+}
