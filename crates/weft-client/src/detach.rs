@@ -2,12 +2,16 @@
 //!
 //! Programs open and close files by the thousand; a call for each close would cost as much as the one for each open.
 //! Until it is told an attachment counts as one: a file that is removed meanwhile goes a moment later.
+//!
+//! Times of access travel with them, so that reading a file costs no call of its own; those of what has no attachment, such as
+//! directories, go by themselves after a second. They may be lost: with the connection, with this process.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use weft_proto::limits::DETACH_MAX;
-use weft_proto::meta::DetachRequest;
+use weft_proto::meta::{Accessed, DetachRequest};
 
 use crate::volume::Ending;
 use crate::{Error, Volume};
@@ -15,9 +19,16 @@ use crate::{Error, Volume};
 /// From the first attachment that ends until it is told, so that one call tells of several.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// Files whose attachments have ended.
+/// From the first access until it is told, if no attachment ends before.
+const ACCESS_LINGER: Duration = Duration::from_secs(1);
+
+/// Files whose attachments have ended, and what was read.
 #[derive(Default)]
-pub(crate) struct Detaches(Mutex<Waiting>);
+pub(crate) struct Detaches {
+    waiting: Mutex<Waiting>,
+    /// Held while a call tells of accesses.
+    telling: tokio::sync::Mutex<()>,
+}
 
 #[derive(Default)]
 struct Waiting {
@@ -25,26 +36,51 @@ struct Waiting {
     writing: Vec<u64>,
     /// Somebody will tell.
     begun: bool,
+    accessed: HashMap<u64, i64>,
+    /// Somebody will tell of what was accessed, at the latest in [`ACCESS_LINGER`].
+    access_begun: bool,
 }
 
 impl Waiting {
     /// The next call's part; `None` when nothing is left, and then nobody tells any more.
-    fn take(&mut self) -> Option<DetachRequest> {
+    fn take(&mut self, accessed: bool) -> Option<DetachRequest> {
         let part =
             |list: &mut Vec<u64>, room: usize| list.split_off(list.len().saturating_sub(room));
         let writing = part(&mut self.writing, DETACH_MAX);
         let reading = part(&mut self.reading, DETACH_MAX - writing.len());
-        if writing.is_empty() && reading.is_empty() {
+        let accessed = if accessed {
+            self.take_accessed()
+        } else {
+            Vec::new()
+        };
+        if writing.is_empty() && reading.is_empty() && accessed.is_empty() {
             self.begun = false;
             return None;
         }
-        Some(DetachRequest { reading, writing })
+        Some(DetachRequest {
+            reading,
+            writing,
+            accessed,
+        })
+    }
+
+    fn take_accessed(&mut self) -> Vec<Accessed> {
+        let all = self.accessed.iter().take(DETACH_MAX);
+        let part = all.map(|(file, time)| Accessed {
+            file: *file,
+            time: *time,
+        });
+        let part: Vec<Accessed> = part.collect();
+        for accessed in &part {
+            self.accessed.remove(&accessed.file);
+        }
+        part
     }
 }
 
 impl Detaches {
     fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,6 +107,37 @@ impl Volume {
                 }
             });
         }
+    }
+
+    /// A file, directory or link was read at this time; the service hears of it soon, with whatever attachments end.
+    pub fn note_access(&self, file: u64, time: i64) {
+        let begin = {
+            let mut waiting = self.shared.detaches.lock();
+            waiting.accessed.insert(file, time);
+            !std::mem::replace(&mut waiting.access_begun, true)
+        };
+        if begin {
+            let volume = self.clone();
+            self.shared.runtime.spawn(async move {
+                tokio::time::sleep(ACCESS_LINGER).await;
+                let more = {
+                    let mut waiting = volume.shared.detaches.lock();
+                    waiting.access_begun = false;
+                    !waiting.accessed.is_empty()
+                };
+                if more {
+                    volume.tell_ended().await;
+                }
+            });
+        }
+    }
+
+    /// The time of access of a file is about to be set by hand: one that was noted before is not told any more.
+    pub async fn forget_access(&self, file: u64) {
+        let detaches = &self.shared.detaches;
+        detaches.lock().accessed.remove(&file);
+        // What a call tells already is told before.
+        drop(detaches.telling.lock().await);
     }
 
     /// Tells the service of all attachments that [`File::let_go`](crate::File::let_go) has ended so far.
@@ -102,7 +169,15 @@ impl Volume {
 
     /// One call; false if there was nothing to tell.
     async fn tell_detached(&self) -> bool {
-        let Some(request) = self.shared.detaches.lock().take() else {
+        let detaches = &self.shared.detaches;
+        // Before it is taken, so that whoever finds nothing to forget waits for this.
+        let tells = !detaches.lock().accessed.is_empty();
+        let telling = if tells {
+            Some(detaches.telling.lock().await)
+        } else {
+            None
+        };
+        let Some(request) = detaches.lock().take(telling.is_some()) else {
             return false;
         };
         let reading = request.reading.iter().map(|file| (*file, false));
@@ -129,13 +204,18 @@ mod tests {
             reading: (0..6000).collect(),
             writing: (6000..9000).collect(),
             begun: true,
+            accessed: (0..5000).map(|file| (file, 1)).collect(),
+            ..Waiting::default()
         };
-        let mut told = Vec::new();
-        while let Some(part) = waiting.take() {
+        let (mut told, mut accessed) = (Vec::new(), 0);
+        while let Some(part) = waiting.take(true) {
             assert!(part.reading.len() + part.writing.len() <= DETACH_MAX);
+            assert!(part.accessed.len() <= DETACH_MAX);
             told.extend(part.reading);
             told.extend(part.writing);
+            accessed += part.accessed.len();
         }
+        assert_eq!(accessed, 5000);
         told.sort_unstable();
         assert_eq!(told, (0..9000).collect::<Vec<_>>());
         assert!(!waiting.begun);

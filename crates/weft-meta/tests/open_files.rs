@@ -37,6 +37,8 @@ on_both_engines! {
     a_truncate_needs_permission_unless_attached
     a_truncate_clears_set_id_bits
     attachments_that_end_together_end_as_one_by_one
+    a_time_of_access_goes_forward_and_changes_nothing_else
+    set_id_bits_that_run_nothing_stay_for_who_is_of_the_group
     a_lease_is_given_of_an_empty_directory_only
 }
 
@@ -681,6 +683,7 @@ fn attachments_that_end_together_end_as_one_by_one(v: &mut Volume) {
     let ends = |reading: &[u64], writing: &[u64]| DetachRequest {
         reading: reading.to_vec(),
         writing: writing.to_vec(),
+        ..DetachRequest::default()
     };
     v.meta.detach(1, &ends(&[f], &[g])).unwrap();
     assert_eq!(size(v, "g"), (0, true), "its writer changed nothing");
@@ -691,6 +694,63 @@ fn attachments_that_end_together_end_as_one_by_one(v: &mut Volume) {
     assert_eq!(v.meta.counts().unwrap().files, 2);
     let many = vec![g; weft_proto::limits::DETACH_MAX + 1];
     assert!(v.meta.detach(1, &ends(&many, &[])).is_err());
+}
+
+fn a_time_of_access_goes_forward_and_changes_nothing_else(v: &mut Volume) {
+    let f = v.create(0, "f", 0o644).unwrap().id;
+    let d = v.mkdir(0, "d", 0o755).unwrap().id;
+    let before = [v.stat(0, "f").unwrap(), v.stat(0, "d").unwrap()];
+    let told = v.meta.changes().published();
+    let request = |times: &[(u64, i64)]| DetachRequest {
+        accessed: times
+            .iter()
+            .map(|(file, time)| Accessed {
+                file: *file,
+                time: *time,
+            })
+            .collect(),
+        ..DetachRequest::default()
+    };
+    let late = before[0].accessed + 1000;
+    let times = [(f, late), (1 << 40, late), (d, late + 1)];
+    v.meta.detach(1, &request(&times)).unwrap();
+    v.meta.detach(1, &request(&[(f, late - 1)])).unwrap();
+    let after = [v.stat(0, "f").unwrap(), v.stat(0, "d").unwrap()];
+    for (number, (before, after)) in before.into_iter().zip(after).enumerate() {
+        let accessed = late + number as i64;
+        assert_eq!(after, Attributes { accessed, ..before });
+    }
+    assert_eq!(v.meta.changes().published(), told, "nobody must look again");
+    let many: Vec<_> = (0..=weft_proto::limits::DETACH_MAX as u64)
+        .map(|file| (file, 1))
+        .collect();
+    assert!(v.meta.detach(1, &request(&many)).is_err());
+}
+
+fn set_id_bits_that_run_nothing_stay_for_who_is_of_the_group(v: &mut Volume) {
+    let id = v.create(0, "f", 0o666).unwrap().id;
+    let gid = v.stat(0, "f").unwrap().gid;
+    let stripped = |v: &mut Volume, uid, groups: &[u32]| {
+        v.chmod(0, "f", 0o6666).unwrap();
+        let request = SetAttributesRequest {
+            who: Credentials {
+                uid,
+                gid: 999,
+                groups: groups.to_vec(),
+            },
+            target: by_id(id),
+            kill_priv: true,
+            ..SetAttributesRequest::default()
+        };
+        v.meta.set_attributes(9, &request).unwrap().attributes.mode
+    };
+    assert_eq!(stripped(v, 7, &[]), 0o666);
+    assert_eq!(stripped(v, 7, &[gid]), 0o2666);
+    assert_eq!(
+        stripped(v, 0, &[]),
+        0o2666,
+        "root speaks for somebody unknown"
+    );
 }
 
 fn a_lease_is_given_of_an_empty_directory_only(v: &mut Volume) {

@@ -49,7 +49,7 @@ pub const TREE_BATCH_MAX: usize = 8192;
 pub const GROWTH_BATCH_MAX: usize = 4096;
 /// Quotas of trees one within the other.
 pub const QUOTA_DEPTH_MAX: usize = 16;
-/// Attachments that one call ends.
+/// Attachments that one call ends, and accesses that it tells of.
 pub const DETACH_MAX: usize = 4096;
 /// Changes of names ahead of the service that one call tells.
 pub const NAMES_AHEAD_MAX: usize = 256;

@@ -283,8 +283,8 @@ pub struct ReportReply {
     pub turn: u64,
 }
 
-/// End attachments that have nothing to tell: of readers, and of writers whose writes were all stored or reported.
-/// Files that are not there, or not attached, are passed over.
+/// End attachments that have nothing to tell: of readers, and of writers whose writes were all stored or reported; and tell of what
+/// was read. Files that are not there, or not attached, are passed over.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DetachRequest {
     /// Files, once for each attachment for reading that ends.
@@ -293,6 +293,20 @@ pub struct DetachRequest {
     /// Files, once for each attachment for writing that ends.
     #[prost(uint64, repeated, tag = "2")]
     pub writing: Vec<u64>,
+    /// When files, directories and links were read last, each once: those that have an earlier time get this one.
+    #[prost(message, repeated, tag = "3")]
+    pub accessed: Vec<Accessed>,
+}
+
+/// A file, directory or link was read.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Accessed {
+    /// Its id.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// When, in nanoseconds since the epoch.
+    #[prost(int64, tag = "2")]
+    pub time: i64,
 }
 
 /// Done.
@@ -356,7 +370,8 @@ pub struct SetAttributesRequest {
     /// Layout for new files in a directory.
     #[prost(message, optional, tag = "8")]
     pub layout: Option<LayoutWish>,
-    /// As after a write by somebody who is not privileged: the file loses its set-id bits.
+    /// As after a write by somebody who is not privileged: the file loses its set-id bits. A setgid bit without the group's execute
+    /// bit stays where the caller is of the file's group, and where it is root, who speaks for somebody unknown.
     #[prost(bool, tag = "9")]
     pub kill_priv: bool,
 }

@@ -40,7 +40,7 @@ use weft_proto::io::{
     WriteRequest,
 };
 use weft_proto::meta::{
-    AcceptRollbackReply, AcceptRollbackRequest, AttachReply, AttachRequest, Attributes,
+    AcceptRollbackReply, AcceptRollbackRequest, Accessed, AttachReply, AttachRequest, Attributes,
     ConnectedClient, Create, Credentials, DetachReply, DetachRequest, Entry, FileKind,
     GetXattrReply, GetXattrRequest, HeartbeatReply, HeartbeatRequest, Layout, LayoutWish,
     LinkRequest, ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply,
@@ -1050,8 +1050,9 @@ fn names(kind: Kind) -> Kind {
             &DetachRequest {
                 reading: vec![1, 300],
                 writing: vec![2],
+                accessed: vec![Accessed { file: 3, time: 300 }],
             },
-            "0a0301ac02120102",
+            "0a0301ac021201021a05080310ac02",
             &DetachReply {},
             "",
         ),

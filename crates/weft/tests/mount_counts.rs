@@ -215,3 +215,46 @@ fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_retur
         assert!(after.get(call) > before.get(call), "{options}: {after:?}");
     }
 }
+
+#[test]
+fn access_times_cost_no_call() {
+    use std::os::unix::fs::MetadataExt;
+    let Some(m) = Mounted::new() else { return };
+    wait_until("the watch is live", || {
+        counts(&m.path).get("call Watch") > Some(&1)
+    });
+    let folder = m.file("folder");
+    fs::create_dir(&folder).unwrap();
+    let names: Vec<_> = (0..FILES).map(|i| folder.join(format!("f{i}"))).collect();
+    for (number, name) in names.iter().enumerate() {
+        // With the metadata, and on the servers.
+        fs::write(name, vec![7; number % 2 * 100_000 + 10]).unwrap();
+    }
+    let times = || -> Vec<_> {
+        let all = names.iter().map(|name| fs::metadata(name).unwrap());
+        all.map(|m| (m.atime(), m.atime_nsec())).collect()
+    };
+    let before = times();
+    let all_calls = |counts: &BTreeMap<String, u64>| -> u64 {
+        let calls = counts.iter().filter(|(what, _)| what.starts_with("call"));
+        calls.map(|(_, count)| *count).sum()
+    };
+    let read = &mut |name: &Path| assert!(fs::read(name).unwrap().len() >= 10);
+    let (first, ..) = cost(&m.path, &names, &mut *read);
+    let after = times();
+    assert!(
+        before
+            .iter()
+            .zip(&after)
+            .all(|(before, after)| before < after)
+    );
+    let (again, ..) = cost(&m.path, &names, &mut *read);
+    assert_eq!(times(), after, "the second read does not count");
+    println!("first {first:?}, again {again:?}");
+    // But for how many closes one call tells of, which time decides, and for the bytes, which are there the second time.
+    let others = |counts: &BTreeMap<String, u64>| -> u64 {
+        all_calls(counts) - counts["call Detach"] - counts.get("call Read").unwrap_or(&0)
+    };
+    assert_eq!(others(&first), others(&again));
+    assert!(first["call Detach"] < FILES, "{first:?}");
+}

@@ -93,9 +93,6 @@ fn list(directory: &Path, count: u32) {
     );
 }
 
-/// So many names back a reader meets each exactly once, as `docs/semantics.md` has it.
-const BACK_MAX: usize = 16_000;
-
 /// Names from where the directory stands on, each with the place behind it.
 fn rest(directory: &File) -> Vec<(String, u64)> {
     let mut buffer = Vec::with_capacity(8 << 10);
@@ -134,25 +131,19 @@ fn seek_back(directory: &Path, count: u32) {
         }
     }
     // `back` names before the end, or at the start: the name there, and what the first listing had behind it.
-    for back in [10, 5_000, BACK_MAX - 1_000, listed.len() - 10] {
+    for back in [10, 5_000, 15_000, listed.len() - 10] {
         let at = listed.len().saturating_sub(back);
         let (before, behind) = listed.split_at(at);
         seek(&open, SeekFrom::Start(before.last().unwrap().1)).unwrap();
-        let mut seen = stays(&rest(&open));
-        if back > BACK_MAX {
-            seen.dedup();
-            let missed = stays(behind)
-                .into_iter()
-                .find(|name| seen.binary_search(name).is_err());
-            assert_eq!(missed, None, "{back} names back");
-        } else {
-            assert!(
-                seen == stays(behind),
-                "{back} names back: {} and {}",
-                seen.len(),
-                stays(behind).len()
-            );
-        }
+        let seen = rest(&open);
+        assert!(
+            stays(&seen) == stays(behind),
+            "{back} names back: {} and {}",
+            seen.len(),
+            stays(behind).len()
+        );
+        let gone = seen.iter().find(|(name, _)| name.ends_with('x'));
+        assert_eq!(gone, None, "{back} names back");
     }
     // From its start it is what is there now.
     seek(&open, SeekFrom::Start(0)).unwrap();
@@ -161,6 +152,43 @@ fn seek_back(directory: &Path, count: u32) {
     assert!(!names.iter().any(|(name, _)| name.ends_with('x')));
     let came = names.iter().filter(|(name, _)| name.ends_with('y')).count();
     assert_eq!(came, all().filter(|n| n % 2 == 0).count());
+    // Places of before are good all the same, as those of who never was at the start.
+    for at in [1, listed.len() / 3, listed.len() - 2] {
+        seek(&open, SeekFrom::Start(listed[at].1)).unwrap();
+        assert!(
+            stays(&rest(&open)) == stays(&listed[at + 1..]),
+            "behind {at}"
+        );
+    }
+}
+
+#[test]
+fn each_place_of_a_directory_is_found_again_whatever_order_it_is_asked_in() {
+    let Some(m) = Mounted::new() else { return };
+    let directory = m.file("d");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..4000_u32 {
+        let name = format!("{:08x}", number.wrapping_mul(2_654_435_761));
+        File::create(directory.join(name)).unwrap();
+    }
+    let open = File::open(&directory).unwrap();
+    let mut places = vec![0];
+    let all = rest(&open);
+    places.extend(all.iter().map(|(_, behind)| *behind));
+    let mut at = 7;
+    for _ in 0..all.len() {
+        at = (at * 5 + 11) % all.len();
+        seek(&open, SeekFrom::Start(places[at])).unwrap();
+        let mut buffer = Vec::with_capacity(8 << 10);
+        let mut entries = RawDir::new(&open, buffer.spare_capacity_mut());
+        let entry = entries.next().unwrap().unwrap();
+        assert_eq!(entry.file_name().to_str().unwrap(), all[at].0);
+    }
+    // Places that were never told are no harm.
+    for place in [1 << 20, 1 << 40, i64::MAX as u64] {
+        seek(&open, SeekFrom::Start(place)).unwrap();
+        assert_eq!(rest(&open), []);
+    }
 }
 
 /// Bytes that a process has in memory.

@@ -1,6 +1,10 @@
-//! What programs expect of a Unix file system beside names and bytes: who may, sockets, private maps, what is read-only; and
-//! how a mount comes and goes, by mount(8) and in the foreground.
+//! What programs expect of a Unix file system beside names and bytes: who may, set-id bits, access times, holes, sockets, private
+//! maps, what is read-only; and how a mount comes, changes and goes, by mount(8) and in the foreground.
 
+#[path = "mount_unix/access_times.rs"]
+mod access_times;
+#[path = "mount_unix/holes.rs"]
+mod holes;
 #[path = "mount_unix/maps.rs"]
 mod maps;
 mod mount_support;
@@ -8,6 +12,10 @@ mod mount_support;
 mod permissions;
 #[path = "mount_unix/read_only.rs"]
 mod read_only;
+#[path = "mount_unix/remounts.rs"]
+mod remounts;
+#[path = "mount_unix/set_id.rs"]
+mod set_id;
 #[path = "mount_unix/sockets.rs"]
 mod sockets;
 #[path = "mount_unix/starts.rs"]

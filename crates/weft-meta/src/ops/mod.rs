@@ -1,5 +1,6 @@
 //! The operations, one per file, and the few steps that several of them share.
 
+mod accessed;
 mod attach;
 mod change_names;
 mod checkpoint;

@@ -128,12 +128,13 @@ impl Namespace {
     /// As of [`Namespace::report`].
     pub fn detach(&self, client: u64, request: &DetachRequest) -> Result<DetachReply, MetaError> {
         let (reading, writing) = (&request.reading, &request.writing);
-        if reading.len() + writing.len() > DETACH_MAX {
+        if reading.len() + writing.len() > DETACH_MAX || request.accessed.len() > DETACH_MAX {
             return Err(MetaError::Invalid {
                 path: "a list of files".into(),
                 reason: "one call ends at most 4096 attachments",
             });
         }
+        self.note_accesses(&request.accessed);
         let reading = reading.iter().map(|file| (*file, false));
         for (file, write) in reading.chain(writing.iter().map(|file| (*file, true))) {
             let report = ReportRequest {

@@ -63,7 +63,11 @@ pub(super) fn apply(
         if !owns(&request.who, inode) {
             need(&request.who, inode, WRITE, path)?;
         }
-        after.mode = without_privilege(&after);
+        after.mode = if is_root(&request.who) {
+            without_privilege(&after)
+        } else {
+            without_set_id(&request.who, &after)
+        };
     }
     if let Some(wish) = &request.layout {
         if !owns(&request.who, inode) {

@@ -125,6 +125,11 @@ impl FileSystem {
             return self.view_attributes(id).await;
         }
         if let Some(size) = change.size {
+            if let Some(handle) = handle.filter(|_| change.kill_set_id) {
+                // Another may have opened it.
+                let handle = self.handles.get(handle)?;
+                self.strip(&handle, Some(caller)).await?;
+            }
             self.resize(caller, id, handle, size).await?;
         }
         if change.accessed.is_some() || change.modified.is_some() {
@@ -150,11 +155,18 @@ impl FileSystem {
         if !asks {
             return self.attributes(id).await;
         }
+        if changes.accessed.is_some() {
+            // A read before would be told later, and set the time again.
+            self.volume.forget_access(id).await;
+        }
         let volume = self.on(caller);
         let asked = self.news.now();
         let attributes = self
             .call(|| volume.set_attributes(Place::of(id), &changes))
             .await?;
+        if changes.accessed.is_some() {
+            self.nodes.forget_access(id);
+        }
         if change.modified.is_some() {
             self.files.time_set(id);
         }
@@ -196,12 +208,6 @@ impl FileSystem {
     pub async fn access(&self, caller: Caller, id: u64, mask: u32) -> Result<(), FsError> {
         let who = self.callers.credentials(caller);
         let attr = self.attributes(id).await?.attr;
-        if mask & 2 != 0 && self.options.read_only {
-            return Err(FsError::wrong(
-                "the volume is mounted read-only",
-                Errno::ROFS,
-            ));
-        }
         if may(&who, &attr, mask & 7) {
             Ok(())
         } else {

@@ -56,6 +56,7 @@ impl FileSystem {
             self.news.changed(Subject::File(id));
             self.cache.invalidate(id);
             self.nodes.doubt(id, true);
+            self.nodes.forget_access(id);
             self.nodes.settled(id, None);
             if let Some(holder) = self.holder.get()
                 && self.nodes.has(id)
@@ -185,7 +186,7 @@ impl FileSystem {
     /// The attributes of a file, where they are certain, with what this mount has written and not sent.
     pub(super) fn known(&self, id: u64) -> Option<Answer> {
         let mut attr = self.nodes.known(id).filter(|_| self.news.is_live())?;
-        self.files.cover(&mut attr);
+        self.cover(&mut attr);
         Some(Answer {
             attr,
             exact: true,

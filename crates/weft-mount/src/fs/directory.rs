@@ -1,14 +1,10 @@
 //! Open directories: a listing that goes on where it was, however often it is asked, in bounded memory.
 //!
-//! Each entry has a number, its *cookie*: `.` is 1, `..` is 2, that of any other is its place in its page of the service's.
-//! An open directory remembers for every page the name before it (some bytes for a thousand entries), and keeps the
-//! last few pages whole. Who reads on, or seeks back within those, meets each entry exactly once. A page that was
-//! dropped is listed again; if names in it came or went meanwhile, who goes on within what it was is given it from its start: an
-//! entry may then be seen twice, none is missed. Cookies of what it is now differ from those of what it was, so nobody is sent
-//! back twice.
+//! Each entry has a number, its *cookie*: `.` is 1, `..` is 2, that of any other stays the entry's as long as the directory is open
+//! (`places`). An open directory keeps the last few pages whole. Who reads on within one of them is given what it was, and meets
+//! each entry exactly once. Who seeks, or comes to a page anew, is given what is there now, behind the name that it had reached.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +14,8 @@ use tokio::sync::Mutex;
 use weft_client::{FileKind, Place, Volume};
 
 use super::belief::Answer;
-use super::news::Asked;
+use super::news::{Asked, Subject};
+use super::places::Places;
 use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
 
@@ -26,36 +23,6 @@ use super::{Attr, Caller, Entry, FileSystem, FsError};
 const PAGES_KEPT: usize = 16;
 /// The cookie of the first entry behind `.` and `..`.
 const FIRST: u64 = 3;
-/// A cookie behind `..` counts from here on: the page, how often the page has changed, and the place behind the entry in it.
-const PAGE_SHIFT: u32 = 32;
-const CHANGES_SHIFT: u32 = 24;
-
-/// Where a listing goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Spot {
-    page: usize,
-    changes: u8,
-    index: usize,
-}
-
-impl Spot {
-    /// From a cookie of `..` or of what follows it.
-    fn behind(cookie: u64) -> Spot {
-        let spot = cookie.saturating_sub(FIRST - 1);
-        Spot {
-            page: (spot >> PAGE_SHIFT) as usize,
-            changes: (spot >> CHANGES_SHIFT) as u8,
-            index: (spot & ((1 << CHANGES_SHIFT) - 1)) as usize,
-        }
-    }
-
-    fn cookie(self) -> u64 {
-        let page = (self.page as u64) << PAGE_SHIFT;
-        let changes = u64::from(self.changes) << CHANGES_SHIFT;
-        FIRST - 1 + (page | changes | self.index as u64)
-    }
-}
-
 /// One name of a listing.
 #[derive(Clone, Debug)]
 pub struct Listed {
@@ -102,72 +69,84 @@ pub(super) struct OpenDirectory {
     id: u64,
     caller: Caller,
     volume: Volume,
+    /// Listing it does not count as an access.
+    quiet: bool,
     listing: Mutex<Listing>,
     /// Losses of names that it was told of.
     told: AtomicU64,
 }
 
 /// What is known of the pages so far.
-#[derive(Default)]
 struct Listing {
     parent: Option<u64>,
-    starts: Vec<Start>,
-    kept: VecDeque<(usize, Arc<Leaf>)>,
-}
-
-/// Where a page begins.
-#[derive(Clone)]
-struct Start {
-    /// The last name before it.
-    after: Bytes,
-    /// Which names it had, as a hash; not known before it was read.
-    names: Option<u64>,
-    /// How often it had others when it was listed again.
-    changes: u8,
-}
-
-impl Start {
-    fn after(name: Bytes) -> Start {
-        Start {
-            after: name,
-            names: None,
-            changes: 0,
-        }
-    }
-
-    /// It was listed, and has these names.
-    fn listed<'a>(&mut self, names: impl Iterator<Item = &'a Bytes>) {
-        let mut hasher = DefaultHasher::new();
-        names.for_each(|name| name.hash(&mut hasher));
-        let names = hasher.finish();
-        if self.names.is_some_and(|before| before != names) {
-            self.changes = self.changes.wrapping_add(1);
-        }
-        self.names = Some(names);
-    }
+    places: Places,
+    /// By the ids of their stretches.
+    kept: VecDeque<(u64, Arc<Leaf>)>,
+    /// What was given out last: of which stretch, and from which entry on.
+    last: Option<(u64, usize)>,
 }
 
 impl Listing {
-    fn rewind(&mut self) {
-        *self = Listing {
+    fn new() -> Listing {
+        Listing {
             parent: None,
-            starts: vec![Start::after(Bytes::new())],
+            places: Places::new(FIRST),
             kept: VecDeque::new(),
+            last: None,
+        }
+    }
+
+    /// From its start it is what is there now. Cookies stay good: a seek to the start is no other call.
+    fn rewind(&mut self) {
+        self.parent = None;
+        self.kept.clear();
+        self.last = None;
+    }
+
+    fn kept(&self, stretch: usize) -> Option<&Arc<Leaf>> {
+        let id = self.places.id(stretch);
+        let kept = self.kept.iter().find(|(of, _)| *of == id);
+        kept.map(|(_, leaf)| leaf)
+    }
+
+    fn drop_kept(&mut self, stretch: usize) {
+        let id = self.places.id(stretch);
+        self.kept.retain(|(of, _)| *of != id);
+    }
+
+    fn keep(&mut self, stretch: usize, leaf: Arc<Leaf>) {
+        self.drop_kept(stretch);
+        if self.kept.len() == PAGES_KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((self.places.id(stretch), leaf));
+    }
+
+    /// Whether a reader that goes on behind a cookie was given what is behind it by the page as it is kept.
+    fn goes_on(&self, stretch: usize, cookie: u64) -> bool {
+        let Some(leaf) = self.kept(stretch) else {
+            return false;
         };
+        let at = leaf.entries.iter().position(|e| e.cookie == cookie);
+        let of = self.places.id(stretch);
+        self.last
+            .zip(at)
+            .is_some_and(|((last, from), at)| last == of && at >= from)
     }
 }
 
 impl FileSystem {
     /// Opens a directory.
-    pub fn open_directory(&self, caller: Caller, id: u64) -> u64 {
+    ///
+    /// `flags` as of open(2).
+    pub fn open_directory(&self, caller: Caller, id: u64, flags: i32) -> u64 {
         let volume = self.on(caller);
-        let mut listing = Listing::default();
-        listing.rewind();
         self.directories.insert(Arc::new(OpenDirectory {
             id,
             caller,
             volume,
-            listing: Mutex::new(listing),
+            quiet: flags & libc::O_NOATIME != 0,
+            listing: Mutex::new(Listing::new()),
             told: AtomicU64::new(self.volume.name_losses()),
         }))
     }
@@ -187,6 +166,9 @@ impl FileSystem {
 
     async fn list_open(&self, handle: u64, cookie: u64) -> Result<Page, FsError> {
         let directory = self.directories.get(handle)?;
+        if !directory.quiet && !is_view(directory.id) {
+            self.accessed_directory(directory.id);
+        }
         let mut listing = directory.listing.lock().await;
         if cookie == 0 {
             listing.rewind();
@@ -199,24 +181,55 @@ impl FileSystem {
         if is_view(directory.id) {
             return self.view_page(&directory, cookie).await;
         }
-        let spot = Spot::behind(cookie);
-        // Beyond the last are only those of an earlier listing.
-        let mut page = spot.page.min(listing.starts.len() - 1);
-        let mut from = if page == spot.page { spot.index } else { 0 };
-        loop {
-            let leaf = self.page(&directory, &mut listing, page).await?;
-            if page == spot.page && listing.starts[page].changes != spot.changes {
-                // Names came or went: from the start rather than miss one.
-                from = 0;
+        let mut sought = (cookie >= FIRST).then_some(cookie);
+        if sought.is_some_and(|cookie| !listing.places.was_given(cookie)) {
+            return Ok(Page::default());
+        }
+        let place = sought.and_then(|cookie| listing.places.find(cookie));
+        // A name that has gone so long ago that its place is forgotten: from the start rather than miss one.
+        sought = sought.filter(|_| place.is_some());
+        let mut stretch = place.map_or(0, |place| place.stretch);
+        while stretch < listing.places.stretches() {
+            if !sought.is_some_and(|cookie| listing.goes_on(stretch, cookie)) {
+                self.drop_changed(&mut listing, stretch);
+            }
+            let leaf = self.page(&directory, &mut listing, stretch).await?;
+            if leaf.entries.is_empty() && stretch + 1 < listing.places.stretches() {
+                listing.drop_kept(stretch);
+                listing.drop_kept(stretch + 1);
+                listing.places.join(stretch);
+                continue;
+            }
+            let mut from = 0;
+            if let Some(place) = sought.and_then(|cookie| listing.places.find(cookie)) {
+                if place.stretch != stretch {
+                    // So many names have come that its page became two.
+                    stretch = place.stretch;
+                    continue;
+                }
+                let cookies = leaf.entries.iter().map(|e| e.cookie);
+                from = listing.places.behind(place, cookies);
             }
             if from < leaf.entries.len() {
+                listing.last = Some((listing.places.id(stretch), from));
                 return Ok(Page { leaf, from });
             }
-            from = 0;
-            page += 1;
-            if page == listing.starts.len() {
-                return Ok(Page::default());
-            }
+            sought = None;
+            stretch += 1;
+        }
+        // Who goes on behind an earlier name from here seeks.
+        listing.last = None;
+        Ok(Page::default())
+    }
+
+    /// A page that is kept is listed again where names may have come or gone since.
+    fn drop_changed(&self, listing: &mut Listing, stretch: usize) {
+        let changed = |leaf: &Arc<Leaf>| {
+            let subject = Subject::File(leaf.directory);
+            self.news.since(leaf.asked, subject)
+        };
+        if listing.kept(stretch).is_some_and(changed) {
+            listing.drop_kept(stretch);
         }
     }
 
@@ -285,77 +298,52 @@ impl FileSystem {
         &self,
         directory: &OpenDirectory,
         listing: &mut Listing,
-        page: usize,
+        stretch: usize,
     ) -> Result<Arc<Leaf>, FsError> {
-        if let Some((_, leaf)) = listing.kept.iter().find(|(number, _)| *number == page) {
+        if let Some(leaf) = listing.kept(stretch) {
             return Ok(leaf.clone());
         }
         let asked = self.news.now();
-        let after = listing.starts[page].after.clone();
-        // A page that was listed before ends where the next one begins, whatever came in between since.
-        let until = listing.starts.get(page + 1).map(|next| next.after.clone());
+        let (after, until) = listing.places.bounds(stretch);
         let place = Place::of(directory.id);
-        let (found, more) = self
+        let (mut found, more) = self
             .call(|| async {
                 let mut pages = directory.volume.list_after(&place, after.clone());
-                let mut found = pages.page().await?;
-                // Of a page that grew, all.
-                while let (Some(until), Some(last)) = (&until, found.last())
-                    && last.name < *until
-                    && pages.has_more()
-                {
-                    found.extend(pages.page().await?);
-                }
+                let found = pages.page().await?;
                 Ok((found, pages.has_more()))
             })
             .await?;
-        let found = found
-            .into_iter()
-            .take_while(|e| until.as_ref().is_none_or(|last| e.name <= *last));
-        let found: Vec<_> = found.collect();
-        let start = &mut listing.starts[page];
-        start.listed(found.iter().map(|e| &e.name));
-        let changes = start.changes;
-        let behind = |index| Spot {
-            page,
-            changes,
-            index,
-        };
-        let entries: Vec<Listed> = found
-            .into_iter()
-            .zip(1..)
-            .map(|(e, place)| Listed {
-                id: e.attributes.id,
-                kind: FileKind::try_from(e.attributes.kind).unwrap_or(FileKind::Regular),
-                exact: e.attributes.size_exact,
-                bare: !e.attributes.xattrs,
-                attr: Some(Attr::from(&e.attributes)),
-                name: e.name,
-                cookie: behind(place).cookie(),
-            })
-            .collect();
-        if until.is_none()
-            && more
-            && let Some(last) = entries.last()
-        {
-            listing.starts.push(Start::after(last.name.clone()));
-        }
+        let listed = found.len();
+        found.retain(|e| until.as_ref().is_none_or(|last| e.name <= *last));
+        // It ends where the next one begins, if it does not end before.
+        let ends = until.is_some_and(|last| {
+            let end = found.last().map(|e| &e.name);
+            found.len() < listed || end == Some(&last)
+        });
+        let names = found.iter().map(|e| &e.name);
+        let cookies = listing.places.listed(stretch, names, more && !ends);
+        let entries = found.into_iter().zip(cookies).map(|(e, cookie)| Listed {
+            id: e.attributes.id,
+            kind: FileKind::try_from(e.attributes.kind).unwrap_or(FileKind::Regular),
+            exact: e.attributes.size_exact,
+            bare: !e.attributes.xattrs,
+            attr: Some(Attr::from(&e.attributes)),
+            name: e.name,
+            cookie,
+        });
         let leaf = Arc::new(Leaf {
             directory: directory.id,
             asked,
-            entries,
+            entries: entries.collect(),
         });
-        if listing.kept.len() == PAGES_KEPT {
-            listing.kept.pop_front();
-        }
-        listing.kept.push_back((page, leaf.clone()));
+        listing.keep(stretch, leaf.clone());
         Ok(leaf)
     }
 
     /// What the kernel is told of an entry that a listing brings along, as if it had looked the name up.
     pub fn listed(&self, page: &Page, listed: &Listed) -> Option<Entry> {
         let mut attr = listed.attr?;
-        self.files.cover(&mut attr);
+        self.cover(&mut attr);
         let answer = Answer {
             attr,
             exact: listed.exact,
@@ -396,53 +384,5 @@ impl FileSystem {
         synced?;
         self.synced.fetch_max(changes, Ordering::AcqRel);
         self.tell_refusals()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cookie_is_where_its_listing_goes_on() {
-        assert_eq!(Spot::behind(2), Spot::behind(0), "behind `..`");
-        let first = Spot {
-            page: 0,
-            changes: 0,
-            index: 1,
-        };
-        assert_eq!(first.cookie(), FIRST);
-        for spot in [
-            first,
-            Spot {
-                page: 0,
-                changes: 255,
-                index: 1000,
-            },
-            Spot {
-                page: (1 << 31) - 1,
-                changes: 7,
-                index: (1 << CHANGES_SHIFT) - 1,
-            },
-        ] {
-            assert_eq!(Spot::behind(spot.cookie()), spot);
-            assert!(spot.cookie().cast_signed() > 0, "it is an offset of a file");
-        }
-    }
-
-    #[test]
-    fn a_page_has_changed_when_other_names_are_in_it_though_they_are_as_many() {
-        let mut page = Start::after(Bytes::new());
-        let names = |names: [&'static str; 2]| names.map(|n| Bytes::from_static(n.as_bytes()));
-        for (listed, changes) in [
-            (["a", "b"], 0),
-            (["a", "b"], 0),
-            (["b", "c"], 1),
-            (["b", "c"], 1),
-            (["a", "b"], 2),
-        ] {
-            page.listed(names(listed).iter());
-            assert_eq!(page.changes, changes);
-        }
     }
 }

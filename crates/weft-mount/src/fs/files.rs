@@ -31,6 +31,8 @@ pub(super) struct Handle {
     pub(super) data: OpenData,
     pub(super) write: bool,
     pub(super) reads: bool,
+    /// Reads by it count as accesses.
+    pub(super) counts: bool,
     pub(super) past: PastPages,
     /// Of the file, as all its opens share it.
     pub(super) pages: Arc<Pages>,
@@ -42,6 +44,8 @@ pub(super) struct Handle {
     closing: AtomicBool,
     /// Its locks are being let go.
     letting_go: AtomicBool,
+    /// It was opened to read it, which counted as an access, and the kernel does not know yet.
+    presumed: AtomicBool,
     /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
     wrote: AtomicBool,
     /// Since it was opened, or attributes of the file were set, nothing was found to be taken away: see `privileges`.
@@ -56,7 +60,7 @@ impl Handle {
     pub(super) fn new(
         file: File,
         data: OpenData,
-        (reads, write): (bool, bool),
+        (reads, write, counts): (bool, bool, bool),
         past: PastPages,
         (opening, pages): (Option<Content>, Arc<Pages>),
         told: u64,
@@ -67,12 +71,14 @@ impl Handle {
             data,
             write,
             reads,
+            counts,
             past,
             pages,
             lockers: Mutex::default(),
             at_work: RwLock::default(),
             closing: AtomicBool::new(false),
             letting_go: AtomicBool::new(false),
+            presumed: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
             stripped: AtomicBool::new(false),
             opening: Mutex::new(opening),
@@ -104,6 +110,11 @@ impl Handle {
     /// Whether its locks may be about to end.
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
+    }
+
+    /// Whether that it was opened counts as an access of which the kernel is to be told; returns whether it did.
+    pub(super) fn presume_read(&self, presumed: bool) -> bool {
+        self.presumed.swap(presumed, Ordering::Relaxed)
     }
 
     /// The service knows all that was written by it.

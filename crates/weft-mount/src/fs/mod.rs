@@ -12,6 +12,7 @@
 //!    it with what the kernel was told and with the pages that it has.
 
 mod absent;
+mod accesses;
 mod ahead;
 mod attr;
 mod attributes;
@@ -29,6 +30,7 @@ mod news;
 mod nodes;
 mod open;
 mod pages;
+mod places;
 mod privileges;
 mod space;
 mod views;
@@ -54,7 +56,7 @@ pub use directory::{Listed, Page};
 pub use error::FsError;
 pub use names::Found;
 pub use open::{Opened, WriteHow, WriteWay};
-pub use xattr::{PROCESS_XATTR, SetMode, VOLUME_XATTR};
+pub use xattr::{OPTIONS_XATTR, PROCESS_XATTR, SetMode, VOLUME_XATTR};
 
 use absent::Absent;
 use belief::Answer;
@@ -72,8 +74,8 @@ use views::{ViewHandle, ViewNodes};
 pub struct Options {
     /// What [`VOLUME_XATTR`] says: which volume it is, whatever it is called.
     pub volume: String,
-    /// Nothing may be changed.
-    pub read_only: bool,
+    /// What [`OPTIONS_XATTR`] says: those of its options that stay as they are while it is mounted.
+    pub fixed: String,
     /// Nothing is cached, here or in the kernel, and a write has reached the servers when it returns.
     pub strict: bool,
     /// How long the kernel may believe attributes; `None`: as long as they are true.
@@ -102,6 +104,19 @@ pub trait Holder: Send + Sync {
     fn takes_all_names_back(&self) -> bool;
     /// Whether programs can map a file for all of them that is written past the holder's pages.
     fn maps_past_pages(&self) -> bool;
+    /// What reading does to access times, which may change at any time.
+    fn access_times(&self) -> AccessTimes;
+}
+
+/// What reading does to access times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessTimes {
+    /// Nothing.
+    pub never: bool,
+    /// Each read counts, and not only the first after a change and in a day.
+    pub always: bool,
+    /// It does it to those of directories, too.
+    pub directories: bool,
 }
 
 /// A volume as a file system.
@@ -226,7 +241,7 @@ impl FileSystem {
             exact,
             ..Answer::exact(&attributes)
         };
-        self.files.cover(&mut answer.attr);
+        self.cover(&mut answer.attr);
         Ok(answer)
     }
 }

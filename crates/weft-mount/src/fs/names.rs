@@ -99,7 +99,9 @@ impl FileSystem {
     /// The text of a symbolic link.
     pub async fn read_link(&self, caller: Caller, id: u64) -> Result<Bytes, FsError> {
         let volume = self.on(caller);
-        self.call(|| volume.read_link(Place::of(id))).await
+        let text = self.call(|| volume.read_link(Place::of(id))).await?;
+        self.accessed(id);
+        Ok(text)
     }
 
     /// Makes a regular file, fifo, socket or device node; `mode` has the type bits.

@@ -65,6 +65,8 @@ struct Node {
     unnamed: bool,
     /// It has no extended attributes and no access control list.
     bare: bool,
+    /// When this mount read it last; the service may not know yet, or an answer of it be on its way that does not tell.
+    accessed: Option<i64>,
 }
 
 /// What an open means for what the kernel has cached.
@@ -172,6 +174,27 @@ impl Nodes {
         self.with(id, |node| node.last.filter(|_| node.unnamed))
     }
 
+    /// The attributes that this mount was told last, whether or not they still hold.
+    pub(super) fn last_told(&self, id: u64) -> Option<Attr> {
+        self.with(id, |node| node.last)
+    }
+
+    /// A read at this time counts as an access.
+    pub(super) fn accessed(&self, id: u64, time: i64) {
+        self.with(id, |node| node.accessed = node.accessed.max(Some(time)));
+    }
+
+    /// The time of access is what the service says.
+    pub(super) fn forget_access(&self, id: u64) {
+        self.with(id, |node| node.accessed = None);
+    }
+
+    /// Adds when this mount has read it.
+    pub(super) fn cover(&self, attr: &mut Attr) {
+        let accessed = self.with(attr.id, |node| node.accessed);
+        attr.accessed = accessed.map_or(attr.accessed, |time| attr.accessed.max(time));
+    }
+
     /// Whether it certainly has no extended attributes.
     pub(super) fn is_bare(&self, id: u64) -> bool {
         self.with(id, |node| node.bare)
@@ -191,6 +214,7 @@ impl Nodes {
             for node in shard.lock().values_mut() {
                 (node.certain, node.bare) = (false, false);
                 (node.pages, node.opening) = (None, None);
+                node.accessed = None;
             }
         }
     }

@@ -41,8 +41,8 @@ pub struct Opened {
 pub struct WriteHow {
     /// At the end of the file, wherever that is.
     pub append: bool,
-    /// The writer must not keep the file's set-id bits.
-    pub kill_set_id: bool,
+    /// Who must not keep the file's set-id bits, where the writer must not.
+    pub kill_set_id: Option<Caller>,
     /// It survives power loss when the write returns.
     pub synced: bool,
     /// Where the bytes come from.
@@ -101,12 +101,6 @@ impl FileSystem {
         flags: i32,
         kill_set_id: bool,
     ) -> Result<Opened, FsError> {
-        if self.options.read_only && (writes(flags) || flags & libc::O_TRUNC != 0) {
-            return Err(FsError::wrong(
-                "the volume is mounted read-only",
-                Errno::ROFS,
-            ));
-        }
         if is_view(id) {
             return self.open_view(caller, id, flags).await;
         }
@@ -124,7 +118,7 @@ impl FileSystem {
         if flags & libc::O_TRUNC != 0 {
             opened.keep_pages = false;
             let handle = self.handles.get(opened.handle)?;
-            let emptied = self.empty(&handle, kill_set_id).await;
+            let emptied = self.empty(&handle, kill_set_id.then_some(caller)).await;
             if let Err(e) = emptied {
                 self.release(opened.handle).await;
                 return Err(e);
@@ -133,9 +127,9 @@ impl FileSystem {
         Ok(opened)
     }
 
-    async fn empty(&self, handle: &Handle, kill_set_id: bool) -> Result<(), FsError> {
+    async fn empty(&self, handle: &Handle, from: Option<Caller>) -> Result<(), FsError> {
         let began = now();
-        self.strip(handle, kill_set_id).await?;
+        self.strip(handle, from).await?;
         handle.truncate(0).await?;
         self.resized(handle.id, began);
         Ok(())
@@ -182,7 +176,7 @@ impl FileSystem {
         };
         if flags & libc::O_TRUNC != 0 {
             let handle = self.handles.get(opened.handle)?;
-            if let Err(e) = self.empty(&handle, false).await {
+            if let Err(e) = self.empty(&handle, None).await {
                 self.release(opened.handle).await;
                 return Err(e);
             }
@@ -266,14 +260,20 @@ impl FileSystem {
             direct,
         };
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+        let counts = reads && flags & libc::O_NOATIME == 0;
+        let keep_pages = verdict.keep_pages && !self.options.strict;
+        // What is read from the kernel's pages it tells nobody.
+        let unseen = keep_pages && flags & (libc::O_TRUNC | libc::O_DIRECT) == 0;
+        let presumed = counts && !write && unseen && self.accessed(id);
         let told = self.volume.name_losses();
         let handle = self.files.add(id, |pages| {
             let opening = (verdict.opening, pages);
-            Handle::new(file, data, (reads, write), past, opening, told)
+            Handle::new(file, data, (reads, write, counts), past, opening, told)
         });
+        handle.presume_read(presumed);
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
-            keep_pages: verdict.keep_pages && !self.options.strict,
+            keep_pages,
             direct,
             parallel: past_pages && !append,
         }))
@@ -297,6 +297,11 @@ impl FileSystem {
         }
         if let Some(opening) = handle.opening.lock().take() {
             self.nodes.first_read(handle.id, opening);
+        }
+        // The kernel forgets the time of access by itself.
+        handle.presume_read(false);
+        if handle.counts {
+            self.accessed(handle.id);
         }
         let rope = handle.data.read_parts(offset, length).await?;
         if rope.len() < length {
@@ -336,7 +341,7 @@ impl FileSystem {
         let synced = how.synced && handle.past.direct;
         let syncing = synced.then(|| handle.data.syncing());
         let failures = handle.data.failures();
-        if how.kill_set_id || how.append || handle.past.all {
+        if how.kill_set_id.is_some() || how.append || handle.past.all {
             self.strip(&handle, how.kill_set_id).await?;
         }
         let offset = if how.append {
@@ -425,6 +430,9 @@ impl FileSystem {
         } else {
             Ok(())
         };
+        if handle.presume_read(false) {
+            self.attributes_changed(handle.id);
+        }
         self.unlock_process(handle.id, owner).await;
         handle.note_flushed();
         flushed
@@ -536,6 +544,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::fs::AccessTimes;
 
     struct Kernel {
         maps: bool,
@@ -554,6 +563,9 @@ mod tests {
         }
         fn maps_past_pages(&self) -> bool {
             self.maps
+        }
+        fn access_times(&self) -> AccessTimes {
+            AccessTimes::default()
         }
     }
 

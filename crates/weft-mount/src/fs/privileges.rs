@@ -1,12 +1,13 @@
 //! What a change of a file's bytes takes from the file: the bits by which it runs as somebody else, and its capabilities.
 //!
 //! The kernel leaves this to the mount (`HANDLE_KILLPRIV_V2`). With a write, a truncate or an open it says whether the bits must
-//! go; with `fallocate` and `copy_file_range` it does not, so there everybody but root loses them. A capability goes with every
+//! go; with `fallocate` and `copy_file_range` it does not, so there everybody but root loses them. As on local file systems a
+//! setgid bit without the group's execute bit, which runs nothing, stays where the caller is of the file's group. A capability goes with every
 //! change, whoever makes it; where the kernel writes through its pages it removes the attribute itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weft_client::{Changes, Place};
+use weft_client::{Changes, Place, Volume};
 use weft_proto::Code;
 
 use super::attributes::root;
@@ -17,9 +18,9 @@ use super::{Caller, FileSystem, FsError};
 pub(super) const CAPABILITY: &[u8] = b"security.capability";
 
 impl FileSystem {
-    /// Before bytes are changed past the kernel's pages; `set_id`: by somebody who must not keep the set-id bits.
-    pub(super) async fn strip(&self, handle: &Handle, set_id: bool) -> Result<(), FsError> {
-        self.strip_file((handle.id, &handle.stripped), set_id).await
+    /// Before bytes are changed past the kernel's pages; `from`: by a caller who must not keep the set-id bits.
+    pub(super) async fn strip(&self, handle: &Handle, from: Option<Caller>) -> Result<(), FsError> {
+        self.strip_file((handle.id, &handle.stripped), from).await
     }
 
     /// As [`FileSystem::strip`], of an open of a file, whatever it is: its id, and whether nothing was found to be taken away
@@ -27,14 +28,16 @@ impl FileSystem {
     pub(super) async fn strip_file(
         &self,
         (id, stripped): (u64, &AtomicBool),
-        set_id: bool,
+        from: Option<Caller>,
     ) -> Result<(), FsError> {
         let may_run_as_other = || {
             let mode = self.nodes.mode(id);
             mode.is_none_or(|mode| mode & 0o6000 != 0)
         };
-        if set_id && may_run_as_other() {
-            self.drop_set_id(id).await?;
+        if let Some(caller) = from
+            && may_run_as_other()
+        {
+            self.drop_set_id(caller, id).await?;
         }
         // Before it is looked at: whoever sets one meanwhile takes this back.
         if stripped.swap(true, Ordering::AcqRel) || self.lacks(id, CAPABILITY) {
@@ -49,21 +52,29 @@ impl FileSystem {
 
     /// As [`FileSystem::strip`], by a call that does not say who must not keep them.
     pub(super) async fn strip_for(&self, caller: Caller, handle: &Handle) -> Result<(), FsError> {
-        self.strip(handle, caller.uid != 0).await
+        self.strip(handle, (caller.uid != 0).then_some(caller))
+            .await
     }
 
     /// The set-id bits go, as POSIX wants it after a write by somebody who must not keep them.
-    pub(super) async fn drop_set_id(&self, id: u64) -> Result<(), FsError> {
+    async fn drop_set_id(&self, caller: Caller, id: u64) -> Result<(), FsError> {
         let changes = Changes {
             kill_priv: true,
             no_follow: true,
             ..Changes::default()
         };
-        let volume = self.volume.on_behalf_of(root());
         let asked = self.news.now();
-        let attributes = self
-            .call(|| volume.set_attributes(Place::of(id), &changes))
-            .await?;
+        let on = async |volume: Volume| {
+            let drop = || volume.set_attributes(Place::of(id), &changes);
+            self.call(drop).await
+        };
+        let attributes = match on(self.on(caller)).await {
+            // It was opened for writing when the caller still might.
+            Err(error) if error.errno() == libc::EACCES => {
+                on(self.volume.on_behalf_of(root())).await?
+            }
+            attributes => attributes?,
+        };
         let answer = self.complete(attributes).await?;
         self.touched_to(asked, &answer, false);
         self.nodes.told(&answer.attr);

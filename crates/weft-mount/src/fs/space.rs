@@ -95,18 +95,23 @@ impl FileSystem {
         if offset >= size {
             return Err(nothing);
         }
-        if handle.data.may_be_inline() && size <= INLINE_MAX as u64 {
-            // A small file has no holes; one that has grown since it was opened has.
-            return match whence {
-                libc::SEEK_DATA => Ok(offset),
-                libc::SEEK_HOLE => Ok(size),
-                _ => Err(FsError::wrong("no such seek", Errno::INVAL)),
-            };
+        if handle.data.is_inline() {
+            // Its bytes say what they are: where they lie there are no holes, and its servers know nothing of it.
+            let content = handle.data.read(0, INLINE_MAX).await?;
+            if handle.data.is_inline() {
+                return seek_in(&content, offset, whence);
+            }
         }
-        let mut ranges = handle.file.data_ranges(FileOffset(offset), HOLE);
+        // Whole blocks: a server knows to the byte how far a cell reaches.
+        let from = offset / HOLE * HOLE;
+        let mut ranges = handle.file.data_ranges(FileOffset(from), HOLE);
         let mut end = offset;
         loop {
             let range = ranges.next().await?;
+            let range = range.map(|range| {
+                let end = range.end.checked_next_multiple_of(HOLE);
+                range.start / HOLE * HOLE..end.unwrap_or(u64::MAX)
+            });
             match (whence, range) {
                 (libc::SEEK_DATA, None) => return Err(nothing),
                 (libc::SEEK_DATA, Some(range)) if range.start >= size => return Err(nothing),
@@ -191,6 +196,29 @@ impl FileSystem {
     }
 }
 
+/// As [`FileSystem::seek`], in all bytes of a small file: a block of zeros is a hole, as it would be had nothing been written there.
+fn seek_in(content: &[u8], offset: u64, whence: i32) -> Result<u64, FsError> {
+    let size = content.len() as u64;
+    let is_hole = |offset: u64| {
+        let start = (offset / HOLE * HOLE) as usize;
+        let block = &content[start..content.len().min(start + HOLE as usize)];
+        block.iter().all(|byte| *byte == 0)
+    };
+    let wanted = match whence {
+        libc::SEEK_DATA => false,
+        libc::SEEK_HOLE => true,
+        _ => return Err(FsError::wrong("no such seek", Errno::INVAL)),
+    };
+    let mut at = offset;
+    while at < size && is_hole(at) != wanted {
+        at = (at / HOLE + 1) * HOLE;
+    }
+    if at >= size && (!wanted || offset >= size) {
+        return Err(FsError::wrong("nothing is there", Errno::NXIO));
+    }
+    Ok(at.min(size))
+}
+
 /// Whether a range has none of a page's bytes, or all that it has within the file. After a copy the kernel drops the range's pages
 /// whole, with what was changed in them meanwhile; where the mount does not copy, the kernel copies through its pages.
 async fn leaves_pages_whole(handle: &Handle, range: &Range<u64>) -> Result<bool, FsError> {
@@ -199,4 +227,30 @@ async fn leaves_pages_whole(handle: &Handle, range: &Range<u64>) -> Result<bool,
         return Ok(true);
     }
     Ok(whole(range.start) && handle.data.size().await? <= range.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_zeros_of_a_small_file_are_its_holes() {
+        let mut content = vec![0; 3 * 4096 + 10];
+        content[4096 + 77] = b'x';
+        content[3 * 4096 + 9] = b'x';
+        let size = content.len() as u64;
+        let seek = |offset, whence| seek_in(&content, offset, whence).ok();
+        assert_eq!(seek(0, libc::SEEK_DATA), Some(4096));
+        assert_eq!(seek(5000, libc::SEEK_DATA), Some(5000));
+        assert_eq!(seek(5000, libc::SEEK_HOLE), Some(8192));
+        assert_eq!(seek(8200, libc::SEEK_HOLE), Some(8200));
+        assert_eq!(seek(8200, libc::SEEK_DATA), Some(12288));
+        assert_eq!(seek(12300 - 1, libc::SEEK_HOLE), Some(size));
+        for whence in [libc::SEEK_DATA, libc::SEEK_HOLE] {
+            assert_eq!(seek(size, whence), None);
+        }
+        content.truncate(12288);
+        assert!(seek_in(&content, 8192, libc::SEEK_DATA).is_err());
+        assert!(seek_in(&content, 0, 99).is_err());
+    }
 }

@@ -22,6 +22,8 @@ pub const PROCESS_XATTR: &str = "user.weft.process";
 /// On the root directory: [`Options::volume`](super::Options::volume). Not under `user.`, where the kernel asks for permissions
 /// first, and those may have to come from a service that is away.
 pub const VOLUME_XATTR: &str = "system.weft.volume";
+/// On the root directory: [`Options::fixed`](super::Options::fixed).
+pub const OPTIONS_XATTR: &str = "system.weft.options";
 /// What Weft keeps under `user.`: programs set no other name of it.
 const OURS: &[u8] = b"user.weft.";
 /// Those that copies of a file may carry along: what an array is, and where an import came from.
@@ -68,6 +70,9 @@ impl FileSystem {
         }
         if name == VOLUME_XATTR.as_bytes() && id == ROOT {
             return Ok(self.options.volume.clone().into());
+        }
+        if name == OPTIONS_XATTR.as_bytes() && id == ROOT {
+            return Ok(self.options.fixed.clone().into());
         }
         if name == COUNTS_XATTR.as_bytes() && id == ROOT {
             return Ok(self.counts().into());

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::io::{Errno, FdFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 use thiserror::Error;
 
 use super::device::Device;
+use super::flags::MountFlags;
 use super::table::FILE_SYSTEM;
 
 /// The helper that mounts for those who are not root.
@@ -27,19 +28,9 @@ const UNMOUNT: &str = "unmount";
 
 /// How a volume appears to the kernel.
 #[derive(Clone, Debug, Default)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of its own of mount(2)"
-)]
-pub struct MountFlagsWanted {
-    /// Nothing can be changed.
-    pub read_only: bool,
-    /// Device nodes are only names.
-    pub no_devices: bool,
-    /// Set-id bits have no effect.
-    pub no_set_id: bool,
-    /// Programs cannot be run.
-    pub no_programs: bool,
+pub struct Appearance {
+    /// What the kernel keeps to by itself.
+    pub flags: MountFlags,
     /// Other users than the one who mounts may use it.
     pub others: bool,
     /// What the kernel's table shows as the source.
@@ -85,6 +76,12 @@ pub enum MountError {
         /// What it said.
         words: String,
     },
+    /// It cannot become read-only.
+    #[error(
+        "files on {} are open for writing, or were removed while they are open: it cannot become read-only before they are closed",
+        .0.display()
+    )]
+    Written(PathBuf),
     /// Somebody uses it.
     #[error("{} is in use", .0.display())]
     Busy(PathBuf),
@@ -108,7 +105,7 @@ fn is_root() -> bool {
 }
 
 /// Mounts; the device is where the kernel's requests come from.
-pub(super) fn attach(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, MountError> {
+pub(super) fn attach(path: &Path, wanted: &Appearance) -> Result<Device, MountError> {
     if is_root() {
         by_system_call(path, wanted)
     } else {
@@ -116,7 +113,7 @@ pub(super) fn attach(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, M
     }
 }
 
-fn by_system_call(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, MountError> {
+fn by_system_call(path: &Path, wanted: &Appearance) -> Result<Device, MountError> {
     let device = Device::open().map_err(MountError::NoDevice)?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
@@ -127,17 +124,12 @@ fn by_system_call(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, Moun
     if wanted.others {
         data.push_str(",allow_other");
     }
-    let mut flags = MountFlags::empty();
-    flags.set(MountFlags::RDONLY, wanted.read_only);
-    flags.set(MountFlags::NODEV, wanted.no_devices);
-    flags.set(MountFlags::NOSUID, wanted.no_set_id);
-    flags.set(MountFlags::NOEXEC, wanted.no_programs);
     let data = std::ffi::CString::new(data).map_err(io::Error::other)?;
     rustix::mount::mount(
         wanted.source.as_os_str(),
         path,
         FILE_SYSTEM,
-        flags,
+        wanted.flags.bits(),
         data.as_c_str(),
     )
     .map_err(|e| MountError::Refused {
@@ -149,7 +141,7 @@ fn by_system_call(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, Moun
 }
 
 /// The helper opens the device, mounts, and sends the descriptor over a socket.
-fn by_helper(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, MountError> {
+fn by_helper(path: &Path, wanted: &Appearance) -> Result<Device, MountError> {
     let device = |e: Errno| MountError::Device(e.into());
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -162,16 +154,10 @@ fn by_helper(path: &Path, wanted: &MountFlagsWanted) -> Result<Device, MountErro
     let mut options = OsString::from("subtype=weft,default_permissions,fsname=");
     // The helper's list is cut at commas.
     options.push(OsStr::from_bytes(&without_commas(wanted.source.as_bytes())));
-    for (on, option) in [
-        (wanted.read_only, ",ro"),
-        (wanted.no_devices, ",nodev"),
-        (wanted.no_set_id, ",nosuid"),
-        (wanted.no_programs, ",noexec"),
-        (wanted.others, ",allow_other"),
-    ] {
-        if on {
-            options.push(option);
-        }
+    let others = wanted.others.then_some("allow_other");
+    for word in wanted.flags.words().chain(others) {
+        options.push(",");
+        options.push(word);
     }
     let child = Command::new(HELPER)
         .arg("-o")

@@ -17,6 +17,7 @@ mod abi;
 mod attach;
 mod buffers;
 mod device;
+mod flags;
 mod init;
 mod interrupted;
 mod locks;
@@ -27,7 +28,8 @@ mod requests;
 mod session;
 mod table;
 
-pub use attach::{MountError, MountFlagsWanted, detach};
+pub use attach::{Appearance, MountError, detach};
+pub use flags::{MountFlags, remount};
 pub use init::Negotiated;
 pub use session::{Mount, Running};
 pub use table::{

@@ -19,8 +19,9 @@ use super::abi::{
     NOTIFY_INVAL_INODE,
 };
 use super::device::Device;
+use super::flags::Current;
 use super::init::Negotiated;
-use crate::fs::Holder;
+use crate::fs::{AccessTimes, Holder};
 
 /// Names that wait to be told; instead of more of them the kernel is told, where it understands that, that none is true.
 const NAMES: usize = 4096;
@@ -128,11 +129,16 @@ pub(super) struct Notices {
     queue: Arc<Queue>,
     epochs: bool,
     maps_past_pages: bool,
+    current: Current,
 }
 
 impl Notices {
     /// Starts the thread, which ends when this is dropped.
-    pub(super) fn start(device: Arc<Device>, with: &Negotiated) -> std::io::Result<Notices> {
+    pub(super) fn start(
+        device: Arc<Device>,
+        with: &Negotiated,
+        current: Current,
+    ) -> std::io::Result<Notices> {
         let queue = Arc::<Queue>::default();
         let (to, notices) = (device.clone(), queue.clone());
         std::thread::Builder::new()
@@ -143,6 +149,7 @@ impl Notices {
             queue,
             epochs: with.minor >= MINOR_EPOCH,
             maps_past_pages: with.maps_past_pages(),
+            current,
         })
     }
 
@@ -207,6 +214,10 @@ impl Holder for Notices {
 
     fn maps_past_pages(&self) -> bool {
         self.maps_past_pages
+    }
+
+    fn access_times(&self) -> AccessTimes {
+        self.current.flags().access_times()
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
             }
             Ok(Answer::Parts(parts))
         }
-        opcode::WRITE => write(fs, request).await,
+        opcode::WRITE => write(fs, caller, request).await,
         opcode::OPEN => {
             let (open, _) = argument::<abi::OpenIn>(request)?;
             let kill = open.open_flags & abi::OPEN_KILL_SUIDGID != 0;
@@ -111,8 +111,9 @@ pub(super) async fn carry_out(fs: &FileSystem, request: &Incoming) -> Result {
         }
         opcode::FSYNC => done(fs.sync(argument::<abi::FsyncIn>(request)?.0.fh).await),
         opcode::OPENDIR => {
+            let (open, _) = argument::<abi::OpenIn>(request)?;
             let out = abi::OpenOut {
-                fh: fs.open_directory(caller, id),
+                fh: fs.open_directory(caller, id, open.flags.cast_signed()),
                 ..abi::OpenOut::default()
             };
             Ok(Answer::of(&out))
@@ -206,11 +207,11 @@ fn changed(a: &abi::SetattrIn) -> (Option<u64>, Changed) {
     (has(fattr::FH).then_some(a.fh), changed)
 }
 
-async fn write(fs: &FileSystem, request: &Incoming) -> Result {
+async fn write(fs: &FileSystem, caller: Caller, request: &Incoming) -> Result {
     let write = request.write().ok_or_else(broken)?;
     let how = WriteHow {
         append: write.flags.cast_signed() & libc::O_APPEND != 0,
-        kill_set_id: write.write_flags & abi::WRITE_KILL_SUIDGID != 0,
+        kill_set_id: (write.write_flags & abi::WRITE_KILL_SUIDGID != 0).then_some(caller),
         // One of the bits of `O_SYNC`; the kernel adds it for a `pwritev2` that asks so.
         synced: write.flags.cast_signed() & libc::O_DSYNC != 0,
         way: match write.write_flags & (abi::WRITE_CACHE | abi::WRITE_LOCKOWNER) {

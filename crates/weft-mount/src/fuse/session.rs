@@ -12,9 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
-use super::attach::{MountError, MountFlagsWanted, attach};
+use super::attach::{Appearance, MountError, attach};
 use super::buffers::Buffers;
 use super::device::{Device, Incoming, Reader};
+use super::flags::Current;
 use super::init::{self, Negotiated};
 use super::interrupted::{self, given_up};
 use super::notices::Notices;
@@ -28,7 +29,7 @@ pub struct Mount {
     /// Where.
     pub path: PathBuf,
     /// How.
-    pub flags: MountFlagsWanted,
+    pub appearance: Appearance,
     /// Threads that take requests from the kernel.
     pub threads: usize,
     /// The kernel's read-ahead in KiB; root only.
@@ -52,10 +53,12 @@ struct Door {
 impl Mount {
     /// Mounts; requests are carried out on `runtime`.
     pub fn start(self, fs: Arc<FileSystem>, runtime: &Handle) -> Result<Running, MountError> {
-        let device = Arc::new(attach(&self.path, &self.flags)?);
+        let device = Arc::new(attach(&self.path, &self.appearance)?);
         let buffers = init::buffers();
         let negotiated = init::shake_hands(&device, &buffers)?;
-        fs.set_holder(Arc::new(Notices::start(device.clone(), &negotiated)?));
+        let current = Current::of(&self.path, self.appearance.flags);
+        let notices = Notices::start(device.clone(), &negotiated, current)?;
+        fs.set_holder(Arc::new(notices));
         let door = Arc::new(Door {
             fs,
             runtime: runtime.clone(),

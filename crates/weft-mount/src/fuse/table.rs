@@ -9,8 +9,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::flags::MountFlags;
+
 /// The type of our mounts in the kernel's table.
 pub const FILE_SYSTEM: &str = "fuse.weft";
+
+/// The kernel's table.
+pub(super) const TABLE: &str = "/proc/self/mountinfo";
 
 /// A mounted volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +26,13 @@ pub struct Mounted {
     pub source: OsString,
     /// The device number that the files under it have, as `major:minor`.
     pub device: String,
+    /// How, as far as the kernel keeps to it by itself.
+    pub flags: MountFlags,
 }
 
 /// Every volume that is mounted, in the order in which they were.
 pub fn mounted() -> io::Result<Vec<Mounted>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    let table = std::fs::read(TABLE)?;
     Ok(parse(&table))
 }
 
@@ -45,7 +52,7 @@ pub fn mounts_below(path: &Path) -> io::Result<Vec<PathBuf>> {
         .collect())
 }
 
-fn parse(table: &[u8]) -> Vec<Mounted> {
+pub(super) fn parse(table: &[u8]) -> Vec<Mounted> {
     table.split(|b| *b == b'\n').filter_map(line).collect()
 }
 
@@ -54,12 +61,16 @@ fn line(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|b| *b == b' ');
     let device = words.nth(2)?;
     let path = words.nth(1)?;
+    let options = words.next()?;
     let mut rest = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (rest.next()?, rest.next()?);
+    let of_all = rest.next().unwrap_or_default();
+    let text = String::from_utf8_lossy;
     (kind == FILE_SYSTEM.as_bytes()).then(|| Mounted {
         path: PathBuf::from(plain(path)),
         source: plain(source),
-        device: String::from_utf8_lossy(device).into_owned(),
+        device: text(device).into_owned(),
+        flags: MountFlags::shown(&text(options), &text(of_all)),
     })
 }
 
@@ -120,7 +131,7 @@ pub fn is_dead(path: &Path) -> bool {
 pub fn told(path: &Path, name: &'static str) -> Option<String> {
     let path = path.to_owned();
     let value = within_limit(move || {
-        let mut value = [0; 64];
+        let mut value = [0; 256];
         let length = rustix::fs::getxattr(&path, name, &mut value[..]).ok()?;
         Some(String::from_utf8_lossy(&value[..length]).into_owned())
     });
@@ -176,6 +187,7 @@ mod tests {
             path: "/mnt/with blank".into(),
             source: "/srv/my\tvolume".into(),
             device: "0:44".into(),
+            flags: MountFlags::shown("rw,nosuid", "rw"),
         };
         assert_eq!(parse(table), [expected]);
     }

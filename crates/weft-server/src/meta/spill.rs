@@ -1,11 +1,12 @@
 //! Moves the bytes of a small file from its metadata to its cells; the steps are those of `weft_meta`'s `inline.rs`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
-use weft_layout::{Layout, Map, Request, ServerSlot, View, ViewOffset};
+use weft_layout::{Layout, Map, Pattern as Runs, Request, ServerSlot, View, ViewOffset};
 use weft_meta::{Attached, MetaError, Spill};
 use weft_net::Served;
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineRequest};
@@ -183,6 +184,26 @@ impl MetaService {
     }
 }
 
+/// What the servers store at least.
+const BLOCK: usize = 4096;
+
+/// Where a small file's bytes are to be written: blocks with anything but zeros, and the last, which says how long the file is.
+fn runs(data: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (number, block) in data.chunks(BLOCK).enumerate() {
+        let start = number * BLOCK;
+        let end = start + block.len();
+        if end < data.len() && block.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == start => run.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
+}
+
 impl Carrier {
     /// Empties the cells, if that is asked for, and writes all bytes to them with sync: one request to each server
     /// that holds some.
@@ -197,15 +218,20 @@ impl Carrier {
             let emptied = self.truncate_cells(file.0, layout, 0, *op).await;
             emptied.map_err(|refusal| refusal.reason)?;
         }
-        let request = Request::Contiguous {
-            offset: ViewOffset(0),
-            length: data.len() as u64,
-        };
+        // Blocks of zeros stay holes.
+        let runs = runs(data);
+        let pattern = Runs::list(runs.iter().map(|run| (run.start as i64, run.len() as u64)));
+        let request = Request::new(ViewOffset(0), &pattern).map_err(|e| e.to_string())?;
+        let data: Vec<u8> = runs
+            .into_iter()
+            .flat_map(|run| &data[run])
+            .copied()
+            .collect();
         let map = Map::new(layout.grid(), View::canonical()).map_err(|e| e.to_string())?;
         let slots = map.slots(&request).map_err(|e| e.to_string())?;
         let mut writes = Vec::with_capacity(slots.len());
         for slot in &slots {
-            writes.push(self.write_slot(file.0, layout, &map, &request, *slot, data));
+            writes.push(self.write_slot(file.0, layout, &map, &request, *slot, &data));
         }
         try_join_all(writes).await.map(drop)
     }
@@ -256,5 +282,21 @@ impl Carrier {
         written
             .map(drop)
             .map_err(|e| format!("write on server {server}: {e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_zeros_are_left_out_but_for_the_last() {
+        let mut data = vec![0; 3 * BLOCK + 10];
+        assert_eq!(runs(&data), [3 * BLOCK..3 * BLOCK + 10]);
+        data[BLOCK + 5] = 1;
+        assert_eq!(runs(&data), [BLOCK..2 * BLOCK, 3 * BLOCK..3 * BLOCK + 10]);
+        data[2 * BLOCK] = 1;
+        assert_eq!(runs(&data), [BLOCK..3 * BLOCK + 10]);
+        assert_eq!(runs(&[]), []);
     }
 }

@@ -12,10 +12,11 @@ use weft_mount::fuse;
 use crate::mount_support::{Mounted, wait_until, weft_ok};
 
 /// A mount table of its own, in which mount(8) finds a helper of ours where it looks for helpers: nothing on the machine changes.
-fn in_a_world_with_the_helper(m: &Mounted, script: &str) -> Option<String> {
+pub fn in_a_world_with_the_helper(m: &Mounted, script: &str) -> Option<String> {
     let helpers = m.beside("sbin");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weft"), helpers.join("mount.fuse.weft"))
-        .unwrap();
+    for name in ["mount.fuse.weft", "mount.weft"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weft"), helpers.join(name)).unwrap();
+    }
     let can = Command::new("unshare")
         .args([
             "--mount",
@@ -81,17 +82,27 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
          cat {one}/f\n\
          umount {one}\n\
          mount -f -t fuse.weft {volume} {one}\n\
-         ! mountpoint -q {one}"
+         ! mountpoint -q {one}\n\
+         mount -t fuse.weft {address} {one} -o rw,noatime,key_file={volume}/volume.key\n\
+         cat {one}/f\n\
+         umount {one}\n\
+         ! mount -t fuse.weft {address} {one} 2> words\n\
+         grep -o 'Name its file: -o key_file' words",
+        address = address.trim()
     );
     let Some(words) = in_a_world_with_the_helper(&m, &script) else {
         return;
     };
-    // Each mount says on standard output where it is.
-    let words: Vec<&str> = words
-        .lines()
-        .filter(|l| !l.starts_with("mounted on"))
-        .collect();
-    assert_eq!(words, ["by-folder", "2", "by-folder"]);
+    // As mount(8) says nothing where all is well, its helper does not.
+    let words: Vec<&str> = words.lines().collect();
+    let expected = [
+        "by-folder",
+        "2",
+        "by-folder",
+        "by-folder",
+        "Name its file: -o key_file",
+    ];
+    assert_eq!(words, expected);
     assert_eq!(weft_ok(&["--volume", volume, "cat", "/f"]), "by-folder\n");
 }
 

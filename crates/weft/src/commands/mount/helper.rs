@@ -1,18 +1,18 @@
-//! mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-o OPTIONS]` for lines of /etc/fstab; a link of that name to
-//! this program is all it takes.
+//! mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-t TYPE] [-o OPTIONS]` for the type `fuse.weft`, and
+//! `/sbin/mount.weft` for `weft`; a link of that name to this program is all it takes. It calls it for a remount, too.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The name that mount(8) looks for.
-const HELPER: &str = "mount.fuse.weft";
+/// The names that mount(8) looks for.
+const HELPERS: [&str; 2] = ["mount.fuse.weft", "mount.weft"];
 
 /// The command line, or `weft mount` with the words of the helper's, if the program was called by its name; nothing where that is
 /// to do as if only (`mount -f`).
 pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
     let words: Vec<OsString> = words.into_iter().collect();
     let name = words.first().and_then(|word| Path::new(word).file_name());
-    if name.is_none_or(|name| name != HELPER) {
+    if name.is_none_or(|name| HELPERS.iter().all(|helper| name != *helper)) {
         return Some(words);
     }
     let mut plain = Vec::new();
@@ -21,13 +21,15 @@ pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Opti
     while let Some(word) = rest.next() {
         if word == "-o" {
             options = rest.next();
+        } else if word == "-t" || word == "-N" {
+            rest.next();
         } else if !word.as_encoded_bytes().starts_with(b"-") {
             plain.push(word);
         } else if word.as_encoded_bytes().contains(&b'f') {
             return None;
         }
     }
-    let mut out: Vec<OsString> = vec!["weft".into(), "mount".into()];
+    let mut out: Vec<OsString> = vec!["weft".into(), "mount".into(), "--quiet".into()];
     let mut plain = plain.into_iter();
     if let Some(volume) = plain.next() {
         out.extend(["--volume".into(), volume]);
@@ -53,9 +55,11 @@ mod tests {
     fn the_helpers_words_become_a_mount() {
         assert_eq!(
             line("/sbin/mount.fuse.weft /srv/weft /mnt/weft -n -o rw,strict"),
-            "weft mount --volume /srv/weft -o rw,strict /mnt/weft"
+            "weft mount --quiet --volume /srv/weft -o rw,strict /mnt/weft"
         );
-        assert_eq!(line("mount.fuse.weft /v /p"), "weft mount --volume /v /p");
+        let short = "weft mount --quiet --volume /v /p";
+        assert_eq!(line("mount.fuse.weft /v /p"), short);
+        assert_eq!(line("/sbin/mount.weft /v /p -t weft"), short);
         assert_eq!(line("weft ls -o"), "weft ls -o");
         let fake = "mount.fuse.weft /v /p -sfn -o rw";
         assert!(as_mount_helper(fake.split(' ').map(OsString::from)).is_none());

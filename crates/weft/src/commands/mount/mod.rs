@@ -5,6 +5,7 @@ mod helper;
 mod of_volume;
 mod options;
 mod path;
+mod remount;
 pub(crate) mod users;
 
 use std::ffi::OsString;
@@ -39,6 +40,9 @@ Examples:
 
 Options (-o, with commas between them):
   ro, nodev, nosuid, noexec    as for any file system
+  relatime, noatime, strictatime, nodiratime
+                               which reads change access times, as for any file system (default: relatime)
+  remount                      the volume is mounted there: changes those of its options that are named above
   allow_other                  other users may use it (always so when root mounts)
   strict                       no caches: reads and writes go to the servers, attributes to the service
   durable                      making, renaming and removing names returns when it survives power loss
@@ -48,8 +52,10 @@ Options (-o, with commas between them):
   key_file=FILE                as --key-file
   wire=LEVEL                   as --wire
 
-As root /etc/fstab can name a volume, if `mount.fuse.weft` in /sbin is a link to this program:
-  /srv/weft  /mnt/weft  fuse.weft  defaults,_netdev  0 0")]
+mount(8) and /etc/fstab know volumes, by folder or by address, if `mount.fuse.weft` in /sbin is a link to this program:
+  mount -t fuse.weft HOST:PORT /mnt/weft -o key_file=FILE
+  mount -o remount,ro /mnt/weft
+  /srv/weft  /mnt/weft  fuse.weft  defaults,_netdev  0 0    (a line of /etc/fstab)")]
 pub(crate) struct Mount {
     /// An existing directory
     pub(crate) path: PathBuf,
@@ -65,16 +71,22 @@ pub(crate) struct Mount {
     /// Say on standard output whether it worked, and leave the terminal's session
     #[arg(long, hide = true)]
     pub(crate) report: bool,
+    /// Say nothing where it works, as mount(8) expects of its helpers
+    #[arg(long, hide = true)]
+    pub(crate) quiet: bool,
 }
 
 impl Mount {
     pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
-        if let Some(key) = &self.options.key_file {
-            options::take_key(&mut global, key);
+        if self.options.remount {
+            let path = remount::remount(&self.path, &self.options)?;
+            self.say(format!("mounted otherwise on {}", path.display()))?;
+            return Ok(ExitCode::SUCCESS);
         }
+        options::take_key(&mut global, self.options.key_file.as_deref())?;
         if !self.foreground {
             let path = in_background(&global, &self)?;
-            output::line(format!("mounted on {}", path.display()))?;
+            self.say(format!("mounted on {}", path.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         if !self.report {
@@ -90,6 +102,13 @@ impl Mount {
                 let _ = background::report(&output::error(e));
             })?;
         Ok(outcome)
+    }
+
+    fn say(&self, what: String) -> Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        output::line(what)
     }
 
     /// Mounts, calls `ready`, and serves until it is unmounted.
@@ -119,7 +138,7 @@ impl Mount {
         let fs = Arc::new(FileSystem::new(volume, cache, options));
         let mount = fuse::Mount {
             path: path.clone(),
-            flags: self.options.flags(source(global)?),
+            appearance: self.options.appearance(source(global)?),
             threads: threads(),
             read_ahead_kib: READ_AHEAD_KIB,
         };

@@ -29,6 +29,7 @@ pub(crate) fn with_volume(config: &Config, path: &Path) -> Result<PathBuf> {
         foreground: false,
         log: None,
         report: false,
+        quiet: false,
     };
     let path = super::in_background(&global, &mount)?;
     take_along(config, &path)?;

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use weft_client::ConnectOptions;
 use weft_mount::fs::Options;
-use weft_mount::fuse::MountFlagsWanted;
+use weft_mount::fuse::{Appearance, MountFlags};
 use weft_net::Wire;
 
 use crate::Global;
@@ -18,11 +19,11 @@ use crate::Global;
     reason = "each is an option of its own"
 )]
 pub(crate) struct MountOptions {
-    read_only: bool,
-    no_devices: bool,
-    no_set_id: bool,
-    no_programs: bool,
+    /// What the kernel keeps to by itself.
+    flags: MountFlags,
     others: bool,
+    /// What is mounted is to be mounted otherwise.
+    pub(super) remount: bool,
     pub(crate) strict: bool,
     durable: bool,
     attributes_valid: Option<Duration>,
@@ -38,13 +39,9 @@ pub(crate) struct MountOptions {
 const VALID_MAX: Duration = Duration::from_hours(1);
 
 /// What mount(8) passes on or means for itself.
-const WITHOUT_MEANING: [&str; 27] = [
+const WITHOUT_MEANING: [&str; 14] = [
     "",
     "defaults",
-    "rw",
-    "dev",
-    "suid",
-    "exec",
     "auto",
     "noauto",
     "user",
@@ -54,22 +51,19 @@ const WITHOUT_MEANING: [&str; 27] = [
     "group",
     "nofail",
     "_netdev",
-    "async",
-    "atime",
-    "noatime",
-    "relatime",
-    "diratime",
-    "nodiratime",
-    "lazytime",
-    "nolazytime",
-    "norelatime",
-    "strictatime",
     "silent",
     "loud",
+    // It is always so.
+    "default_permissions",
+];
+
+/// What the table of mounts shows of every mount by FUSE: mount(8) says it again when one is to be mounted otherwise.
+const SHOWN: [&str; 6] = [
+    "user_id", "group_id", "rootmode", "max_read", "blksize", "fd",
 ];
 
 /// Reads the list.
-pub(super) fn parse(text: &str) -> Result<MountOptions, String> {
+pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
     let mut options = MountOptions {
         text: text.to_owned(),
         ..MountOptions::default()
@@ -79,11 +73,11 @@ pub(super) fn parse(text: &str) -> Result<MountOptions, String> {
             .split_once('=')
             .map_or((word, None), |(n, v)| (n, Some(v)));
         let needed = || value.ok_or_else(|| format!("the option {name} needs a value: {name}=…"));
+        if options.flags.take(word) {
+            continue;
+        }
         match name {
-            "ro" => options.read_only = true,
-            "nodev" => options.no_devices = true,
-            "nosuid" => options.no_set_id = true,
-            "noexec" => options.no_programs = true,
+            "remount" => options.remount = true,
             "allow_other" => options.others = true,
             "strict" => options.strict = true,
             "durable" => options.durable = true,
@@ -92,8 +86,7 @@ pub(super) fn parse(text: &str) -> Result<MountOptions, String> {
             "fsname" => options.name = Some(needed()?.to_owned()),
             "key_file" => options.key_file = Some(needed()?.into()),
             "wire" => options.wire = Some(needed()?.parse()?),
-            _ if WITHOUT_MEANING.contains(&word) || name.starts_with("x-") || name == "comment" => {
-            }
+            _ if is_without_meaning(word, name) => {}
             _ => {
                 return Err(format!(
                     "there is no mount option `{word}`: see `weft mount --help` for those that are"
@@ -104,7 +97,12 @@ pub(super) fn parse(text: &str) -> Result<MountOptions, String> {
     Ok(options)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn is_without_meaning(word: &str, name: &str) -> bool {
+    let of_users = name == "user" || name == "comment" || name.starts_with("x-");
+    WITHOUT_MEANING.contains(&word) || SHOWN.contains(&name) || of_users
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || {
         format!(
             "`{text}` is no number of seconds from 0 to {}",
@@ -121,24 +119,38 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// A volume that fstab names by its address, with the key among the options.
-pub(super) fn take_key(global: &mut Global, key: &Path) {
-    global.key.get_or_insert_with(|| key.to_owned());
-    if global.address.is_none()
-        && let Some(volume) = &global.volume
+pub(super) fn take_key(global: &mut Global, key: Option<&Path>) -> Result<()> {
+    if global.key.is_none() {
+        global.key = key.map(Path::to_owned);
+    }
+    if let (None, Some(volume)) = (&global.address, &global.volume)
         && !volume.exists()
+        && is_address(volume)
     {
-        global.address = Some(volume.to_string_lossy().into_owned());
+        let address = volume.display().to_string();
+        if global.key.is_none() {
+            bail!("which key is that of {address}? Name its file: -o key_file=FILE");
+        }
+        global.address = Some(address);
         global.volume = None;
     }
+    Ok(())
+}
+
+/// `HOST:PORT`, and no path.
+fn is_address(volume: &Path) -> bool {
+    let text = volume.to_string_lossy();
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.contains('/') && port.parse::<u16>().is_ok())
 }
 
 impl MountOptions {
     /// For the file system.
     pub(super) fn file_system(&self) -> Options {
         let mut options = Options {
-            read_only: self.read_only,
             strict: self.strict,
             durable: self.durable,
+            fixed: self.fixed().collect::<Vec<_>>().join(","),
             ..Options::default()
         };
         let unless_told = self.strict.then_some(Duration::ZERO);
@@ -148,16 +160,26 @@ impl MountOptions {
     }
 
     /// For the kernel.
-    pub(super) fn flags(&self, source: OsString) -> MountFlagsWanted {
+    pub(super) fn appearance(&self, source: OsString) -> Appearance {
         let root = rustix::process::geteuid().is_root();
-        MountFlagsWanted {
-            read_only: self.read_only,
-            no_devices: self.no_devices,
-            no_set_id: self.no_set_id,
-            no_programs: self.no_programs,
+        Appearance {
+            flags: self.flags,
             others: self.others || root,
             source: self.name.as_ref().map_or(source, OsString::from),
         }
+    }
+
+    /// Those that stay as they are while the volume is mounted, each in one way of writing it.
+    pub(super) fn fixed(&self) -> impl Iterator<Item = String> {
+        let seconds =
+            |name, time: Option<Duration>| time.map(|t| format!("{name}={}", t.as_secs_f64()));
+        let words = [
+            self.strict.then(|| "strict".to_owned()),
+            self.durable.then(|| "durable".to_owned()),
+            seconds("attr_timeout", self.attributes_valid),
+            seconds("entry_timeout", self.names_valid),
+        ];
+        words.into_iter().flatten()
     }
 
     /// For the connection.
@@ -177,10 +199,12 @@ mod tests {
         let options =
             parse("rw,nodev,strict,attr_timeout=0.5,x-systemd.automount,_netdev,fsname=grid")
                 .unwrap();
-        assert!(options.no_devices && options.strict && !options.read_only);
+        assert!(options.strict && !options.remount);
+        assert_eq!(options.flags, parse("nodev").unwrap().flags);
         assert_eq!(options.attributes_valid, Some(Duration::from_millis(500)));
-        assert_eq!(options.flags("source".into()).source, "grid");
-        assert_eq!(parse("").unwrap().flags("source".into()).source, "source");
+        let source = |options: MountOptions| options.appearance("source".into()).source;
+        assert_eq!(source(options), "grid");
+        assert_eq!(source(parse("").unwrap()), "source");
     }
 
     #[test]
@@ -189,6 +213,28 @@ mod tests {
         assert_eq!(valid("strict"), Some(Duration::ZERO));
         assert_eq!(valid("strict,attr_timeout=2"), Some(Duration::from_secs(2)));
         assert_eq!(valid(""), None);
+    }
+
+    #[test]
+    fn what_the_table_of_mounts_shows_can_be_said_again() {
+        let shown = "remount,rw,relatime,user_id=0,group_id=0,default_permissions,allow_other";
+        let options = parse(shown).unwrap();
+        assert!(options.remount && options.fixed().next().is_none());
+        let fixed: Vec<_> = parse("attr_timeout=0.50,strict").unwrap().fixed().collect();
+        assert_eq!(fixed, ["strict", "attr_timeout=0.5"]);
+    }
+
+    #[test]
+    fn an_address_is_told_from_a_folder_and_needs_a_key() {
+        for (text, address) in [
+            ("meta.host:4700", true),
+            ("[::1]:4700", true),
+            ("/srv/volume", false),
+            ("/srv/a:1", false),
+            ("host:path", false),
+        ] {
+            assert_eq!(is_address(Path::new(text)), address, "{text}");
+        }
     }
 
     #[test]
