@@ -217,8 +217,8 @@ fn client(wire: Wire) -> Identity {
 
 /// A server that notes which syncs it served.
 async fn server(wire: Wire) -> (Server, Arc<Mutex<Vec<u64>>>) {
-    let served = Arc::new(Mutex::new(Vec::new()));
-    let notes = served.clone();
+    let syncs = Arc::new(Mutex::new(Vec::new()));
+    let notes = syncs.clone();
     let options = Options {
         env: by_tcp(),
         wire,
@@ -231,7 +231,7 @@ async fn server(wire: Wire) -> (Server, Arc<Mutex<Vec<u64>>>) {
         }
         standard(call)
     });
-    (server.await, served)
+    (server.await, syncs)
 }
 
 const BYTES: usize = 9000;
@@ -253,7 +253,7 @@ async fn exchange(connection: &Connection, number: u64) -> Result<(), CallError>
 
 /// Attacks one frame in the middle of a conversation; returns how the conversation ended and which syncs were served.
 async fn attacked(wire: Wire, way: Way, attack: Attack) -> (Result<(), CallError>, Vec<u64>) {
-    let (server, served) = server(wire).await;
+    let (server, syncs) = server(wire).await;
     let target = match (attack, way) {
         (Attack::FlipPayload, Way::ToServer) => Kind::Write,
         (Attack::FlipPayload, Way::ToClient) => Kind::Read,
@@ -285,8 +285,8 @@ async fn attacked(wire: Wire, way: Way, attack: Attack) -> (Result<(), CallError
         Ok(())
     };
     let ended = within(talk).await;
-    let served = served.lock().unwrap().clone();
-    (ended, served)
+    let syncs = syncs.lock().unwrap().clone();
+    (ended, syncs)
 }
 
 #[tokio::test]
@@ -294,8 +294,8 @@ async fn what_is_changed_injected_repeated_left_out_or_reordered_ends_the_connec
     for wire in BOTH {
         for way in [Way::ToServer, Way::ToClient] {
             for attack in Attack::ALL {
-                let (ended, served) = attacked(wire, way, attack).await;
-                let what = format!("{wire} {way:?} {attack:?}: {ended:?}, served {served:?}");
+                let (ended, syncs) = attacked(wire, way, attack).await;
+                let what = format!("{wire} {way:?} {attack:?}: {ended:?}, served {syncs:?}");
                 let Err(CallError::Lost { reason, .. }) = &ended else {
                     panic!("{what}");
                 };
@@ -303,7 +303,7 @@ async fn what_is_changed_injected_repeated_left_out_or_reordered_ends_the_connec
                 let noticed = way == Way::ToClient;
                 assert_eq!(reason.contains("does not fit its tag"), noticed, "{what}");
                 // Each at most once, in order, and none that was made up; one whose answer was forged was served.
-                assert!([&[1][..], &[1, 2]].contains(&&served[..]), "{what}");
+                assert!([&[1][..], &[1, 2]].contains(&&syncs[..]), "{what}");
             }
         }
     }
@@ -312,7 +312,7 @@ async fn what_is_changed_injected_repeated_left_out_or_reordered_ends_the_connec
 #[tokio::test]
 async fn an_honest_path_changes_nothing() {
     for wire in [Wire::Plain, Wire::Mac, Wire::Encrypted] {
-        let (server, served) = server(wire).await;
+        let (server, syncs) = server(wire).await;
         let path = Path::to(
             &server.address,
             wire != Wire::Plain,
@@ -336,16 +336,16 @@ async fn an_honest_path_changes_nothing() {
         let sent = connection.send(&request, vec![pattern(0, 2_500_000)], true);
         let reply = within(within(sent).await.unwrap().reply()).await.unwrap();
         assert_eq!(reply.bytes, 2_500_000);
-        assert_eq!(*served.lock().unwrap(), [1, 2, 3]);
+        assert_eq!(*syncs.lock().unwrap(), [1, 2, 3]);
     }
 }
 
 /// What `docs/protocol.md` says under *What is not protected*.
 #[tokio::test]
 async fn in_plain_what_is_changed_with_its_checksum_is_delivered() {
-    let (ended, served) = attacked(Wire::Plain, Way::ToServer, Attack::Replay).await;
+    let (ended, syncs) = attacked(Wire::Plain, Way::ToServer, Attack::Replay).await;
     assert!(ended.is_ok(), "{ended:?}");
-    assert_eq!(served, [1, 2, 2, 3, 4, 5]);
+    assert_eq!(syncs, [1, 2, 2, 3, 4, 5]);
 }
 
 /// Replaces the first frame of a direction by what is made of its body.
@@ -385,10 +385,10 @@ fn choosing(wire: Wire) -> Script {
 }
 
 async fn refused(server: Wire, takes: Wire, script: Script) -> Failure {
-    let (server, served) = self::server(server).await;
+    let (server, syncs) = self::server(server).await;
     let path = Path::to(&server.address, false, script).await;
     let refused = within(connect_as(&by_tcp(), &client(takes), &path.address)).await;
-    assert!(served.lock().unwrap().is_empty());
+    assert!(syncs.lock().unwrap().is_empty());
     match refused.map(|_| ()).unwrap_err() {
         ConnectError::Refused { failure, .. } => failure,
         other => panic!("not a refusal: {other:?}"),

@@ -1,11 +1,10 @@
 //! Frames on their way in.
 
-use aws_lc_rs::aead::Aad;
-use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aegis::aegis128x2::Key;
 use bytes::BytesMut;
 use weft_proto::{CHECKSUMS_AT, Flags};
 
-use super::{Cover, HEAD, Keys, SEGMENT, TAG_BYTES, Tampered, nonce};
+use super::{Cover, HEAD, Keys, SEGMENT, TAG_BYTES, Tampered};
 
 /// Checks the frames of one direction, in the order in which they arrive.
 pub(crate) struct Opener {
@@ -19,9 +18,9 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    pub(super) fn new(secret: [u8; 32], cover: Cover) -> Opener {
+    pub(super) fn new(key: Key, cover: Cover) -> Opener {
         Opener {
-            keys: Keys::new(secret),
+            keys: Keys::new(key),
             cover,
             first_may_fail: false,
             frame: 0,
@@ -54,9 +53,9 @@ impl Opener {
         let tag = head.split_off(head.len() - TAG_BYTES);
         if self.cover == Cover::Encrypted {
             let (clear, rest) = head.split_at_mut(CHECKSUMS_AT);
-            self.decrypt(HEAD, clear, rest, &tag)
+            self.open(HEAD, clear, rest, &tag)
         } else {
-            self.check(HEAD, head, &tag)
+            self.open(HEAD, head, &mut [], &tag)
         }
     }
 
@@ -68,35 +67,21 @@ impl Opener {
         let segments = payload.chunks_mut(SEGMENT).zip(tags.chunks(TAG_BYTES));
         for (number, (segment, tag)) in (HEAD + 1..).zip(segments) {
             if self.cover == Cover::Encrypted {
-                self.decrypt(number, &[], segment, tag)?;
+                self.open(number, &[], segment, tag)?;
             } else {
-                self.check(number, segment, tag)?;
+                self.open(number, segment, &mut [], tag)?;
             }
         }
         Ok(())
     }
 
-    fn tampered(&self) -> Tampered {
-        Tampered { frame: self.frame }
-    }
-
-    fn check(&self, part: u32, bytes: &[u8], tag: &[u8]) -> Result<(), Tampered> {
-        let expected = self.keys.tag(self.frame, part, bytes);
-        verify_slices_are_equal(&expected, tag).map_err(|_| self.tampered())
-    }
-
-    fn decrypt(
-        &self,
-        part: u32,
-        clear: &[u8],
-        bytes: &mut [u8],
-        tag: &[u8],
-    ) -> Result<(), Tampered> {
-        let (nonce, clear) = (nonce(self.frame, part), Aad::from(clear));
-        let opened = self
-            .keys
-            .key
-            .open_in_place_separate_tag(nonce, clear, tag, bytes);
-        opened.map(|_| ()).map_err(|_| self.tampered())
+    /// Decrypts `bytes`, if there are any, under a tag that covers `clear`, too.
+    fn open(&self, part: u32, clear: &[u8], bytes: &mut [u8], tag: &[u8]) -> Result<(), Tampered> {
+        let tampered = Tampered { frame: self.frame };
+        let tag = tag.try_into().map_err(|_| tampered)?;
+        let cipher = self.keys.cipher(self.frame, part);
+        cipher
+            .decrypt_in_place(bytes, tag, clear)
+            .map_err(|_| tampered)
     }
 }

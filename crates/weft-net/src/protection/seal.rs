@@ -1,5 +1,6 @@
 //! Frames on their way out.
 
+use aegis::aegis128x2::Key;
 use bytes::Bytes;
 use weft_proto::CHECKSUMS_AT;
 
@@ -18,9 +19,9 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(secret: [u8; 32], cover: Cover, pool: BufferPool) -> Sealer {
+    pub(super) fn new(key: Key, cover: Cover, pool: BufferPool) -> Sealer {
         Sealer {
-            keys: Keys::new(secret),
+            keys: Keys::new(key),
             cover,
             gathered: Vec::new(),
             pool,
@@ -32,9 +33,11 @@ impl Sealer {
         let frame = self.keys.next_frame();
         let tag = if self.cover == Cover::Encrypted {
             let (clear, rest) = head.split_at_mut(CHECKSUMS_AT);
-            self.keys.encrypt(frame, HEAD, clear, rest)
+            self.keys.cipher(frame, HEAD).encrypt_in_place(rest, clear)
         } else {
-            self.keys.tag(frame, HEAD, head)
+            self.keys
+                .cipher(frame, HEAD)
+                .encrypt_in_place(&mut [], head)
         };
         head.extend_from_slice(&tag);
         match self.cover {
@@ -51,7 +54,8 @@ impl Sealer {
         let mut number = HEAD;
         let mut tag = |segment: &[u8]| {
             number += 1;
-            tags.extend_from_slice(&keys.tag(frame, number, segment));
+            let cipher = keys.cipher(frame, number);
+            tags.extend_from_slice(&cipher.encrypt_in_place(&mut [], segment));
         };
         gathered.clear();
         for (i, part) in payload.iter().enumerate() {
@@ -96,7 +100,8 @@ impl Sealer {
                 segment[filled..filled + taken].copy_from_slice(&part.split_to(taken));
                 filled += taken;
             }
-            tags.extend_from_slice(&self.keys.encrypt(frame, number, &[], segment));
+            let cipher = self.keys.cipher(frame, number);
+            tags.extend_from_slice(&cipher.encrypt_in_place(segment, &[]));
         }
         drop(parts);
         payload.push(Box::new(buffer).freeze());
