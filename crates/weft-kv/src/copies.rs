@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::KvError;
-use crate::lists::{CURRENT, List, TABLES, Table, list, sum_of, trees};
+use crate::lists::{CURRENT, EIO, List, TABLES, Table, list, sum_of, trees};
 
 /// The folder of copies; fjall looks at nothing of that name.
 pub(crate) const COPIES: &str = "weft.copies";
@@ -21,17 +21,12 @@ pub(crate) const COPIES: &str = "weft.copies";
 const DAMAGED: &str = "weft.damaged";
 /// A copy that is being made.
 const UNFINISHED: &str = "unfinished";
-/// Copies on their way to where they are needed.
-const STAGED: &str = "staged";
-const STAGED_TOO: &str = "staged.current";
 /// Says that something was found that the next opening must look for, whatever it costs.
 const SUSPECT: &str = "weft.suspect";
 /// The file that tells fjall its own version, and what it holds in this one.
 const VERSION: (&str, &[u8; 4]) = ("version", b"FJL\x03");
 /// Bytes of tables that an opening reads; whether the rest is right is found out by whoever verifies it.
 const OPENING_MAX: u64 = 4 << 30;
-/// Input/output error: what a disk says of a sector that it cannot read.
-pub(crate) const EIO: i32 = 5;
 
 /// A file of the engine's tables, or of their copy, that can be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,18 +92,22 @@ enum Good {
 /// # Errors
 /// When its folders cannot be read.
 pub(crate) fn files(folder: &Path) -> Result<Vec<EngineFile>, KvError> {
+    let (own, copies) = (files_of(folder, false)?, files_of(folder, true)?);
+    Ok([own, copies].concat())
+}
+
+/// The files of the trees, or of their copies.
+fn files_of(folder: &Path, copy: bool) -> Result<Vec<EngineFile>, KvError> {
+    let base = base(folder, copy);
     let mut all = Vec::new();
-    for copy in [false, true] {
-        let base = base(folder, copy);
-        for tree in trees(&base).map_err(|error| KvError::open(&base, &error))? {
-            let tables = list(&base.join(&tree)).ok().and_then(|list| list.tables);
-            let tables = tables.into_iter().flatten().map(Some);
-            all.extend([None].into_iter().chain(tables).map(|table| EngineFile {
-                tree: tree.clone(),
-                table,
-                copy,
-            }));
-        }
+    for tree in trees(&base).map_err(|error| KvError::open(&base, &error))? {
+        let tables = list(&base.join(&tree)).ok().and_then(|list| list.tables);
+        let tables = tables.into_iter().flatten().map(Some);
+        all.extend([None].into_iter().chain(tables).map(|table| EngineFile {
+            tree: tree.clone(),
+            table,
+            copy,
+        }));
     }
     Ok(all)
 }
@@ -167,24 +166,21 @@ pub(crate) fn verify(folder: &Path, file: &EngineFile) -> Result<(u64, Option<Ba
     Ok((read, Some(BadFile { path, mend })))
 }
 
-/// As [`verify`], of all files of a folder of which no engine is open.
+/// All that is wrong in a folder of which no engine is open: with what an opening would mend, and with the copies.
 pub(crate) fn verify_all(folder: &Path) -> Result<Vec<BadFile>, KvError> {
-    let looked = files(folder)?.into_iter();
-    let looked = looked.map(|file| Ok(verify(folder, &file)?.1));
-    let mut bad: Vec<BadFile> = looked
-        .filter_map(Result::transpose)
-        .collect::<Result<_, KvError>>()?;
-    // What is not there is in no list of files.
-    for gone in look(folder, 0)? {
-        let told = gone.told(folder);
-        // A list that is put back may be older: the tables that were merged since come back with it.
-        let list = told.path.ancestors().nth(2).map(|tree| tree.join(CURRENT));
-        let known = |file: &BadFile| file.path == told.path || Some(&file.path) == list.as_ref();
-        if !bad.iter().any(known) {
-            bad.push(told);
-        }
+    let mut bad = look(folder, u64::MAX)?;
+    // A list that is put back may be older: tables that were merged since come back with it, and are no damage of their own.
+    let lists: Vec<PathBuf> = bad
+        .iter()
+        .filter(|bad| bad.is_list())
+        .map(Bad::tree)
+        .collect();
+    bad.retain(|bad| bad.is_list() || !lists.contains(&bad.tree()));
+    let mut told: Vec<BadFile> = bad.iter().map(|bad| bad.told(folder)).collect();
+    for copy in files_of(folder, true)? {
+        told.extend(verify(folder, &copy)?.1);
     }
-    Ok(bad)
+    Ok(told)
 }
 
 /// Has the next opening look at all tables, however many.
@@ -366,6 +362,11 @@ impl Bad {
         self.path.ends_with(CURRENT)
     }
 
+    /// The folder of its tree; of what is in none, the engine's.
+    fn tree(&self) -> PathBuf {
+        self.path.iter().take(2).collect()
+    }
+
     fn mend(&self, folder: &Path) -> io::Result<()> {
         let copies = folder.join(COPIES);
         match &self.good {
@@ -376,35 +377,25 @@ impl Bad {
             }
             Some(Good::Table(sum)) => {
                 let (from, to) = (copies.join(&self.path), folder.join(&self.path));
-                let staged = copies.join(STAGED);
-                match copy(&copies, &from, &staged, *sum, &mut |_| true) {
-                    Ok(Copied::Done) => {
-                        set_aside(folder, &self.path)?;
-                        install(&staged, &to)
-                    }
+                set_aside(folder, &self.path)?;
+                match copy(&copies, &from, &to, *sum, &mut |_| true) {
+                    Ok(Copied::Done) => Ok(()),
                     Ok(_) => Err(io::ErrorKind::InvalidData.into()),
                     // There is no room for two of it: the copy becomes the file, and a copy of that is made when there is.
                     Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                        set_aside(folder, &self.path)?;
                         install(&from, &to)?;
-                        let tree = self.path.ancestors().nth(2);
-                        tree.map_or(Ok(()), |tree| forget_copy(folder, tree))
+                        forget_copy(folder, &self.tree())
                     }
                     Err(error) => Err(error),
                 }
             }
             Some(Good::Tree(list)) => {
-                let Some(tree) = self.path.parent() else {
-                    return Ok(());
-                };
-                let names = fs::read(copies.join(tree).join(&list.name))?;
-                let staged = [copies.join(STAGED), copies.join(STAGED_TOO)];
-                put(&copies, &names, &staged[0])?;
-                put(&copies, &list.current, &staged[1])?;
+                let (tree, own) = (self.tree(), folder.join(self.tree()));
+                let names = fs::read(copies.join(&tree).join(&list.name))?;
                 // Tables that the list does not name are removed by whoever opens it.
-                set_aside_all(folder, tree)?;
-                install(&staged[0], &folder.join(tree).join(&list.name))?;
-                install(&staged[1], &folder.join(tree).join(CURRENT))
+                set_aside_all(folder, &tree)?;
+                put(&copies, &names, &own.join(&list.name))?;
+                put(&copies, &list.current, &own.join(CURRENT))
             }
         }
     }
