@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory, Error};
 
 use crate::Cli;
 
-/// The error in words for who wrote `args`.
+/// The error in words; `args` is the command line.
 pub(crate) fn words(args: &[OsString], mut error: Error) -> String {
     let all = Cli::command();
     let command = args.iter().skip(1).find_map(|arg| all.find_subcommand(arg));

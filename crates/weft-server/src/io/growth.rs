@@ -248,7 +248,7 @@ impl IoService {
 
 fn exceeded(what: &str) -> Failure {
     let why = "and a quota of its user, group or tree allows no more";
-    let what = format!("{what}, {why}; `weft quota show` tells which");
+    let what = format!("{what}, {why}; `weft quota show FILE` tells which");
     Failure::new(Code::QuotaExceeded, what)
 }
 
