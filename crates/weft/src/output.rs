@@ -85,15 +85,20 @@ pub(crate) fn interactive() -> bool {
 
 /// A count of bytes for people.
 pub(crate) fn bytes(n: u64) -> String {
+    scaled(n as f64)
+}
+
+/// As [`bytes`], of a number that need not be whole, such as a rate.
+pub(crate) fn scaled(bytes: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = n as f64;
+    let mut value = bytes;
     let mut unit = 0;
     while value >= 1024.0 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
     }
     if unit == 0 {
-        format!("{n} B")
+        format!("{value:.0} B")
     } else {
         format!("{value:.1} {}", UNITS[unit])
     }

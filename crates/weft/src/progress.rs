@@ -72,7 +72,7 @@ fn bar(what: &str, total: Option<u64>, unit: Unit) -> ProgressBar {
 /// The line behind the name of the work.
 fn text(unit: Unit, far: &Far) -> String {
     let rate = match unit {
-        Unit::Bytes => format!("{}/s", output::bytes(far.rate as u64)),
+        Unit::Bytes => format!("{}/s", output::scaled(far.rate)),
         Unit::Things(_) if far.rate < 10.0 => format!("{:.1}/s", far.rate),
         Unit::Things(_) => format!("{:.0}/s", far.rate),
     };

@@ -277,7 +277,7 @@ fn an_interrupted_sort_cleans_up_and_a_killed_one_is_told_of() {
     let leader = start_sort(&volume);
     kill(&leader, Signal::INT);
     let out = leader.wait_with_output().unwrap();
-    assert!(!out.status.success());
+    assert_eq!(out.status.code(), Some(130));
     assert!(
         text(&out.stderr).contains("interrupted"),
         "{}",

@@ -25,7 +25,8 @@ Examples:
 
 Byte --offset + i of the view becomes byte i of the local file, up to the view's end. What holds no data is zeros, and a \
 hole where it is long enough. Without a view, mode and time of modification are kept. A local file that holds data is \
-written over only with --force. What is complete is synced: it survives power loss. While it is under way, the parts' \
+written over only with --force. What is complete is synced: it survives power loss. Ctrl-C keeps what was copied, and --resume \
+goes on from there. While it is under way, the parts' \
 progress stands in files beside the local one, LOCAL.weft-export-N.I ; it counts as long as the local file is the same.")]
 pub(crate) struct Export {
     /// The file in the volume

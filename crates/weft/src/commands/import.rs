@@ -28,7 +28,7 @@ Examples:
 Byte i of the local file becomes byte --offset + i of the view. Without a view the file becomes a copy: size, mode and \
 time of modification, too. With one it is written in place and the rest stays. Holes stay holes. What holds data is \
 written over only with --force; a view that shares cells with others counts as holding data as far as they reach. What \
-is complete is synced: it survives power loss. While it is under way, the parts' progress stands in attributes \
+is complete is synced: it survives power loss. Ctrl-C keeps what was copied, and --resume goes on from there. While it is under way, the parts' progress stands in attributes \
 user.weft.import.* of the file. What falls on cells that a view implies and the file lacks goes nowhere; that is said.")]
 pub(crate) struct Import {
     /// The local file

@@ -157,17 +157,17 @@ async fn kept(
 
 /// Nothing was removed, and why.
 fn refusal(path: &RemotePath, kept: &[(RemotePath, String)]) -> anyhow::Error {
-    let mut text = format!(
+    let mut lines = vec![format!(
         "nothing of {path} was removed: a directory that keeps checkpoints cannot be removed; delete them first:"
-    );
+    )];
     for (directory, checkpoint) in kept.iter().take(NAMED) {
-        let words = [directory.as_ref(), checkpoint.as_bytes()].map(name::quote);
-        text += &format!("\n  weft checkpoint delete {} {}", words[0], words[1]);
+        let [directory, checkpoint] = [directory.as_ref(), checkpoint.as_bytes()].map(name::quote);
+        lines.push(format!("  weft checkpoint delete {directory} {checkpoint}"));
     }
     if kept.len() > NAMED {
-        text += &format!("\n  and {} more", kept.len() - NAMED);
+        lines.push(format!("  and {} more", kept.len() - NAMED));
     }
-    anyhow!(text)
+    anyhow!(lines.join("\n"))
 }
 
 async fn remove_one(volume: &Volume, when: Visit, place: Place) -> Result<(), weft_client::Error> {

@@ -75,7 +75,8 @@ pub(crate) async fn import(
         return Ok(task.nothing());
     };
     if plain && held != length {
-        file.truncate(length).await?;
+        let sized = file.truncate(length).await;
+        sized.with_context(|| format!("nothing is copied to {to}, which has {held} bytes"))?;
     }
     let mut moved = transfer.copy(at).await?;
     source.unchanged(local).await?;

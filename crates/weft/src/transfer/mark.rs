@@ -229,10 +229,17 @@ fn replace(path: &Path, value: &[u8]) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let fresh = PathBuf::from(fresh);
-    let mut file = std::fs::File::create(&fresh)?;
-    file.write_all(value)?;
-    file.sync_data()?;
-    std::fs::rename(&fresh, path)?;
+    let write = || {
+        let mut file = std::fs::File::create(&fresh)?;
+        file.write_all(value)?;
+        file.sync_data()?;
+        std::fs::rename(&fresh, path)
+    };
+    if let Err(error) = write() {
+        // On a full disk, too, nothing is left that looks like a record.
+        let _ = std::fs::remove_file(&fresh);
+        return Err(error);
+    }
     std::fs::File::open(folder_of(path))?.sync_all()
 }
 

@@ -153,7 +153,7 @@ fn interrupted_it_takes_everything_with_it() {
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let out = child.wait_with_output().unwrap();
-    assert!(!out.status.success());
+    assert_eq!(out.status.code(), Some(130));
     assert!(
         text(&out.stderr).contains("interrupted"),
         "{}",

@@ -38,7 +38,7 @@ Bytes that are known to be lost, by an earlier repair for instance, are named by
 file is removed or restored, or --accept makes zeros of them.
 
 Exit code: 0: nothing is wrong; 1: all that was wrong is repaired; 4: something that is wrong is left; 8: the check could not be
-made, or not wholly; 16: wrong usage.")]
+made, or not wholly; 16: wrong usage; 130 or 143: interrupted.")]
 pub(crate) struct Fsck {
     /// Folder of the volume; without it, the volume that the global options name
     #[arg(conflicts_with = "offline")]
