@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use aegis::aegis128x2::Aegis128X2;
+use aegis::aegis128x4::Aegis128X4;
 
 const FRAME: usize = 256 << 10;
 const SEGMENT: usize = 64 << 10;
@@ -29,17 +29,17 @@ fn measure(name: &str, mut work: impl FnMut(&mut [u8])) {
 }
 
 fn main() {
-    let cipher = || Aegis128X2::<16>::new(&[3; 16], &[0; 16]);
+    let cipher = || Aegis128X4::<16>::new(&[3; 16], &[0; 16]);
     measure("CRC-32C", |bytes| {
         black_box(weft_sum::of(bytes));
     });
     measure("BLAKE3 keyed", |bytes| {
         black_box(blake3::keyed_hash(&[3; 32], bytes));
     });
-    measure("AEGIS-128X2, tag", |bytes| {
+    measure("AEGIS-128X4, tag", |bytes| {
         black_box(cipher().encrypt_in_place(&mut [], bytes));
     });
-    measure("AEGIS-128X2, encryption", |bytes| {
+    measure("AEGIS-128X4, encryption", |bytes| {
         black_box(cipher().encrypt_in_place(bytes, &[]));
     });
 }

@@ -1,6 +1,6 @@
 //! Frames on their way in.
 
-use aegis::aegis128x2::Key;
+use aegis::aegis128x4::Key;
 use bytes::BytesMut;
 use weft_proto::{CHECKSUMS_AT, Flags};
 

@@ -1,6 +1,6 @@
 //! Frames on their way out.
 
-use aegis::aegis128x2::Key;
+use aegis::aegis128x4::Key;
 use bytes::Bytes;
 use weft_proto::CHECKSUMS_AT;
 

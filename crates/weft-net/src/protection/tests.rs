@@ -52,17 +52,17 @@ fn what_is_protected_opens_however_its_payload_is_cut() {
                     .chunks(cut.min(length.max(1)))
                     .map(|part| payload.slice_ref(part))
                     .collect();
-                let sealed = seal(&mut sealer, &head, &parts);
-                assert_eq!(sealed.2.len(), opener.payload_tags(length));
+                let sent = seal(&mut sealer, &head, &parts);
+                assert_eq!(sent.2.len(), opener.payload_tags(length));
                 let hidden = cover == Cover::Encrypted;
-                assert_eq!(sealed.0[..CHECKSUMS_AT], head[..CHECKSUMS_AT]);
+                assert_eq!(sent.0[..CHECKSUMS_AT], head[..CHECKSUMS_AT]);
                 assert_eq!(
-                    sealed.0[CHECKSUMS_AT..head.len()] != head[CHECKSUMS_AT..],
+                    sent.0[CHECKSUMS_AT..head.len()] != head[CHECKSUMS_AT..],
                     hidden
                 );
-                assert_eq!(sealed.1[..] != payload[..], hidden && length > 0);
-                let opened = open(&mut opener, sealed).unwrap();
-                assert!(opened == [&head[..], &payload].concat());
+                assert_eq!(sent.1[..] != payload[..], hidden && length > 0);
+                let found = open(&mut opener, sent).unwrap();
+                assert!(found == [&head[..], &payload].concat());
             }
         }
     }
@@ -72,7 +72,7 @@ fn what_is_protected_opens_however_its_payload_is_cut() {
 fn a_bit_that_changes_anywhere_is_noticed() {
     let (head, payload) = (noise(HEADER_BYTES + 9), Bytes::from(noise(SEGMENT + 40)));
     for cover in [Cover::All, Cover::Encrypted] {
-        let sealed = seal(&mut pair(cover).0, &head, &[payload.clone()]);
+        let sealed = seal(&mut pair(cover).0, &head, std::slice::from_ref(&payload));
         let mut places = 0;
         for part in 0..3 {
             let length = [sealed.0.len(), sealed.1.len(), sealed.2.len()][part];
@@ -101,8 +101,8 @@ fn a_frame_opens_in_its_place_only() {
         let frames: Vec<Sealed> = (0..4).map(|_| seal(&mut sealer, &head, &[])).collect();
         for order in [&[0, 0][..], &[1], &[0, 2], &[0, 2, 1], &[0, 1, 1]] {
             let mut opener = pair(cover).1;
-            let opened = order.iter().map(|i| open(&mut opener, frames[*i].clone()));
-            let fits = opened.take_while(Result::is_ok).count();
+            let fits = order.iter().map(|i| open(&mut opener, frames[*i].clone()));
+            let fits = fits.take_while(Result::is_ok).count();
             assert!(fits < order.len(), "{cover:?} {order:?}");
         }
     }
@@ -113,7 +113,11 @@ fn segments_cannot_change_places() {
     let payload = Bytes::from(noise(2 * SEGMENT));
     for cover in [Cover::All, Cover::Encrypted] {
         let (mut sealer, mut opener) = pair(cover);
-        let (head, sent, tags) = seal(&mut sealer, &noise(HEADER_BYTES), &[payload.clone()]);
+        let (head, sent, tags) = seal(
+            &mut sealer,
+            &noise(HEADER_BYTES),
+            std::slice::from_ref(&payload),
+        );
         let turned = [&sent[SEGMENT..], &sent[..SEGMENT]].concat();
         let turned_tags = [&tags[TAG_BYTES..], &tags[..TAG_BYTES]].concat();
         assert!(open(&mut opener, (head, turned, turned_tags)).is_err());
@@ -178,7 +182,11 @@ fn the_page_shows_tags_and_encryption_as_they_are() {
         ("as mac       ", sent(Wire::Mac)),
         ("as encrypted ", sent(Wire::Encrypted)),
     ];
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let digit = |d: u8| char::from(b"0123456789abcdef"[usize::from(d)]);
+    let hex = |bytes: &[u8]| -> String {
+        let digits = bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]);
+        digits.collect()
+    };
     for (name, found) in &shown {
         assert_eq!(hex(found), hex(&value(name)), "{name}");
     }
