@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::KvError;
+use crate::copies::EIO;
 
 /// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where the first opening of the engine
 /// was interrupted.
@@ -19,8 +20,6 @@ const TREES: &str = "keyspaces";
 pub(crate) const CURRENT: &str = "current";
 /// The folder of a tree's tables.
 pub(crate) const TABLES: &str = "tables";
-/// Input/output error: what a disk says of a sector that it cannot read.
-pub(crate) const EIO: i32 = 5;
 /// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
