@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::KvError;
-use crate::lists::{CURRENT, List, TABLES, Table, list, sum_of, trees};
+use crate::lists::{CURRENT, EIO, List, TABLES, Table, list, sum_of, trees};
 
 /// The folder of copies; fjall looks at nothing of that name.
 pub(crate) const COPIES: &str = "weft.copies";
@@ -27,8 +27,6 @@ const SUSPECT: &str = "weft.suspect";
 const VERSION: (&str, &[u8; 4]) = ("version", b"FJL\x03");
 /// Bytes of tables that an opening reads; whether the rest is right is found out by whoever verifies it.
 const OPENING_MAX: u64 = 4 << 30;
-/// Input/output error: what a disk says of a sector that it cannot read.
-pub(crate) const EIO: i32 = 5;
 
 /// A file of the engine's tables, or of their copy, that can be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
