@@ -148,6 +148,33 @@ mod tests {
         assert_eq!(xxh3_64(&items.concat()), 0x6650_f84e_a289_5309);
     }
 
+    /// What is relied upon of the engine's files: another version of it may have others.
+    #[test]
+    fn every_byte_of_a_journal_is_a_batch_with_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = fjall::Database::builder(folder.path()).open().unwrap();
+        let keyspace = database.keyspace("keys", fjall::KeyspaceCreateOptions::default);
+        let keyspace = keyspace.unwrap();
+        for number in 1..=20_u64 {
+            let mut batch = database.batch();
+            // From nothing to more than the engine would compress.
+            let value = vec![7_u8; 1 << number.min(16)];
+            batch.insert(&keyspace, [number as u8; 3], value);
+            batch.remove(&keyspace, [0_u8; 9]);
+            batch.insert(&keyspace, NUMBER_KEY, number.to_le_bytes());
+            batch.commit().unwrap();
+        }
+        database.persist(fjall::PersistMode::SyncAll).unwrap();
+        let bytes = std::fs::read(folder.path().join("0.jnl")).unwrap();
+        let (mut rest, mut numbers) = (&bytes[..], Vec::new());
+        while let Some(batch) = batch(rest) {
+            rest = &rest[batch.length..];
+            numbers.extend(batch.number);
+        }
+        assert_eq!(numbers, Vec::from_iter(1..=20));
+        assert!(rest.iter().all(|byte| *byte == 0));
+    }
+
     #[test]
     fn a_flipped_bit_behind_the_sequence_is_no_batch() {
         let whole = golden();

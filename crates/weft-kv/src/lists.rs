@@ -147,3 +147,43 @@ pub(crate) fn sum_of(
         each(&piece[..read])?;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fjall::{Database, KeyspaceCreateOptions};
+    use lsm_tree::AbstractTree;
+
+    use super::*;
+
+    /// What is relied upon of the engine's files: another version of it may have others.
+    #[test]
+    fn a_list_says_what_the_engine_says_of_its_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::builder(folder.path()).open().unwrap();
+        let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default);
+        let keyspace = keyspace.unwrap();
+        // So few that the engine merges none of them.
+        for round in 0..3_u64 {
+            for number in 0..100 {
+                let key = (round + number * 3).to_be_bytes();
+                keyspace.insert(key, [round as u8; 100]).unwrap();
+            }
+            keyspace.rotate_memtable_and_wait().unwrap();
+        }
+        let mut listed = list(keyspace.path()).unwrap().tables.unwrap();
+        let version = keyspace.tree.current_version();
+        let told = version.iter_tables().map(|table| Table {
+            id: table.id(),
+            sum: table.checksum().into_u128(),
+        });
+        let mut told: Vec<Table> = told.collect();
+        listed.sort_by_key(|table| table.id);
+        told.sort_by_key(|table| table.id);
+        assert_eq!((told.len(), &listed), (3, &told));
+        for table in listed {
+            let file = keyspace.path().join(TABLES).join(table.id.to_string());
+            assert_eq!(sum_of(&file, |_| Ok(())).unwrap(), table.sum);
+        }
+        assert_eq!(trees(folder.path()).unwrap().len(), 2);
+    }
+}
