@@ -395,7 +395,7 @@ fn print_losses(report: &Report) -> Result<()> {
             n => format!("{n} files"),
         };
         output::line(format!(
-            "{}: {least}{} of {files} are lost, and reading them fails; `weft fsck` names them",
+            "{}: {least}{} of {files} are lost or not proven, and reading them fails; `weft fsck` names them",
             row.node,
             bytes(lost.bytes)
         ))?;
