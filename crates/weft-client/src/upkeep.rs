@@ -50,13 +50,26 @@ impl Volume {
             .await
     }
 
-    /// Makes zeros of what is lost of a file on a server: one request.
+    /// Makes zeros of what is lost of a file on a server, and shows what is not proven: one request.
     pub async fn accept_losses(
         &self,
         server: ServerId,
         file: FileId,
     ) -> Result<AcceptLossesReply, Error> {
-        let request = AcceptLossesRequest { file: file.0 };
+        let request = AcceptLossesRequest {
+            file: file.0,
+            all_unproven: false,
+        };
+        self.io("accept losses", server, &request, Repeat::Safe)
+            .await
+    }
+
+    /// Shows what is not proven of all files on a server: one request.
+    pub async fn accept_unproven(&self, server: ServerId) -> Result<AcceptLossesReply, Error> {
+        let request = AcceptLossesRequest {
+            file: 0,
+            all_unproven: true,
+        };
         self.io("accept losses", server, &request, Repeat::Safe)
             .await
     }

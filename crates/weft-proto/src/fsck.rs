@@ -102,6 +102,9 @@ pub enum Fault {
     /// Bytes are lost, and are not taken for anything else: `expected` is where they begin in the fork, `found` how many
     /// they are.
     Lost = 73,
+    /// Bytes are not proven to be as they were acknowledged, and are not shown: `expected` and `found` as of `Lost`. Without a file: forks
+    /// that a server does not have may have been there.
+    Unproven = 74,
 }
 
 /// Something that is wrong.

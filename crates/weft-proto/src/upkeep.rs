@@ -248,15 +248,18 @@ pub struct LossesReply {
     pub more: bool,
 }
 
-/// Make zeros of what is lost of a file on a server: the user's word that the rest of it is worth more.
+/// Make zeros of what is lost of a file on a server, and show what is not proven: the user's word that this is worth more than nothing.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AcceptLossesRequest {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
+    /// Instead: show what is not proven of all files; what is lost of them stays so.
+    #[prost(bool, tag = "2")]
+    pub all_unproven: bool,
 }
 
-/// What was made zeros; on stable storage.
+/// What was made zeros or is shown; on stable storage.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AcceptLossesReply {
     /// Ranges of bytes, in cells and checkpoints.

@@ -944,8 +944,11 @@ fn io(kind: Kind) -> Kind {
             "0801100218ac022001",
         ),
         Kind::AcceptLosses => call(
-            &AcceptLossesRequest { file: 77 },
-            "084d",
+            &AcceptLossesRequest {
+                file: 77,
+                all_unproven: true,
+            },
+            "084d1001",
             &AcceptLossesReply {
                 ranges: 2,
                 bytes: 300,

@@ -11,6 +11,7 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
     let code = match error {
         StoreError::BadChecksum { .. }
         | StoreError::Lost { .. }
+        | StoreError::Unproven { .. }
         | StoreError::Memory { .. }
         | StoreError::Corrupt { .. }
         | StoreError::LogDamaged { .. }

@@ -296,6 +296,9 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
         };
         batches.push((FORKS, key, Some(record.encode())));
     }
+    for change in state.doubts().take_changes() {
+        batches.push(change);
+    }
     for deletion in deletions {
         batches.push(deletion);
     }

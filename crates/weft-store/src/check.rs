@@ -114,6 +114,8 @@ impl Store {
                 }
                 if next.is_none() {
                     inner.check_tree(&mut done);
+                    let doubted = inner.find_doubted().into_iter();
+                    done.findings.extend(doubted.map(|doubted| (doubted, None)));
                 }
                 match next {
                     Some(next) => Step::Entries(next),
@@ -143,7 +145,10 @@ impl Store {
                 done.bytes += part.bytes;
                 for finding in part.findings {
                     // Entries that cannot be read were found before.
-                    if matches!(finding.fault, Fault::Entry { .. } | Fault::Lost { .. }) {
+                    if matches!(
+                        finding.fault,
+                        Fault::Entry { .. } | Fault::Lost { .. } | Fault::Unproven { .. }
+                    ) {
                         continue;
                     }
                     let mended = if repair {

@@ -117,7 +117,8 @@ impl Store {
                     remove(state, id, body, sequence);
                 }
                 for id in kept {
-                    derive(state, id, modified.0, body);
+                    let made = derive(state, id, modified.0, body);
+                    state.touches().touch(made);
                 }
             },
         )
@@ -286,7 +287,7 @@ pub(crate) fn find_in(
 }
 
 /// Lets a new fork take over the name of a kept one.
-fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) {
+fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
     let (id, of) = (ForkId(state.next_fork), &state.forks[&parent]);
     let (chunk, length, key) = (of.chunk, of.length, of.key.clone());
     state.derive(id, parent, chunk, &key, length, modified);
@@ -299,6 +300,7 @@ fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) 
         key,
     }
     .encode(body);
+    id
 }
 
 /// Removes a fork and those that were only there for it.

@@ -308,7 +308,11 @@ fn take_extend(
     let mut body = empty.clone();
     let id = state.find_or_create(key, chunk, modified.0, &mut body);
     if state.forks[&id].length < length {
-        ItemRecord::Truncate { id, length }.encode(&mut body);
+        if state.doubted().has(id) {
+            state.encode_length(id, length, &mut body);
+        } else {
+            ItemRecord::Truncate { id, length }.encode(&mut body);
+        }
         state.touch(id, length, modified.0);
     }
     if body.len() > empty.len() {

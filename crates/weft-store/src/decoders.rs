@@ -74,7 +74,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
 /// The kinds of the items in the whole frames of a log's segment, as `docs/format.md` numbers them.
 pub fn item_kinds(segment: &[u8]) -> BTreeSet<u8> {
     let frames = frames::scattered(&Bytes::copy_from_slice(segment), 0);
-    let items = frames.iter().flatten();
+    let items = frames.iter().flat_map(|(_, _, items)| items);
     let kind = |item: &ItemRecord| {
         let mut out = Vec::new();
         item.encode(&mut out);

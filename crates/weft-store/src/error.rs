@@ -53,6 +53,22 @@ pub enum StoreError {
         /// Which bytes of the fork.
         range: Range<u64>,
     },
+    /// A damaged log was cut, and nothing proves that these bytes are as they were last acknowledged.
+    #[error(
+        "bytes {}..{} of cell {cell}, fork {fork} of file {file} are not proven to be what was written last: a part of the server's log \
+         was lost. Write them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` show what there is",
+        range.start, range.end
+    )]
+    Unproven {
+        /// The file.
+        file: FileId,
+        /// Its cell.
+        cell: CellIndex,
+        /// The fork.
+        fork: ForkName,
+        /// Which bytes of the fork.
+        range: Range<u64>,
+    },
     /// Bytes changed in the memory of this process; they were neither stored nor returned.
     #[error(
         "the server's memory changed bytes: file {file}, cell {cell}, fork {fork}, chunk {chunk}, block {at} of the chunk: {}",

@@ -194,6 +194,17 @@ fn has_applied(segment: &Bytes, applied: u64) -> bool {
     whole_frames(segment, 0).any(|(frame, _)| frame.sequence <= applied)
 }
 
+/// Whether what a segment has from `at` on may be the front of a frame that was never whole.
+pub(crate) fn is_torn(segment: &Bytes, at: usize) -> bool {
+    let end = held(segment);
+    match FrameRecord::decode(segment.get(at..).unwrap_or_default()) {
+        Header::Short => true,
+        Header::Bad => end < at + FRAME_BYTES,
+        Header::Good(frame) => at as u64 + frame.stride() > end as u64,
+        Header::Version(_) => false,
+    }
+}
+
 /// The whole frames of a segment from `from` on, wherever they begin, with their bodies.
 fn whole_frames(segment: &Bytes, from: usize) -> impl Iterator<Item = (FrameRecord, Bytes)> + '_ {
     (from..segment.len()).step_by(8).filter_map(move |offset| {
@@ -218,8 +229,11 @@ fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
     })
 }
 
+/// A frame's number, where it ends in its segment, and its items.
+pub(crate) type Whole = (u64, usize, Vec<ItemRecord>);
+
 /// The whole frames of a segment from `at` on, whatever lies between them.
-pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<Vec<ItemRecord>> {
+pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<Whole> {
     let (mut found, mut at) = (Vec::new(), at);
     while at + FRAME_BYTES <= segment.len() {
         let whole = match FrameRecord::decode(&segment[at..]) {
@@ -228,14 +242,15 @@ pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<Vec<ItemRecord>> {
                 let fits = start + frame.body as usize <= segment.len();
                 let body = fits.then(|| segment.slice(start..start + frame.body as usize));
                 let body = body.filter(|body| checksum(body) == frame.crc);
-                body.and_then(|body| Some((frame.stride(), decode_body(&body)?.1)))
+                body.and_then(|body| Some((frame, decode_body(&body)?.1)))
             }
             _ => None,
         };
         at += match whole {
-            Some((stride, items)) => {
-                found.push(items);
-                stride as usize
+            Some((frame, items)) => {
+                let stride = frame.stride() as usize;
+                found.push((frame.sequence, at + stride, items));
+                stride
             }
             None => 8,
         };

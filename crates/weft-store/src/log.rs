@@ -348,12 +348,13 @@ impl Log {
         Ok(())
     }
 
-    /// Everything up to frame `through` is on stable storage.
-    pub(crate) fn synced(&self, through: u64) {
+    /// Everything up to frame `through` is on stable storage; returns the number of the segment that frames come to now.
+    pub(crate) fn synced(&self, through: u64) -> u64 {
         let mut files = self.files.lock();
         files.synced = files.synced.max(through);
         self.incarnations.synced(through);
         files.mark();
+        files.active.number
     }
 
     /// Begins a new segment; returns the last sequence of those before it.

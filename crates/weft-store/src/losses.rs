@@ -8,10 +8,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use weft_layout::FileId;
+use weft_layout::{CellIndex, FileId};
 
 use crate::chunk::Chunk;
 use crate::error::StoreError;
+use crate::key::{ForkKey, ForkName};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, RunsRecord, new_body};
 use crate::scrub::{Fault, Finding};
@@ -23,7 +24,7 @@ const LOOK: usize = 10_000;
 /// Entries after which the cache gives back what looking took.
 const PAUSE: usize = 256;
 
-/// How much is lost of what a store held.
+/// How much is lost of what a store held, or not proven to be as it was acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Files of which something is lost, in a cell or in a checkpoint.
@@ -198,6 +199,71 @@ impl Inner {
     }
 }
 
+impl Losses {
+    fn add(&mut self, ranges: &[Range<u64>]) {
+        self.ranges += ranges.len() as u64;
+        self.bytes += ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+    }
+
+    fn add_all(&mut self, other: Losses) {
+        self.ranges += other.ranges;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Inner {
+    /// Counts what is in doubt of a file, or of all, as proven.
+    fn accept_doubt(&self, file: Option<FileId>) -> Result<Losses, StoreError> {
+        let (mut accepted, mut files) = (Losses::default(), BTreeSet::new());
+        let sequence = {
+            let mut state = self.lock();
+            state.check_writable()?;
+            for id in state.doubted_of(file) {
+                files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+                accepted.add(&state.doubted_ranges(id));
+            }
+            state.accept_doubt(file)
+        };
+        accepted.files = files.len() as u64;
+        self.append(sequence)?;
+        Ok(accepted)
+    }
+
+    /// The findings of a check about bytes that are not proven.
+    pub(crate) fn find_doubted(&self) -> Vec<Finding> {
+        let state = self.lock();
+        let mut found = Vec::new();
+        let mut add = |key: &ForkKey, range, checkpoint| {
+            found.push(Finding {
+                key: key.clone(),
+                chunk: 0,
+                blocks: 0..0,
+                disk: 0,
+                place: 0,
+                fault: Fault::Unproven { range, checkpoint },
+            });
+        };
+        for id in state.doubted_of(None) {
+            let Some(fork) = state.forks.get(&id) else {
+                continue;
+            };
+            for range in state.doubted_ranges(id) {
+                add(&fork.key, range, fork.kept);
+            }
+        }
+        if state.doubted().absent() {
+            // Of no file: of what this store does not have.
+            let none = ForkKey {
+                file: FileId(0),
+                cell: CellIndex(0),
+                fork: ForkName::data(),
+            };
+            add(&none, 0..0, None);
+        }
+        found
+    }
+}
+
 impl Store {
     /// How much is lost: reading it fails until it is written anew, removed or accepted.
     ///
@@ -213,18 +279,26 @@ impl Store {
             if !ranges.is_empty() {
                 files.extend(state.forks.get(&id).map(|fork| fork.key.file));
             }
-            found.ranges += ranges.len() as u64;
-            found.bytes += ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+            found.add(&ranges);
             if at % PAUSE == PAUSE - 1 {
                 state.evict(inner.bounds.cache);
             }
         }
+        let state = inner.lock();
+        let doubted = state.doubted_of(None);
+        found.more |= doubted.len() > LOOK || state.doubted().absent();
+        for id in doubted.into_iter().take(LOOK) {
+            files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+            found.add(&state.doubted_ranges(id));
+        }
+        // What is not there, and may have been.
+        found.ranges += u64::from(state.doubted().absent());
         found.files = files.len() as u64;
         Ok(found)
     }
 
-    /// Makes zeros of all that is lost of a file, in its cells and checkpoints: its owner's word that the rest is worth more.
-    /// Lengths and times stay.
+    /// Makes zeros of all that is lost of a file, in its cells and checkpoints, and shows what there is where it is not proven: its
+    /// owner's word that this is worth more than nothing. Lengths and times stay.
     ///
     /// # Durability
     /// On stable storage on return.
@@ -239,11 +313,21 @@ impl Store {
                 inner.admit_cut().await?;
                 let (ranges, sequence) = inner.accept_in(id, n)?;
                 inner.append(sequence)?;
-                accepted.ranges += ranges.len() as u64;
-                accepted.bytes += ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+                accepted.add(&ranges);
             }
+            accepted.add_all(inner.accept_doubt(Some(file))?);
         }
         accepted.files = u64::from(accepted.ranges > 0);
+        self.sync().await?;
+        Ok(accepted)
+    }
+
+    /// Shows what there is wherever it is not proven, of all files; what is lost stays so.
+    ///
+    /// # Durability
+    /// On stable storage on return.
+    pub async fn accept_unproven(&self) -> Result<Losses, StoreError> {
+        let accepted = self.0.accept_doubt(None)?;
         self.sync().await?;
         Ok(accepted)
     }

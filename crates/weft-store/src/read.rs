@@ -107,7 +107,9 @@ impl Store {
             let missing = {
                 let mut state = inner.lock();
                 state.check_alive(key.file)?;
-                let Some(id) = find_in(&state, key, checkpoint)? else {
+                let found = find_in(&state, key, checkpoint)?;
+                state.check_proven(key, (found, checkpoint), offset.0..offset.0 + length)?;
+                let Some(id) = found else {
                     return Ok(Vec::new());
                 };
                 match inner.gather(&mut state, id, offset.0, length, first) {

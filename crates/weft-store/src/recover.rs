@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_kv::OrderedKv;
+use weft_kv::{OrderedKv, Reader};
 
 use crate::alloc::Allocator;
 use crate::apply::background;
@@ -29,9 +29,9 @@ use crate::incarnation::Incarnations;
 use crate::log::{Log, REACHED, Replayed, Segment, trim};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
-    CheckpointRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace, ForkRecord, FrameRecord,
-    Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord, STORE_KEY, StoreRecord,
-    checksum,
+    CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace, ForkRecord,
+    FrameRecord, Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord, STORE_KEY,
+    StoreRecord, TrustRecord, checksum,
 };
 use crate::replay::{Overlay, Replay, each};
 use crate::state::State;
@@ -296,8 +296,34 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
         state.load_fork(&record, &key, kept);
         Ok(())
     })?;
+    read_doubts(&*reader, state)?;
     state.changes = crate::state::Changes::default();
+    state.touches().begin(applied + 1);
     Ok(applied)
+}
+
+/// Reads what is in doubt: after the forks, so that none of them counts as made just now.
+fn read_doubts(index: &dyn Reader, state: &mut State) -> Result<(), StoreError> {
+    let (low, high) = DoubtRecord::KEYS;
+    let keys = (Bound::Included(low), Bound::Excluded(high));
+    visit(index, META, keys, |key, value| {
+        if key == TrustRecord::ABSENT {
+            TrustRecord::decode(key, value)?;
+            state.doubts().load_absent();
+        } else if let Some(id) = DoubtRecord::decode_key(key) {
+            let ranges = DoubtRecord::decode(key, value)?;
+            if state.forks.contains_key(&id) {
+                state.doubts().load(id, ranges);
+            }
+        } else if let Some((file, number)) = TrustRecord::decode_unsure_key(key) {
+            TrustRecord::decode(key, value)?;
+            state.doubts().load_unsure(file, number);
+        } else if let Some(file) = TrustRecord::decode_key(key) {
+            TrustRecord::decode(key, value)?;
+            state.doubts().load_trusted(file);
+        }
+        Ok(())
+    })
 }
 
 /// The segments of a log, oldest first: those of which an index that has everything up to `applied` has all, and the others.

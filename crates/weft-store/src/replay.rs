@@ -105,6 +105,9 @@ impl Replay<'_> {
                 if self.state.forks.contains_key(id) {
                     self.map(*id, *chunk, *as_of, runs)?;
                     self.extend(*id, *end, modified);
+                    if *end > 0 {
+                        self.prove(*id, *chunk, runs);
+                    }
                 }
             }
             ItemRecord::Truncate { id, length } => {
@@ -131,7 +134,17 @@ impl Replay<'_> {
                 self.overlay.retain(|(fork, _), _| !gone.contains(fork));
                 self.state.delete(*file, sequence);
             }
-            ItemRecord::Synced { .. } => {}
+            ItemRecord::Synced { .. } | ItemRecord::Touched(_) => {}
+            ItemRecord::Doubt {
+                id,
+                chunk,
+                key,
+                end,
+                length,
+            } => self.doubt((*id, *chunk, key), modified, *end, *length)?,
+            ItemRecord::DoubtAll => self.state.doubt_all(),
+            ItemRecord::Trust { file: Some(file) } => self.state.trust(*file),
+            ItemRecord::Trust { file: None } => self.state.trust_all(),
             ItemRecord::Checkpoint { file, number } => {
                 self.state.add_checkpoint(*file, *number, modified);
             }
@@ -148,6 +161,8 @@ impl Replay<'_> {
                 if self.state.check_alive(key.file).is_ok() {
                     self.state
                         .derive(*id, *parent, *chunk, key, *length, *modified);
+                    // That may have been a checkpoint: then it is told of a fork too many.
+                    self.state.touches().touch(*id);
                 }
             }
             ItemRecord::Forget { file, number } => self.state.forget(*file, *number),
@@ -218,8 +233,20 @@ impl Replay<'_> {
                 at = stop;
             }
         }
-        self.extend(id, offset + data.len() as u64, modified);
+        let end = offset + data.len() as u64;
+        self.extend(id, end, modified);
+        self.state.doubts().prove(id, &(offset..end));
         Ok(())
+    }
+
+    /// What a direct write says is so.
+    fn prove(&mut self, id: ForkId, n: u64, runs: &RunsRecord) {
+        let size = u64::from(self.state.forks[&id].chunk);
+        let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
+        for run in &runs.runs {
+            let bytes = at(run.first)..at(run.first + run.blocks);
+            self.state.doubts().prove(id, &bytes);
+        }
     }
 
     fn map(&mut self, id: ForkId, n: u64, as_of: u64, runs: &RunsRecord) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weft_layout::CellOffset;
+use weft_layout::{CellOffset, OFFSET_MAX};
 
 use crate::checkpoint::find_in;
 use crate::error::StoreError;
@@ -49,7 +49,9 @@ impl Store {
                 let mut state = inner.lock();
                 state.check_alive(key.file)?;
                 state.evict(inner.bounds.cache);
-                let Some(id) = find_in(&state, key, checkpoint)? else {
+                let found = find_in(&state, key, checkpoint)?;
+                state.check_proven(key, (found, checkpoint), from.0..OFFSET_MAX)?;
+                let Some(id) = found else {
                     return Ok(DataRuns::default());
                 };
                 (id, state.forks[&id].chunk)

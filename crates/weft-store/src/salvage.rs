@@ -2,31 +2,34 @@
 //!
 //! A store holds a prefix of what it acknowledged: so a damaged log is cut at the first frame that is missing or cannot be read, and
 //! what follows goes, too, though frames of it may be whole. Before anything is cut, the segments from there on are put beside
-//! the log as `damaged.log.N`; and the whole frames in them say which forks they wrote to.
+//! the log as `damaged.log.N`, and what the frames that go may have touched is in doubt from then on (`unproven.rs`): a segment behind
+//! the others says so, and takes the place of what is cut. Until all of the cut is made the log is still damaged.
 //!
 //! Blocks that frames freed may have been used again by later ones that go with them: then a chunk's checksum is wrong, which
 //! is an error where it is read, and never wrong bytes.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::config::StoreConfig;
 use crate::error::StoreError;
-use crate::frames::{Parsed, held, scattered};
+use crate::frames::{Parsed, held, is_torn, scattered};
 use crate::key::ForkKey;
 use crate::log::{REACHED, Segment};
 use crate::pool::BLOCK;
-use crate::record::{ForkId, ItemRecord, META, STORE_KEY, StoreRecord};
+use crate::record::{ItemRecord, META, STORE_KEY, StoreRecord};
 use crate::recover::{cut_log, damaged, open_segments, read_log, read_reached, read_running};
 use crate::rescue::{Obstacle, Rescue};
 use crate::scrub::{Fault, Finding};
 use crate::storage::{FileKind, Storage};
+use crate::unproven::{Sketch, Unproven, judge};
 
-/// What becomes of a file that frames wrote to which go.
-const BEFORE: &str = "went on without it: what was written there is lost, and reads as what was there before or as zeros: restore \
-     the file from a copy";
+/// What becomes of a file that frames touched which go.
+const DOUBTED: &str = "went on without it: the bytes there are cannot be proven, and reading them fails until they are written anew or \
+     accepted; restore the file from a copy";
+const DOUBTED_ALL: &str = "went on without them: no file of the server can be proven, and reading what was written before fails until it \
+     is written anew or accepted; restore the server's folder from a copy, or accept all with `weft fsck --accept-server`";
 const WENT_ON: &str =
     "went on without them; the log's files as they were are kept beside it as damaged.log.N";
 const GREW: &str = "reading what lay there fails until it is written anew";
@@ -35,10 +38,12 @@ const GREW: &str = "reading what lay there fails until it is written anew";
 #[derive(Default)]
 struct Dropped {
     bytes: u64,
-    /// Frames that could still be read.
-    frames: u64,
-    /// By fork: from the first to behind the last byte that they wrote.
-    written: BTreeMap<ForkId, Range<u64>>,
+    /// Frames that could still be read, with their numbers.
+    frames: Vec<(u64, Vec<ItemRecord>)>,
+    /// Bytes behind the last of them are no frame that a crash could have left.
+    open: bool,
+    /// After a loss of power frames that were not synced may be missing.
+    power_lost: bool,
 }
 
 impl Rescue {
@@ -68,12 +73,62 @@ impl Rescue {
         let Some(damage) = parsed.damage else {
             return Ok(());
         };
-        let dropped = self.dropped(&contents, damage.at);
-        self.tell_dropped(&damaged(&segments, damage), &dropped);
+        let mut dropped = self.dropped(&contents, damage.at, power_lost);
+        let must = if power_lost {
+            reached.synced
+        } else {
+            reached.synced.max(reached.given)
+        };
+        let unproven = self.unproven(&parsed, &mut dropped, (applied, damage.first), must)?;
+        self.tell_dropped(&damaged(&segments, damage), &dropped, &unproven);
         if self.repair {
             set_aside(storage, &segments, &contents, damage.at.0).await?;
-            cut_log(storage, segments, &parsed).await?;
+            self.sync_disks().await?;
+            mark(storage, &segments, &unproven.frames(damage.first)).await?;
+            // Before the cut: what is said behind it would else count as the end of a log that must be longer.
             forget_reached(storage)?;
+            cut_log(storage, segments, &parsed).await?;
+        }
+        Ok(())
+    }
+
+    /// What is in doubt when frames go from `first` on; `must`: the last one that is known to have been there.
+    fn unproven(
+        &self,
+        parsed: &Parsed,
+        dropped: &mut Dropped,
+        (applied, first): (u64, u64),
+        must: u64,
+    ) -> Result<Unproven, StoreError> {
+        let mut standing = Sketch::of(&*self.index)?;
+        let frames = parsed.frames.iter().filter(|f| f.sequence > applied);
+        for item in frames.flat_map(|frame| &frame.items) {
+            standing.replay(item);
+        }
+        dropped.frames.retain(|(sequence, _)| *sequence >= first);
+        dropped.frames.sort_by_key(|(sequence, _)| *sequence);
+        let numbers = dropped.frames.iter().map(|(sequence, items)| {
+            let synced = items.iter().filter_map(|item| match item {
+                ItemRecord::Synced { through } => Some(*through),
+                _ => None,
+            });
+            // What was not synced may have gone with the power.
+            if dropped.power_lost {
+                synced.max().unwrap_or(0)
+            } else {
+                *sequence
+            }
+        });
+        let last = numbers.max().unwrap_or(0).max(must);
+        let last = (!dropped.open).then_some(last);
+        Ok(judge(standing, &dropped.frames, first, last))
+    }
+
+    /// What the frames that stand count as synced must be.
+    async fn sync_disks(&self) -> Result<(), StoreError> {
+        for disk in self.disks.values() {
+            let synced = disk.file.sync().await;
+            synced.map_err(|e| StoreError::io("sync", &disk.shown, &e))?;
         }
         Ok(())
     }
@@ -135,56 +190,35 @@ impl Rescue {
     }
 
     /// What lies from a place of the log on.
-    fn dropped(&mut self, contents: &[Bytes], (first, at): (usize, u64)) -> Dropped {
-        let mut dropped = Dropped::default();
+    fn dropped(
+        &mut self,
+        contents: &[Bytes],
+        (first, at): (usize, u64),
+        power_lost: bool,
+    ) -> Dropped {
+        let mut dropped = Dropped {
+            power_lost,
+            ..Dropped::default()
+        };
         for (index, content) in contents.iter().enumerate().skip(first) {
             let from = if index == first { at as usize } else { 0 };
-            dropped.bytes += held(content).saturating_sub(from) as u64;
-            for items in scattered(content, from) {
-                dropped.frames += 1;
-                self.meet(&items);
-                for item in &items {
-                    self.written(item, &mut dropped.written);
-                }
+            if held(content) <= from {
+                continue;
             }
+            dropped.bytes += (held(content) - from) as u64;
+            let mut end = from;
+            for (sequence, behind, items) in scattered(content, from) {
+                end = behind;
+                self.meet(&items);
+                dropped.frames.push((sequence, items));
+            }
+            // Of the last segment that holds anything: later ones say how many frames were in this one.
+            dropped.open = held(content) > end && !power_lost && !is_torn(content, end);
         }
         dropped
     }
 
-    /// Adds the bytes that an item writes.
-    fn written(&self, item: &ItemRecord, all: &mut BTreeMap<ForkId, Range<u64>>) {
-        let mut add = |id: &ForkId, from: u64, to: u64| {
-            let range = all.entry(*id).or_insert(from..to);
-            *range = range.start.min(from)..range.end.max(to);
-        };
-        match item {
-            ItemRecord::Data { id, offset, data } => add(id, *offset, offset + data.len() as u64),
-            ItemRecord::Pieces { id, runs, .. } => {
-                for run in runs {
-                    let (first, last) = (run.after(0), run.after(run.count.saturating_sub(1)));
-                    add(id, first.offset.0, last.offset.0 + run.length);
-                }
-            }
-            ItemRecord::Map {
-                id, chunk, runs, ..
-            } => {
-                let size = self.forks.get(id).map_or(0, |(_, size)| u64::from(*size));
-                let start = chunk * size;
-                for run in &runs.runs {
-                    let (from, blocks) = (u64::from(run.first), u64::from(run.blocks));
-                    let block = BLOCK as u64;
-                    add(id, start + from * block, start + (from + blocks) * block);
-                }
-            }
-            ItemRecord::Clear { id, offset, length } => add(id, *offset, offset + length),
-            ItemRecord::Truncate { id, length } | ItemRecord::Cut { id, length } => {
-                add(id, *length, *length);
-            }
-            _ => {}
-        }
-    }
-
-    fn tell_dropped(&mut self, error: &StoreError, dropped: &Dropped) {
+    fn tell_dropped(&mut self, error: &StoreError, dropped: &Dropped, unproven: &Unproven) {
         let error = if self.repair {
             error.fault()
         } else {
@@ -194,24 +228,37 @@ impl Rescue {
             finding: None,
             reason: format!(
                 "{error}. From there on the log has {} bytes, and in them {} frames that can be read",
-                dropped.bytes, dropped.frames
+                dropped.bytes,
+                dropped.frames.len()
             ),
             repaired: self.repair,
             done: WENT_ON,
         });
-        for (id, bytes) in &dropped.written {
-            if let Some((key, size)) = self.forks.get(id).cloned() {
-                let finding = finding(key, bytes.start / u64::from(size.max(1)));
-                self.obstacles.push(Obstacle {
-                    finding: Some(finding),
-                    reason: format!(
-                        "what was written between bytes {} and {} of the cell is in the part of the log that is lost",
-                        bytes.start, bytes.end
-                    ),
-                    repaired: self.repair,
-                    done: BEFORE,
-                });
-            }
+        if let Some(frames) = &unproven.any {
+            self.obstacles.push(Obstacle {
+                finding: None,
+                reason: format!(
+                    "nothing says which files the frames from {} on touched that cannot be read any more",
+                    frames.start
+                ),
+                repaired: self.repair,
+                done: DOUBTED_ALL,
+            });
+        }
+        for fork in &unproven.forks {
+            let (key, end) = (fork.key.clone(), fork.end);
+            let which = match end {
+                u64::MAX => "all bytes of the cell".to_owned(),
+                end => format!("bytes 0..{end} of the cell"),
+            };
+            self.obstacles.push(Obstacle {
+                finding: Some(finding(key, 0)),
+                reason: format!(
+                    "{which} may have been changed in the part of the log that is lost"
+                ),
+                repaired: self.repair,
+                done: DOUBTED,
+            });
         }
     }
 }
@@ -258,7 +305,28 @@ async fn set_aside(
         .map_err(|e| StoreError::io("sync", ".", &e))
 }
 
-/// Removes what says how far the log must reach: after the cut, so that whoever is killed in between begins anew.
+/// Puts frames that say what is in doubt into a segment behind the others, on stable storage.
+async fn mark(
+    storage: &dyn Storage,
+    segments: &[Segment],
+    frames: &[u8],
+) -> Result<(), StoreError> {
+    for segment in segments {
+        let synced = segment.file.sync().await;
+        synced.map_err(|e| StoreError::io("sync", &Segment::name(segment.number), &e))?;
+    }
+    let name = Segment::name(segments.last().map_or(1, |segment| segment.number + 1));
+    let fail = |e: std::io::Error| StoreError::io("write", &name, &e);
+    let file = storage.open(&name, FileKind::Log).map_err(fail)?;
+    file.truncate(0).map_err(fail)?;
+    file.write_plain(0, frames).map_err(fail)?;
+    file.sync().await.map_err(fail)?;
+    storage
+        .sync_folder()
+        .map_err(|e| StoreError::io("sync", ".", &e))
+}
+
+/// Removes what says how far the log must reach.
 fn forget_reached(storage: &dyn Storage) -> Result<(), StoreError> {
     match storage.remove(REACHED) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -63,6 +63,13 @@ pub enum Fault {
         /// The checkpoint that keeps the fork, 0: none does; `None`: it is the fork as it is now.
         checkpoint: Option<u64>,
     },
+    /// Nothing proves that bytes of the fork are as they were acknowledged, and reading them fails.
+    Unproven {
+        /// Which; none: its length is not proven.
+        range: Range<u64>,
+        /// As of [`Fault::Lost`].
+        checkpoint: Option<u64>,
+    },
     /// They lie beyond the disk's end.
     Beyond,
     /// They count as free.
@@ -190,6 +197,9 @@ impl Store {
         };
         for entry in entries {
             inner.scrub_entry(entry, &mut done).await?;
+        }
+        if done.next.is_none() {
+            done.findings.extend(inner.find_doubted());
         }
         Counters::add(&inner.counters.scrub_chunks, done.chunks);
         Counters::add(&inner.counters.scrub_bytes, done.bytes);

@@ -14,11 +14,13 @@ use crate::admit::Load;
 use crate::alloc::{Allocator, Extent, Wish};
 use crate::chunk::{CHANGED, Chunk};
 use crate::config::CacheRules;
+use crate::doubt::Doubts;
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
 use crate::queued::{OpenFrame, Queued};
 use crate::record::{ForkId, ItemRecord, Place, new_body};
+use crate::touched::Touches;
 use crate::trace::Traces;
 
 /// A file: its tombstone, its last cutting operation, its forks.
@@ -176,9 +178,28 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// There are, or were, other disks than number 0.
     pub(crate) several: bool,
+    /// What is not proven to be as it was acknowledged.
+    doubts: Doubts,
+    /// Which forks the last frames touched.
+    touches: Touches,
 }
 
 impl State {
+    /// What is in doubt.
+    pub(crate) fn doubted(&self) -> &Doubts {
+        &self.doubts
+    }
+
+    /// What is in doubt, to be changed.
+    pub(crate) fn doubts(&mut self) -> &mut Doubts {
+        &mut self.doubts
+    }
+
+    /// Which forks the last frames touched.
+    pub(crate) fn touches(&mut self) -> &mut Touches {
+        &mut self.touches
+    }
+
     /// Refuses when the store failed.
     pub(crate) fn check_failed(&self) -> Result<(), StoreError> {
         self.failed.clone().map_or(Ok(()), Err)
@@ -246,6 +267,9 @@ impl State {
     /// A `Fork` record takes effect; a fork that is new was `modified` then.
     pub(crate) fn set_fork(&mut self, id: ForkId, chunk: u32, key: &ForkKey, modified: i64) {
         let goal = self.disk_goal(id);
+        if !self.forks.contains_key(&id) {
+            self.doubts.made(id, key.file);
+        }
         self.forks
             .entry(id)
             .and_modify(|f| f.chunk = chunk)
@@ -294,8 +318,14 @@ impl State {
         }
     }
 
-    /// Sets a fork's length and time and notes the change.
+    /// Sets a fork's length and time and notes the change: its bytes are others now.
     pub(crate) fn touch(&mut self, id: ForkId, length: u64, modified: i64) {
+        self.touches.touch(id);
+        self.set_length(id, length, modified);
+    }
+
+    /// Sets a fork's length and time where it is made or moved.
+    pub(crate) fn set_length(&mut self, id: ForkId, length: u64, modified: i64) {
         let fork = self
             .forks
             .get_mut(&id)
@@ -331,7 +361,9 @@ impl State {
         self.last_change = self.sequence;
         self.logged += 1 + body.len() as u64 / 4;
         self.pending.append(self.sequence, false, body);
-        self.sequence
+        let sequence = self.sequence;
+        self.frame_queued(body.len());
+        sequence
     }
 
     /// Begins a frame behind those that are queued, so that its items need not be copied there. Whoever has it holds
@@ -345,14 +377,27 @@ impl State {
         self.sequence += 1;
         self.last_change = self.sequence;
         debug_assert!(self.pending.is_empty(), "frames are queued one at a time");
-        self.pending = frame.finish(self.sequence);
-        self.sequence
+        let (sequence, bytes) = (self.sequence, frame.bytes());
+        self.pending = frame.finish(sequence);
+        self.frame_queued(bytes);
+        sequence
     }
 
-    /// Queues a `Synced` record.
-    pub(crate) fn log_synced(&mut self, through: u64) {
+    /// Where many frames came since the last sync, one says which forks they touched.
+    fn frame_queued(&mut self, bytes: usize) {
+        if self.touches.frame(bytes) {
+            let mut body = new_body(0);
+            self.say_touched(None, &mut body);
+            self.sequence += 1;
+            self.pending.append(self.sequence, false, &body);
+        }
+    }
+
+    /// Queues a `Synced` record, with what was touched; `segment`: where it will be.
+    pub(crate) fn log_synced(&mut self, through: u64, segment: u64) {
         let mut body = new_body(0);
         ItemRecord::Synced { through }.encode(&mut body);
+        self.say_touched(Some(segment), &mut body);
         self.sequence += 1;
         self.pending.append(self.sequence, true, &body);
         self.synced = Some((self.sequence, through));
@@ -403,6 +448,7 @@ impl State {
     /// Drops what lies beyond `length` and sets the length; chunks that the cut touches are in
     /// memory. The caller zeroes the rest of the last block. Returns how many chunks it emptied.
     pub(crate) fn cut(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) -> u64 {
+        self.doubts.prove(id, &(length..u64::MAX));
         let fork = &self.forks[&id];
         if length >= fork.length || fork.chunk == 0 {
             self.touch(id, length, modified);
@@ -454,6 +500,7 @@ impl State {
             return;
         };
         self.disk.close_window(id.0);
+        self.doubts.forget(id);
         let (mut freed, mut blocks) = (HashSet::new(), fork.blocks);
         for (n, mut chunk) in fork.chunks {
             for place in chunk.places() {
@@ -471,6 +518,7 @@ impl State {
             let name = (fork.key.cell, fork.key.fork.clone());
             if file.forks.get(&name) == Some(&id) {
                 file.forks.remove(&name);
+                self.touches.gone(&fork.key);
             }
             file.kept.remove(&id);
             let keeper = fork.kept.and_then(|n| file.checkpoints.get_mut(&n));
@@ -503,6 +551,9 @@ impl State {
         self.changes.files.insert(file);
         let living = std::mem::take(&mut entry.forks).into_values();
         let mut gone: BTreeSet<ForkId> = living.collect();
+        for fork in gone.iter().filter_map(|id| self.forks.get(id)) {
+            self.touches.gone(&fork.key);
+        }
         gone.append(&mut entry.kept);
         let checkpoints = std::mem::take(&mut entry.checkpoints).into_keys();
         let checkpoints = checkpoints.map(|number| (file, number));

@@ -91,14 +91,14 @@ impl Inner {
         if let Err(error) = result {
             return Err(self.fail("sync", error.to_string()));
         }
-        self.log.synced(log.through);
+        let segment = self.log.synced(log.through);
         let mut state = self.lock();
         state.durable = state.durable.max(log.through);
         if let Some((_, covers)) = state.synced.filter(|(own, _)| *own <= log.through) {
             state.disk.release(covers);
         }
         self.disks.look(&state.disk);
-        state.log_synced(log.through);
+        state.log_synced(log.through, segment);
         Ok(())
     }
 }

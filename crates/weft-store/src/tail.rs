@@ -35,6 +35,7 @@ impl State {
         let Some(size) = self.forks.get(&id).map(|f| u64::from(f.chunk.max(1))) else {
             return;
         };
+        self.doubts().prove(id, &(length..u64::MAX));
         let (first, inside) = (length / size, length % size);
         if inside > 0 {
             let keep = inside.div_ceil(BLOCK as u64) as u32;

@@ -121,7 +121,7 @@ impl State {
             .and_then(|f| f.forks.get(&name))
             .copied();
         self.set_fork(record.id, record.chunk, key, record.modified);
-        self.touch(record.id, record.length, record.modified);
+        self.set_length(record.id, record.length, record.modified);
         if let Some(fork) = self.forks.get_mut(&record.id) {
             fork.parent = record.parent;
             fork.inherit = record.inherit;
@@ -140,6 +140,7 @@ impl State {
         let checkpoints = &mut self.files.entry(file).or_default().checkpoints;
         checkpoints.entry(number).or_default().made = made;
         self.changes.checkpoints.insert((file, number));
+        self.doubts().kept(file, number);
     }
 
     /// A fork loses its name and is kept for a checkpoint.
@@ -186,7 +187,8 @@ impl State {
         }
         let file = self.files.entry(key.file).or_default();
         file.kept.remove(&id);
-        self.touch(id, length, modified);
+        self.doubts().derive(id, parent);
+        self.set_length(id, length, modified);
     }
 
     /// A checkpoint is gone; its forks are kept for none.
@@ -311,6 +313,7 @@ impl State {
             let pages = chunk.pages.iter().flatten().map(Page::bytes);
             self.cached -= chunk.cost + pages.sum::<u64>();
         }
+        self.doubts().forget(from);
         self.idle.remove(&from);
         self.tails.remove(&from);
         self.evictions += 1;

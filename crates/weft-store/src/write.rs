@@ -433,6 +433,7 @@ impl Inner {
             if plan.bytes > 0 {
                 let length = state.forks[&id].length.max(plan.end);
                 state.touch(id, length, modified.0);
+                state.doubts().prove_runs(id, &w.runs);
             }
             bytes += plan.bytes;
             copied += plan.small.iter().map(Run::bytes).sum::<u64>();

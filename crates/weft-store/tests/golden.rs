@@ -26,7 +26,7 @@ use story::{Story, fork, name_of};
 use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OnLoss, OrderedKv, Reader, Transaction};
 use weft_layout::{CellOffset, FileId};
 use weft_store::{
-    DiskConfig, FolderStorage, INDEX_SPACES, Store, StoreConfig, StoreError, item_kinds,
+    DiskConfig, FolderStorage, INDEX_SPACES, Store, StoreConfig, StoreError, item_kinds, rescue,
 };
 
 /// Files that an image may have have numbers below this.
@@ -347,15 +347,78 @@ async fn write_image(name: &str, end: End) {
     let found = observe(&store).await;
     holds.insert("holds/forks".into(), found["holds/forks"].clone());
     assert_holds(&found, &holds, name);
+    save(&path, folder.path(), holds).await;
+}
+
+/// Writes an image of a store whose log was damaged, repaired and accepted.
+async fn write_repaired_image(name: &str) {
+    let path = images().join(format!("{name}.store"));
+    assert!(!path.exists(), "an image is never replaced");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let index = Index::open(folder.path());
+    let of = async |new| config(folder.path(), Arc::clone(&index), BOOT, new).await;
+    let store = Store::open(of(true).await).await.unwrap();
+    let mut told = Story::new(&store);
+    told.tell(1).await;
+    told.kept_twice(20).await;
+    store.apply().await.unwrap();
+    told.tell(30).await;
+    store.sync().await.unwrap();
+    told.tell(40).await;
+    drop(told);
+    let last = fork(FILES - 2, 0, "data");
+    for at in 0..5 {
+        let new = vec![write(&last, 4096, at * 1000, pattern(at, 500))];
+        store.write(new, now()).await.unwrap();
+    }
+    drop(store);
+    damage_last_frames(&folder.path().join("store"));
+    let told = rescue(&of(false).await, true).await.unwrap();
+    assert!(told.iter().any(|o| o.finding.is_some()), "{told:?}");
+    let store = Store::open(of(false).await).await.unwrap();
+    // Nothing is applied: the log has it all.
+    index.left.store(0, Ordering::Relaxed);
+    store.accept_unproven().await.unwrap();
+    let holds = observe(&store).await;
+    save(&path, folder.path(), holds).await;
+}
+
+/// Damages the frame before the last three of a log: nothing says what it touched.
+fn damage_last_frames(store: &Path) {
+    let names = fs::read_dir(store)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let log = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("log.")
+    };
+    let mut frames = Vec::new();
+    for path in names.filter(log).collect::<BTreeSet<_>>() {
+        let (bytes, mut at) = (fs::read(&path).unwrap(), 0);
+        while bytes.len() > at + 32 && bytes[at..].starts_with(b"WfL") {
+            frames.push((path.clone(), at));
+            let body = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+            at += 32 + (body + 1).next_multiple_of(8);
+        }
+    }
+    let (path, at) = &frames[frames.len() - 4];
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at + 40] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+async fn save(path: &Path, folder: &Path, mut image: Tree) {
     // Whatever is under way comes to its end.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let mut image = holds;
     for part in ["store", "index", "disk"] {
-        gather(&folder.path().join(part), part, &mut image);
+        gather(&folder.join(part), part, &mut image);
     }
     let packed = pack(&image);
     assert!(unpack(&packed) == image);
-    println!("{name}: {} bytes", packed.len());
+    println!("{}: {} bytes", path.display(), packed.len());
     fs::write(path, packed).unwrap();
 }
 
@@ -364,7 +427,8 @@ async fn write_image(name: &str, end: End) {
 #[ignore = "writes new images"]
 async fn write_images_of_this_version() {
     for end in [End::Killed, End::Merging, End::Merged, End::Closed] {
-        let name = format!("2-{end:?}").to_lowercase();
+        let name = format!("3-{end:?}").to_lowercase();
         write_image(&name, end).await;
     }
+    write_repaired_image("3-repaired").await;
 }

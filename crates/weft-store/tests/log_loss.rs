@@ -176,10 +176,10 @@ fn the_files_are_named_that_frames_wrote_to_which_go() {
     });
 }
 
-/// Where a repair can die: before the log is cut, and between the cut and the removal of `reached`.
+/// Where a repair can die: before the log is cut, and between the removal of `reached` and the end of the cut.
 #[test]
 fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
-    let (mut uncut, mut unforgotten) = (0, 0);
+    let (mut uncut, mut unfinished) = (0, 0);
     for power in [false, true] {
         let (mut at, mut alive) = (0, false);
         while !alive {
@@ -203,13 +203,17 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                     .names()
                     .iter()
                     .any(|n| n.starts_with("damaged."));
+                // What is left of the first segment, and a new one that says what is in doubt.
                 let is_cut = machine.disk.bytes(&names[0]).unwrap().len() < before.len()
-                    && segments(&machine).len() == 1;
-                let marked = machine.disk.names().contains("reached");
+                    && segments(&machine).len() == 2;
+                let forgotten = !machine.disk.names().contains("reached");
                 uncut += u64::from(copied && !is_cut);
-                unforgotten += u64::from(is_cut && marked);
-                if marked {
-                    let error = machine.open().await.err().expect(&what);
+                unfinished += u64::from(forgotten && !is_cut);
+                let mut said = Vec::new();
+                if !is_cut {
+                    let held = segments(&machine);
+                    let error = machine.open().await.err();
+                    let error = error.unwrap_or_else(|| panic!("{what}: {held:?}, {names:?}"));
                     assert!(
                         matches!(error, StoreError::LogDamaged { .. }),
                         "{what}: {error}"
@@ -217,8 +221,9 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                     let told = rescue(&machine.config(), true).await.unwrap();
                     assert!(
                         !told.is_empty() && told.iter().all(|o| o.repaired),
-                        "{what}"
+                        "{what}: {told:?}"
                     );
+                    said = told;
                 }
                 let kept = machine.disk.bytes(&format!("damaged.{}", names[0]));
                 let kept = [kept, machine.disk.bytes(&format!("damaged.{}-1", names[0]))];
@@ -229,11 +234,17 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                 assert!(kept, "{what}: nothing is beside the log of what it was");
                 let store = machine.open().await.expect(&what);
                 let whole = whole(&store).await;
-                assert!(whole > 0 && whole < FILES, "{what}: {whole}");
+                // What frames that were not synced said of others may have gone with the power: then every file is in doubt.
+                let any = |o: &weft_store::Obstacle| o.reason.contains("nothing says which files");
+                let doubted = power && said.iter().any(any);
+                assert!(
+                    (whole > 0 || doubted) && whole < FILES,
+                    "{what}: {whole}, {said:?}"
+                );
             });
         }
     }
-    assert!(uncut > 0 && unforgotten > 0, "{uncut}, {unforgotten}");
+    assert!(uncut > 0 && unfinished > 0, "{uncut}, {unfinished}");
 }
 
 #[test]

@@ -162,8 +162,81 @@ fn a_log_that_does_not_reach_back_to_what_is_left_of_the_index_is_told() {
             "{file} lost bytes and is not named: {said}"
         );
     }
-    weft(&["fsck", "--repair"]);
+    weft(&[
+        "--volume",
+        &volume.dir,
+        "fsck",
+        "--repair",
+        "--accept-server",
+        "0",
+    ]);
     volume.run(&["fsck", "--data"]);
+}
+
+/// Flips a bit of what was written, where the log has it.
+fn damage_a_write(store: &Path, of: &[u8]) {
+    let logs = std::fs::read_dir(store).unwrap().map(|e| e.unwrap().path());
+    let is_log = |path: &PathBuf| path.to_str().unwrap().contains("/log.");
+    for path in logs.filter(is_log) {
+        let mut bytes = std::fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(of.len()).position(|w| w == of) {
+            bytes[at] ^= 1;
+            std::fs::write(path, bytes).unwrap();
+            return;
+        }
+    }
+    panic!("the write is not in the log");
+}
+
+#[test]
+fn what_a_damaged_log_lost_is_an_error_and_is_said_until_it_is_accepted() {
+    let volume = Volume::up();
+    volume.put(0..4);
+    volume.run(&["fsck"]);
+    volume.put(4..7);
+    volume.kill(|status| &status["servers"][0]);
+    let store = volume.folder.path().join("volume/server-0/store");
+    // The end of the file, which is no whole block.
+    damage_a_write(&store, &content(5)[299_100..299_900]);
+    assert!(!weft(&["up", &volume.dir]).status.success());
+    let repaired = weft(&["fsck", "--offline", &volume.dir, "--repair"]);
+    let said = String::from_utf8_lossy(&repaired.stdout).into_owned();
+    assert_eq!(repaired.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("not proven") && said.contains("/f2"),
+        "{said}"
+    );
+    assert!(weft(&["up", &volume.dir]).status.success());
+    let cat = |file: &str| weft(&["--volume", &volume.dir, "cat", file]);
+    let refused = cat("/f5");
+    assert!(!refused.status.success());
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        error.contains("not proven") && error.contains("/f2"),
+        "{error}"
+    );
+    for _ in 0..2 {
+        let status = weft(&["status", &volume.dir]);
+        assert_eq!(status.status.code(), Some(1), "{status:?}");
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        assert!(said.contains("not proven"), "{said}");
+        let fsck = weft(&["--volume", &volume.dir, "fsck", "--repair"]);
+        assert_eq!(fsck.status.code(), Some(4), "{fsck:?}");
+    }
+    assert!(
+        (0..4).all(|i| volume.holds(i)),
+        "what the lost frames did not touch"
+    );
+    // Restored, accepted, and all the rest.
+    let whole = volume.folder.path().join("local");
+    std::fs::write(&whole, content(5)).unwrap();
+    volume.run(&["cp", whole.to_str().unwrap(), "weft:/f5"]);
+    assert!(volume.holds(5));
+    weft(&["--volume", &volume.dir, "fsck", "--accept", "/f6"]);
+    assert!(cat("/f6").status.success());
+    weft(&["--volume", &volume.dir, "fsck", "--accept-server", "0"]);
+    volume.run(&["fsck", "--data"]);
+    assert!(weft(&["status", &volume.dir]).status.success());
 }
 
 /// Flips bytes in the middle of what the journal holds.

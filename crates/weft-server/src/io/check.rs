@@ -51,6 +51,15 @@ fn kept(file: FileId, number: u64, made: Timestamp) -> KeptState {
     }
 }
 
+/// Which checkpoint has a fork.
+fn keeper(checkpoint: Option<u64>) -> String {
+    match checkpoint {
+        None => String::new(),
+        Some(0) => "of a dropped checkpoint".to_owned(),
+        Some(number) => format!("as checkpoint {number} has it"),
+    }
+}
+
 /// A store's finding as it is told to `weft fsck`.
 pub fn on_the_wire(finding: weft_store::Finding, done: Option<String>) -> Finding {
     use weft_store::Fault as F;
@@ -61,11 +70,11 @@ pub fn on_the_wire(finding: weft_store::Finding, done: Option<String>) -> Findin
         F::Entry { reason } => (Fault::Entry, reason),
         F::Lost { range, checkpoint } => {
             (expected, found) = (range.start, range.end - range.start);
-            let kept = checkpoint.filter(|number| *number != 0);
-            let kept = kept.map_or("of a dropped checkpoint".to_owned(), |number| {
-                format!("as checkpoint {number} has it")
-            });
-            (Fault::Lost, checkpoint.map(|_| kept).unwrap_or_default())
+            (Fault::Lost, keeper(checkpoint))
+        }
+        F::Unproven { range, checkpoint } => {
+            (expected, found) = (range.start, range.end - range.start);
+            (Fault::Unproven, keeper(checkpoint))
         }
         F::Beyond => (Fault::Beyond, String::new()),
         F::Free => (Fault::Free, String::new()),

@@ -246,6 +246,13 @@ fn on_the_wire(finding: Finding) -> ScrubFinding {
             let bytes = format!("bytes {}..{} of the cell", range.start, range.end);
             (ScrubFault::Lost, bytes)
         }
+        Fault::Unproven { range, .. } => {
+            let bytes = format!(
+                "bytes {}..{} of the cell are not proven",
+                range.start, range.end
+            );
+            (ScrubFault::Lost, bytes)
+        }
         // Only a check finds these.
         Fault::Beyond | Fault::Free | Fault::Twice | Fault::Inherited | Fault::Tree { .. } => {
             (ScrubFault::Unknown, String::new())

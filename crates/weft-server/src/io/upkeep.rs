@@ -33,8 +33,11 @@ impl IoService {
         &self,
         request: AcceptLossesRequest,
     ) -> Result<AcceptLossesReply, Failure> {
-        let file = file_id(request.file)?;
-        let accepted = self.store.accept_losses(file).await;
+        let accepted = if request.all_unproven {
+            self.store.accept_unproven().await
+        } else {
+            self.store.accept_losses(file_id(request.file)?).await
+        };
         let accepted = accepted.map_err(|e| failure::of_store(&e))?;
         Ok(AcceptLossesReply {
             ranges: accepted.ranges,

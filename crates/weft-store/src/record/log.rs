@@ -5,7 +5,9 @@ use std::ops::Range;
 use bytes::{BufMut, Bytes};
 use weft_layout::{CellIndex, CellOffset, FileId};
 
-use super::{Fields, ForkId, RunsRecord, checksum, chunk_is_legal, end_is_legal, name};
+use super::{
+    Fields, ForkId, RunsRecord, TouchedRecord, checksum, chunk_is_legal, end_is_legal, name,
+};
 use crate::key::{ForkKey, Run};
 
 /// Largest body of a frame.
@@ -209,6 +211,20 @@ pub(crate) enum ItemRecord {
     Cut { id: ForkId, length: u64 },
     /// Chunks of a fork, up to another, are empty.
     Empty { id: ForkId, from: u64, to: u64 },
+    /// What frames up to this one touched.
+    Touched(TouchedRecord),
+    /// Bytes of a fork before `end` are in doubt, and it is at least this long. It is made where it is not there.
+    Doubt {
+        id: ForkId,
+        chunk: u32,
+        key: ForkKey,
+        end: u64,
+        length: u64,
+    },
+    /// All forks are in doubt, except checkpoints', and so is that others are not there.
+    DoubtAll,
+    /// Nothing of a file is in doubt any more; `None`: nothing at all.
+    Trust { file: Option<FileId> },
 }
 
 /// Where the bytes of runs lie in their data, those that follow one another as one.
@@ -237,6 +253,10 @@ const OWN: u8 = 16;
 const PIECES: u8 = 17;
 const CUT: u8 = 18;
 const EMPTY: u8 = 19;
+const TOUCHED: u8 = 20;
+const DOUBT: u8 = 21;
+const DOUBT_ALL: u8 = 22;
+const TRUST: u8 = 23;
 /// Bytes of one run of a `Pieces` item.
 const RUN_BYTES: usize = 24;
 
@@ -339,6 +359,28 @@ impl ItemRecord {
             Self::Empty { id, from, to } => {
                 put_two(out, EMPTY, id.0, *from);
                 out.put_u64_le(*to);
+            }
+            Self::Touched(record) => {
+                out.put_u8(TOUCHED);
+                record.encode(out);
+            }
+            Self::Doubt {
+                id,
+                chunk,
+                key,
+                end,
+                length,
+            } => {
+                put_two(out, DOUBT, id.0, *end);
+                out.put_u64_le(*length);
+                out.put_u32_le(*chunk);
+                put_key(out, key);
+            }
+            Self::DoubtAll => out.put_u8(DOUBT_ALL),
+            Self::Trust { file } => {
+                out.put_u8(TRUST);
+                // No file has the highest number.
+                out.put_u64_le(file.map_or(u64::MAX, |file| file.0));
             }
         }
     }
@@ -481,7 +523,7 @@ impl ItemRecord {
         })
     }
 
-    /// Items about checkpoints and forks that derive from others.
+    /// Items about checkpoints, forks that derive from others, and doubt.
     fn decode_related(kind: u8, fields: &mut Fields<'_>) -> Option<Self> {
         Some(match kind {
             CHECKPOINT => Self::Checkpoint {
@@ -526,6 +568,27 @@ impl ItemRecord {
                     return None;
                 }
                 Self::Own { id, chunk }
+            }
+            TOUCHED => Self::Touched(TouchedRecord::decode(fields)?),
+            DOUBT => {
+                let (id, end, length) = (ForkId(fields.u64()?), fields.u64()?, fields.u64()?);
+                let (chunk, key) = (fields.u32()?, take_key(fields)?);
+                if (chunk != 0 && !chunk_is_legal(chunk)) || !end_is_legal(length, 0) {
+                    return None;
+                }
+                Self::Doubt {
+                    id,
+                    chunk,
+                    key,
+                    end,
+                    length,
+                }
+            }
+            DOUBT_ALL => Self::DoubtAll,
+            TRUST => {
+                let file = fields.u64()?;
+                let file = (file != u64::MAX).then_some(FileId(file));
+                Self::Trust { file }
             }
             MERGED => Self::Merged {
                 from: ForkId(fields.u64()?),

@@ -8,6 +8,7 @@
 //! anything is allocated.
 
 mod disk;
+mod doubt;
 mod index;
 mod log;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 use bytes::BufMut;
 
 pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
+pub(crate) use doubt::{DoubtRecord, TouchedRecord, TrustRecord};
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord,

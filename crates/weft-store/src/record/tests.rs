@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use weft_layout::{CellIndex, CellOffset, FileId};
 
 use super::*;
-use crate::key::{ForkKey, Run};
+use crate::doubt::Ranges;
+use crate::key::{ForkKey, ForkName, Run};
 
 /// The document that explains the bytes; every golden line must stand in it.
 const FORMAT: &str = include_str!("../../../../docs/format.md");
@@ -42,6 +43,19 @@ fn runs() -> RunsRecord {
     RunsRecord {
         runs: vec![run(0, 2, 100), run(5, 1, 9)],
         crcs: vec![0x1111_1111, 0x2222_2222, 0x3333_3333],
+    }
+}
+
+fn touched() -> TouchedRecord {
+    let other = ForkKey {
+        file: FileId(700),
+        cell: CellIndex(0),
+        fork: ForkName::new("x").unwrap(),
+    };
+    TouchedRecord {
+        from: 9,
+        any: false,
+        forks: vec![(key(), 300_000), (other, 0)],
     }
 }
 
@@ -155,6 +169,24 @@ fn items() -> Vec<(&'static str, ItemRecord)> {
         ),
         ("Cut", ItemRecord::Cut { id, length: 5 }),
         ("Empty", ItemRecord::Empty { id, from: 4, to: 9 }),
+        ("Touched", ItemRecord::Touched(touched())),
+        (
+            "Doubt",
+            ItemRecord::Doubt {
+                id,
+                chunk: 65536,
+                key: key(),
+                end: 300_000,
+                length: 5,
+            },
+        ),
+        ("DoubtAll", ItemRecord::DoubtAll),
+        (
+            "Trust",
+            ItemRecord::Trust {
+                file: Some(FileId(7)),
+            },
+        ),
     ]
 }
 
@@ -250,6 +282,18 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
         ForkRecord::decode_key(&kept),
         Ok(ForkPlace::Kept(key(), ForkId(2)))
     );
+    let doubt = Ranges::new(vec![1..5, 9..u64::MAX]).unwrap();
+    let doubted = DoubtRecord::key(ForkId(2));
+    golden("doubt key", &doubted);
+    golden("doubt value", &DoubtRecord::encode(&doubt));
+    assert_eq!(DoubtRecord::decode_key(&doubted), Some(ForkId(2)));
+    let decoded = DoubtRecord::decode(b"", &DoubtRecord::encode(&doubt));
+    assert_eq!(decoded, Ok(doubt));
+    let trusted = TrustRecord::key(FileId(7));
+    golden("trust key", &trusted);
+    golden("trust value", &TrustRecord::encode());
+    assert_eq!(TrustRecord::decode_key(&trusted), Some(FileId(7)));
+    assert_eq!(TrustRecord::decode(b"", &TrustRecord::encode()), Ok(()));
     let checkpoint = CheckpointRecord { made: 1 };
     golden("checkpoint key", &CheckpointRecord::key(FileId(7), 6));
     golden("checkpoint value", &checkpoint.encode());

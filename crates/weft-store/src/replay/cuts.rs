@@ -12,6 +12,7 @@ use crate::clear::{edges, numbers, within};
 use crate::cut::edge;
 use crate::direct::whole_blocks;
 use crate::error::StoreError;
+use crate::key::ForkKey;
 use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId};
 
@@ -69,6 +70,33 @@ impl Replay<'_> {
         self.forget_beyond(id, size, length);
         self.state.cut_off(id, length, modified, 0);
         self.zero_edge(sequence, id, size, length);
+        Ok(())
+    }
+
+    /// Bytes of a fork are in doubt, and it is this long at least; what an earlier cut left beyond its length goes.
+    pub(super) fn doubt(
+        &mut self,
+        (id, chunk, key): (ForkId, u32, &ForkKey),
+        modified: i64,
+        end: u64,
+        length: u64,
+    ) -> Result<(), StoreError> {
+        if self.state.check_alive(key.file).is_err() {
+            return Ok(());
+        }
+        self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+        if !self.state.forks.contains_key(&id) {
+            self.state.set_fork(id, chunk, key, modified);
+        }
+        let fork = &self.state.forks[&id];
+        let (old, modified) = (fork.length, fork.modified);
+        if length > old {
+            let behind = fork.end_chunk();
+            self.empty(id, behind..u64::MAX)?;
+            self.state.set_tail(id, None);
+            self.state.touch(id, length, modified);
+        }
+        self.state.doubt_below(id, end);
         Ok(())
     }
 

@@ -81,6 +81,8 @@ pub fn assert_everything() {
     let listed: BTreeSet<u8> = rows
         .filter_map(|row| row.split(' ').next()?.parse().ok())
         .collect();
+    // `Doubt`, `DoubtAll` and `Trust` come after repairs only: `log_doubt.rs`.
+    let listed: BTreeSet<u8> = listed.into_iter().filter(|kind| *kind < 21).collect();
     ITEMS.with_borrow(|seen| {
         assert!(seen.keys().eq(listed.iter()), "items of logs: {seen:?}");
     });

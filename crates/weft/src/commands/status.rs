@@ -377,7 +377,7 @@ fn print_losses(report: &Report) -> Result<()> {
         let least = if lost.more { "at least " } else { "" };
         let files = output::count(lost.files, "file");
         output::line(format!(
-            "{}: {least}{} of {files} are lost, and reading them fails; `weft fsck` names them",
+            "{}: {least}{} of {files} are lost or not proven, and reading them fails; `weft fsck` names them",
             row.node,
             bytes(lost.bytes)
         ))?;

@@ -24,18 +24,20 @@ const NAMED_MAX: usize = 10_000;
 /// Without --repair nothing that is stored is changed (--offline starts the nodes in this process, and they note that; a second copy
 /// of a server's tables is made anew by itself, which is told once). Both ways it runs while the volume is used. What cannot be
 /// placed goes to /lost+found. What cannot be read is gone on without, and named: of a damaged log that is everything behind the
-/// damage, and what only that had reads as what was there before, or as zeros. Restore the files that a repair names from a copy.
+/// damage. What that may have changed is not proven from then on, and reading it fails. Restore the files that a repair names from a copy.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   weft fsck /tmp/volume                      look, while the volume is in use
   weft fsck /tmp/volume --repair             repair as well
   weft fsck /tmp/volume --data --json        read every block, too
-  weft fsck --accept /data/grid              what is lost of the file reads as zeros from now on
+  weft fsck --accept /data/grid              what is lost of the file reads as zeros from now on, what is not proven as it is
+  weft fsck --accept-server 2                what is not proven on a server reads as it is, of all files
   weft fsck --offline /tmp/volume --repair   a stopped volume, also one whose stores refuse to open
 
-Bytes that are known to be lost, by an earlier repair for instance, are named by every check until they are written anew, their
-file is removed or restored, or --accept makes zeros of them.
+Bytes that are known to be lost, by an earlier repair for instance, or that are not proven to be what was written last, because a
+server lost a part of its log, are named by every check until they are written anew, their file is removed or restored, or --accept
+makes zeros of what is lost and shows what there is of the rest.
 
 Exit code: 0: nothing is wrong; 1: all that was wrong is repaired; 4: something that is wrong is left; 8: the check could not be
 made, or not wholly; 16: wrong usage; 130 or 143: interrupted.")]
@@ -52,9 +54,13 @@ pub(crate) struct Fsck {
     /// Read every block and compare it with its checksum, as `weft scrub` does
     #[arg(long)]
     data: bool,
-    /// Make zeros of what is lost of this file, in its cells and checkpoints, before the check; can be given several times
+    /// Make zeros of what is lost of this file, in its cells and checkpoints, and show what is not proven, before the check; can be given
+    /// several times
     #[arg(long, value_name = "FILE", value_parser = remote::parser())]
     accept: Vec<RemotePath>,
+    /// Show what is not proven of all files on the server of this number, before the check; can be given several times
+    #[arg(long, value_name = "SERVER", conflicts_with = "offline")]
+    accept_server: Vec<u32>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -176,6 +182,13 @@ impl Fsck {
         let mut before = before;
         for path in &self.accept {
             before.extend(accept(volume, path).await?);
+        }
+        for server in &self.accept_server {
+            let accepted = volume.accept_unproven(ServerId(*server)).await?;
+            if accepted.ranges > 0 {
+                let amount = (accepted.ranges, accepted.bytes);
+                before.push(words::accepted_all(*server, amount));
+            }
         }
         let bar = progress::of_bytes("fsck", None);
         let show = |now: FsckProgress| {

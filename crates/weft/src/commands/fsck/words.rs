@@ -54,6 +54,7 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::Unreadable => "unreadable block",
         Fault::IndexRecord => "damaged index",
         Fault::Lost => "lost",
+        Fault::Unproven => "not proven",
     }
 }
 
@@ -152,6 +153,16 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
             "bytes {expected}..{} of the cell are lost: reading them fails until they are written anew, or --accept makes zeros of them",
             expected + found
         ),
+        Fault::Unproven if finding.file == 0 => {
+            "a part of the server's log was lost, and nothing says which files had bytes there that it does not have: reading those fails until \
+             --accept-server shows holes"
+                .to_owned()
+        }
+        Fault::Unproven => format!(
+            "bytes {expected}..{} of the cell are not proven to be what was written last, as a part of the server's log was lost: reading them \
+             fails until they are written anew, or --accept shows what there is",
+            expected + found
+        ),
         Fault::Unknown => "something that this program does not know".to_owned(),
     }
 }
@@ -164,7 +175,8 @@ pub(super) fn row(found: Found) -> Row {
     if !finding.text.is_empty() {
         what = format!("{what}: {}", finding.text);
     }
-    let lost = (fault == Fault::Lost).then_some(Bytes {
+    let lost = matches!(fault, Fault::Lost | Fault::Unproven);
+    let lost = (lost && finding.file != 0).then_some(Bytes {
         offset: finding.expected,
         length: finding.found,
     });
@@ -211,7 +223,18 @@ pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
     }
 }
 
-/// What was lost of a file on a server, and is zeros now.
+/// What was not proven on a server, and is shown now.
+pub(super) fn accepted_all(server: u32, (ranges, length): (u64, u64)) -> Row {
+    let what = format!("{length} bytes in {ranges} ranges were not proven");
+    Row {
+        fault: name_of(Fault::Unproven),
+        what,
+        repaired: Some("accepted: they read as they are from now on".to_owned()),
+        ..accepted(server, 0, (ranges, length))
+    }
+}
+
+/// What was lost of a file on a server, and is zeros now, or was not proven, and is shown.
 pub(super) fn accepted(server: u32, file: u64, (ranges, length): (u64, u64)) -> Row {
     let finding = Finding {
         fault: Fault::Lost as i32,
@@ -219,14 +242,14 @@ pub(super) fn accepted(server: u32, file: u64, (ranges, length): (u64, u64)) -> 
         file,
         ..Finding::default()
     };
-    let done = "accepted: they read as zeros from now on".to_owned();
+    let done = "accepted: they read as zeros, or as what there is, from now on".to_owned();
     let found = Found {
         finding,
         done: Some(done),
     };
     Row {
         what: format!(
-            "{} in {} were lost",
+            "{} in {} were lost or not proven",
             count(length, "byte"),
             count(ranges, "range")
         ),
