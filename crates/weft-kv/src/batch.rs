@@ -171,7 +171,7 @@ mod tests {
             rest = &rest[batch.length..];
             numbers.extend(batch.number);
         }
-        assert_eq!(numbers, Vec::from_iter(1..=20));
+        assert_eq!(numbers, (1..=20).collect::<Vec<u64>>());
         assert!(rest.iter().all(|byte| *byte == 0));
     }
 

@@ -12,11 +12,10 @@
 //! 1. A commit has handed its journal entry to the kernel when it returns: it survives kill −9.
 //! 2. After a commit or sync that the disk failed everything is refused until the engine is opened again by another process: what
 //!    the disk holds is unknown, and only recovery can find out.
-//! 2b. After a commit that the system refused (`fault.rs`) nothing is committed until this one has opened its engine again, behind
+//! 3. After a commit that the system refused (`fault.rs`) nothing is committed until this one has opened its engine again, behind
 //!    all that was committed and nothing else.
-//!
-//! 3. An engine whose journal lacks what was on stable storage is not opened (`loss.rs`).
-//! 4. Nor one with a table that is not what was written, unless there is a good copy of it (`copies.rs`).
+//! 4. An engine whose journal lacks what was on stable storage is not opened (`loss.rs`).
+//! 5. Nor one with a table that is not what was written, unless there is a good copy of it (`copies.rs`).
 //!
 //! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
 

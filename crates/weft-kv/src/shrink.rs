@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,9 +20,10 @@ use lsm_tree::AbstractTree;
 use parking_lot::Mutex;
 
 use crate::batch::NUMBER_KEY;
+use crate::copies::table_path;
 use crate::engine::settle;
 use crate::fault::Fault;
-use crate::lists::TABLES;
+use crate::lists::{TABLES, list, trees};
 use crate::room::Room;
 
 /// Tables of more bytes are left to the engine: who has those has a larger disk.
@@ -135,17 +136,23 @@ impl Shrinker {
 
     /// Bytes of the tables that are in use, and of the others that are there.
     fn tables(&self) -> (u64, u64) {
-        let length = |path: &Path| fs::metadata(path).map_or(0, |m| m.len());
-        let version = self.keyspace.tree.current_version();
-        let named = version.iter_tables().map(|table| table.path.as_path());
-        let named: HashSet<&Path> = named.collect();
-        let files = fs::read_dir(self.keyspace.path().join(TABLES)).into_iter();
-        let files = files.flatten().flatten().map(|file| file.path());
-        let others = files.filter(|path| !named.contains(path.as_path()));
-        (
-            named.iter().map(|path| length(path)).sum(),
-            others.map(|path| length(&path)).sum(),
-        )
+        let (mut used, mut others) = (0, 0);
+        for tree in trees(&self.folder).unwrap_or_default() {
+            let tree = self.folder.join(tree);
+            let named = list(&tree).ok().and_then(|list| list.tables);
+            let named = named.unwrap_or_default().into_iter();
+            let named: HashSet<PathBuf> = named.map(|table| table_path(&tree, &table)).collect();
+            let files = fs::read_dir(tree.join(TABLES)).into_iter().flatten();
+            for file in files.flatten() {
+                let bytes = file.metadata().map_or(0, |m| m.len());
+                if named.contains(&file.path()) {
+                    used += bytes;
+                } else {
+                    others += bytes;
+                }
+            }
+        }
+        (used, others)
     }
 
     fn shrink(&self, stopped: &dyn Fn() -> bool) -> Result<Shrunk, String> {
@@ -218,6 +225,8 @@ impl Shrinker {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::room::{MARGIN, Space as Disk};
     use crate::{Batch, FjallKv, FjallOptions, OrderedKv, Space};
