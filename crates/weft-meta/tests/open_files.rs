@@ -716,8 +716,7 @@ fn a_time_of_access_goes_forward_and_changes_nothing_else(v: &mut Volume) {
     v.meta.detach(1, &request(&times)).unwrap();
     v.meta.detach(1, &request(&[(f, late - 1)])).unwrap();
     let after = [v.stat(0, "f").unwrap(), v.stat(0, "d").unwrap()];
-    for (number, (before, after)) in before.into_iter().zip(after).enumerate() {
-        let accessed = late + number as i64;
+    for (accessed, (before, after)) in (late..).zip(before.into_iter().zip(after)) {
         assert_eq!(after, Attributes { accessed, ..before });
     }
     assert_eq!(v.meta.changes().published(), told, "nobody must look again");

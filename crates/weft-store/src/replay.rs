@@ -7,6 +7,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 use weft_kv::OrderedKv;
+use weft_layout::FileId;
 
 use crate::chunk::Chunk;
 use crate::error::StoreError;
@@ -124,16 +125,7 @@ impl Replay<'_> {
                 self.overlay.retain(|(fork, _), _| fork != id);
                 self.state.remove(*id, sequence);
             }
-            ItemRecord::Delete { file } => {
-                let gone = self
-                    .state
-                    .files
-                    .get(file)
-                    .map(|f| f.forks.values().chain(&f.kept).copied().collect::<Vec<_>>());
-                let gone = gone.unwrap_or_default();
-                self.overlay.retain(|(fork, _), _| !gone.contains(fork));
-                self.state.delete(*file, sequence);
-            }
+            ItemRecord::Delete { file } => self.delete(sequence, *file),
             ItemRecord::Synced { .. } | ItemRecord::Touched(_) => {}
             ItemRecord::Doubt {
                 id,
@@ -181,6 +173,15 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+
+    fn delete(&mut self, sequence: u64, file: FileId) {
+        let known = self.state.files.get(&file);
+        let gone: Vec<ForkId> = known.map_or_else(Vec::new, |f| {
+            f.forks.values().chain(&f.kept).copied().collect()
+        });
+        self.overlay.retain(|(fork, _), _| !gone.contains(fork));
+        self.state.delete(file, sequence);
     }
 
     /// What only the log has; the entries below it are in memory then.

@@ -121,7 +121,7 @@ impl Rescue {
         });
         let last = numbers.max().unwrap_or(0).max(must);
         let last = (!dropped.open).then_some(last);
-        Ok(judge(standing, &dropped.frames, first, last))
+        Ok(judge(&standing, &dropped.frames, first, last))
     }
 
     /// What the frames that stand count as synced must be.

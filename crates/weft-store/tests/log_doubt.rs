@@ -187,8 +187,8 @@ async fn one(seed: u64, total: &mut Total) {
     damage(&machine, &mut rng);
     if let Ok(store) = machine.open().await {
         // The index has what that frame said.
-        let seen = compare(&store, &model, &format!("seed {seed}, not needed")).await;
-        assert_eq!(seen.refused, 0);
+        let found = compare(&store, &model, &format!("seed {seed}, not needed")).await;
+        assert_eq!(found.refused, 0);
         return;
     }
     let told = rescue(&machine.config(), true).await.unwrap();
@@ -199,17 +199,17 @@ async fn one(seed: u64, total: &mut Total) {
     config.accept_loss = true;
     let store = Store::open(config).await.unwrap();
     let what = format!("seed {seed}, any {any}");
-    let seen = compare(&store, &model, &format!("{what}, repaired")).await;
+    let found = compare(&store, &model, &format!("{what}, repaired")).await;
     assert_eq!(
-        seen.kept_refused, 0,
+        found.kept_refused, 0,
         "{what}: a checkpoint's bytes are in doubt"
     );
     total.repaired += 1;
     total.any += u64::from(any);
     if !any {
-        total.right += seen.right;
-        total.refused += seen.refused;
-        total.kept += seen.kept_right;
+        total.right += found.right;
+        total.refused += found.refused;
+        total.kept += found.kept_right;
     }
     go_on(&store, &machine, &mut model, &mut rng, 1000).await;
     compare(&store, &model, &format!("{what}, afterwards")).await;

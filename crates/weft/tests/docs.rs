@@ -67,7 +67,7 @@ fn the_records_that_the_readme_reads_are_on_every_server() {
     };
     let volume = files_support::Volume::shared();
     volume.text(&line("weft create /grid"));
-    volume.feed("put /grid", &[1; 1 << 20]);
+    volume.feed("put /grid", &vec![1; 1 << 20]);
     let asked = line("weft read /grid");
     assert_eq!(
         asked.strip_prefix("read"),

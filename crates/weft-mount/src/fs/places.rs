@@ -193,22 +193,19 @@ impl<'a> Merged<'a> {
     }
 
     fn push(&mut self, hash: u64, next: &mut u64) {
-        let cookie = match self.places.get(&hash) {
-            Some(place) => {
-                // What has gone before it stays before it.
-                while self.at <= *place {
-                    let seen = self.old[self.at];
-                    if !self.listed.contains(&seen.hash) {
-                        self.seen.push(seen);
-                    }
-                    self.at += 1;
+        let cookie = if let Some(place) = self.places.get(&hash) {
+            // What has gone before it stays before it.
+            while self.at <= *place {
+                let seen = self.old[self.at];
+                if !self.listed.contains(&seen.hash) {
+                    self.seen.push(seen);
                 }
-                self.old[*place].cookie
+                self.at += 1;
             }
-            None => {
-                *next += 1;
-                *next - 1
-            }
+            self.old[*place].cookie
+        } else {
+            *next += 1;
+            *next - 1
         };
         self.seen.push(Seen { hash, cookie });
         self.cookies.push(cookie);

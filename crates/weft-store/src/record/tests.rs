@@ -243,6 +243,22 @@ fn a_frame_has_its_golden_bytes_and_comes_back() {
 }
 
 #[test]
+fn what_the_index_says_of_doubt_has_its_golden_bytes_and_comes_back() {
+    let doubt = Ranges::new(vec![1..5, 9..u64::MAX]).unwrap();
+    let doubted = DoubtRecord::key(ForkId(2));
+    golden("doubt key", &doubted);
+    golden("doubt value", &DoubtRecord::encode(&doubt));
+    assert_eq!(DoubtRecord::decode_key(&doubted), Some(ForkId(2)));
+    let decoded = DoubtRecord::decode(b"", &DoubtRecord::encode(&doubt));
+    assert_eq!(decoded, Ok(doubt));
+    let trusted = TrustRecord::key(FileId(7));
+    golden("trust key", &trusted);
+    golden("trust value", &TrustRecord::encode());
+    assert_eq!(TrustRecord::decode_key(&trusted), Some(FileId(7)));
+    assert_eq!(TrustRecord::decode(b"", &TrustRecord::encode()), Ok(()));
+}
+
+#[test]
 fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
     let file = FileRecord {
         deleted: true,
@@ -282,18 +298,6 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
         ForkRecord::decode_key(&kept),
         Ok(ForkPlace::Kept(key(), ForkId(2)))
     );
-    let doubt = Ranges::new(vec![1..5, 9..u64::MAX]).unwrap();
-    let doubted = DoubtRecord::key(ForkId(2));
-    golden("doubt key", &doubted);
-    golden("doubt value", &DoubtRecord::encode(&doubt));
-    assert_eq!(DoubtRecord::decode_key(&doubted), Some(ForkId(2)));
-    let decoded = DoubtRecord::decode(b"", &DoubtRecord::encode(&doubt));
-    assert_eq!(decoded, Ok(doubt));
-    let trusted = TrustRecord::key(FileId(7));
-    golden("trust key", &trusted);
-    golden("trust value", &TrustRecord::encode());
-    assert_eq!(TrustRecord::decode_key(&trusted), Some(FileId(7)));
-    assert_eq!(TrustRecord::decode(b"", &TrustRecord::encode()), Ok(()));
     let checkpoint = CheckpointRecord { made: 1 };
     golden("checkpoint key", &CheckpointRecord::key(FileId(7), 6));
     golden("checkpoint value", &checkpoint.encode());

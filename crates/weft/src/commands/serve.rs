@@ -12,7 +12,7 @@ use weft_net::{Bounds, Env, Identity, TcpNetwork, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
-use crate::volume_config::{self, Config, Lock, Marker, NodeName, store_config};
+use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection, store_config};
 use crate::{log, threads};
 
 /// With a reserve on the metadata service's disk, so that files can be deleted when others have filled it.
@@ -69,11 +69,7 @@ impl Serve {
         let config = Config::read(&self.config)?;
         let io = self.role.contains(&NodeRole::Io);
         let meta = self.role.contains(&NodeRole::Meta);
-        let server = match (io, self.server) {
-            (true, Some(id)) => Some(config.server(id)?.clone()),
-            (true, None) => bail!("the role io needs --server ID"),
-            (false, _) => None,
-        };
+        let server = self.section(&config)?;
         runtime(server.as_ref().map_or(2, |s| s.threads))?.block_on(async {
             let key = config.key()?;
             let volume = volume_config::volume_id(&key);
@@ -164,6 +160,17 @@ impl Serve {
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
         })
+    }
+}
+
+impl Serve {
+    /// The server's part of the configuration, if this process is an I/O server.
+    fn section(&self, config: &Config) -> Result<Option<ServerSection>> {
+        match (self.role.contains(&NodeRole::Io), self.server) {
+            (true, Some(id)) => Ok(Some(config.server(id)?.clone())),
+            (true, None) => bail!("the role io needs --server ID"),
+            (false, _) => Ok(None),
+        }
     }
 }
 

@@ -274,7 +274,7 @@ pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>
 
 /// Who runs the node of this folder, if anybody.
 pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
-    let Ok(mut file) = weft_client::open_regular(&folder.join(LOCK)) else {
+    let Ok(mut file) = weft_client::open_regular(folder.join(LOCK)) else {
         return Ok(None);
     };
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {

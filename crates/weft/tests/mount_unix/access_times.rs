@@ -52,7 +52,7 @@ fn changed(tree: &Path, names: &[&str], script: &str) -> String {
     let after = look();
     let mut said = format!("{script}:");
     for (name, (before, after)) in names.iter().zip(before.iter().zip(&after)) {
-        said += &format!(" {name} ");
+        said.extend([" ", name, " "]);
         for (time, (before, after)) in "amc".chars().zip(before.iter().zip(after)) {
             said.push(if before == after { '-' } else { time });
         }

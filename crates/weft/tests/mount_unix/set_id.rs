@@ -65,7 +65,8 @@ fn act(directory: &Path, (user, group, groups): (u32, u32, &[u32])) {
         .to_owned();
     for (way, action) in WAYS {
         for mode in MODES {
-            script += &format!("f = '{way}-{mode:o}'\n{action}\n");
+            let mode = format!("{mode:o}");
+            script.extend(["f = '", way, "-", &mode, "'\n", action, "\n"]);
         }
     }
     let mut command = Command::new("setpriv");

@@ -149,22 +149,28 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
         }
         Fault::Unreadable => "the disk does not give the blocks".to_owned(),
         Fault::IndexRecord => "an index is damaged".to_owned(),
-        Fault::Lost => format!(
-            "bytes {expected}..{} of the cell are lost: reading them fails until they are written anew, or --accept makes zeros of them",
-            expected + found
-        ),
-        Fault::Unproven if finding.file == 0 => {
-            "a part of the server's log was lost, and nothing says which files had bytes there that it does not have: reading those fails until \
-             --accept-server shows holes"
-                .to_owned()
-        }
-        Fault::Unproven => format!(
-            "bytes {expected}..{} of the cell are not proven to be what was written last, as a part of the server's log was lost: reading them \
-             fails until they are written anew, or --accept shows what there is",
-            expected + found
-        ),
+        Fault::Lost | Fault::Unproven => unreadable(fault, finding),
         Fault::Unknown => "something that this program does not know".to_owned(),
     }
+}
+
+/// What is said of bytes that a read does not give.
+fn unreadable(fault: Fault, finding: &Finding) -> String {
+    let (from, to) = (finding.expected, finding.expected + finding.found);
+    if fault == Fault::Lost {
+        return format!(
+            "bytes {from}..{to} of the cell are lost: reading them fails until they are written anew, or --accept makes zeros of them"
+        );
+    }
+    if finding.file == 0 {
+        return "a part of the server's log was lost, and nothing says which files had bytes there that it does not have: reading those fails \
+                until --accept-server shows holes"
+            .to_owned();
+    }
+    format!(
+        "bytes {from}..{to} of the cell are not proven to be what was written last, as a part of the server's log was lost: reading them \
+         fails until they are written anew, or --accept shows what there is"
+    )
 }
 
 /// A finding as it is printed.
