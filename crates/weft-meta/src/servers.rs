@@ -178,10 +178,12 @@ impl Namespace {
         let server = table.known.get_mut(&id);
         let server = server.ok_or(MetaError::UnknownServer { server: id })?;
         let service = self.durable();
+        let other_store = !request.store.is_empty() && server.record.store != request.store;
         if let Some(durable) = request.durable
             && server.accepted != durable.incarnation
         {
-            let remembered = server.remembered();
+            // Another store never said anything: what the earlier one held is lost, and told by its age.
+            let remembered = server.remembered().filter(|_| !other_store);
             if let Some(at) = remembered.filter(|at| !request.has.contains(at)) {
                 if request.rolled_back && !server.is_up(now) {
                     if server.rolled_back.is_none() {
@@ -204,7 +206,6 @@ impl Namespace {
         server.rolled_back = None;
         server.durable = request.durable.or(server.durable);
         let moved = server.record.address != request.address;
-        let other_store = !request.store.is_empty() && server.record.store != request.store;
         let unrecorded = server.durable.filter(|at| {
             let anew = at.incarnation != server.record.incarnation;
             let grown = at.sequence > server.record.sequence;

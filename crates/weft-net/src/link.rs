@@ -32,7 +32,8 @@ struct Inner {
 }
 
 /// A link is connected, was never used, or away. While it is away one task tries to connect, and callers hear at once why the
-/// last try failed: a peer that takes no connections costs a caller nothing but the first time.
+/// last try failed: a peer that takes no connections costs a caller nothing but the first time. Where the machine refuses at once, as
+/// it does when no process listens, a caller tries itself, so that a peer that was started again is there for the next call.
 #[derive(Default)]
 enum Current {
     /// Nobody has tried, or nobody has asked for long.
@@ -47,9 +48,13 @@ enum Current {
     Away {
         address: String,
         error: ConnectError,
+        /// When the last try ended, if it was refused within [`AT_ONCE`].
+        refused: Option<Instant>,
     },
 }
 
+/// A refusal within so long costs a caller nothing.
+const AT_ONCE: Duration = Duration::from_millis(20);
 /// Between two tries to reach a peer that is away, after the first ones.
 const TRY_EVERY: Duration = Duration::from_millis(250);
 /// Nobody has asked for so long: the peer is not looked for any more.
@@ -119,15 +124,25 @@ impl Link {
                 let new = !std::mem::replace(told, true);
                 return Ok((connection.clone(), new));
             }
-            Current::Away { address, error } if *address == here => return Err(error.clone()),
+            Current::Away {
+                address,
+                error,
+                refused,
+            } if *address == here
+                && refused.is_none_or(|when| when.elapsed() < inner.env.timing.backoff) =>
+            {
+                return Err(error.clone());
+            }
             _ => {}
         }
         // A peer that has just fallen silent has made its callers wait already.
         let timing = &inner.env.timing;
-        let wait = match std::mem::take(&mut *current) {
-            Current::Connected { .. } => timing.ping.min(timing.connect),
-            _ => timing.connect * 2,
+        let (wait, looking) = match std::mem::take(&mut *current) {
+            Current::Connected { .. } => (timing.ping.min(timing.connect), false),
+            Current::Away { address, .. } => (timing.ping.min(timing.connect), address == here),
+            Current::Idle => (timing.connect * 2, false),
         };
+        let began = Instant::now();
         let opened = tokio::time::timeout(wait, inner.open(&here)).await;
         match opened.unwrap_or_else(|_| Err(Inner::timeout(&here, wait))) {
             Ok(connection) => {
@@ -142,8 +157,11 @@ impl Link {
                 *current = Current::Away {
                     address: here.clone(),
                     error: error.clone(),
+                    refused: refused(began),
                 };
-                tokio::spawn(look_for(Arc::downgrade(inner), here));
+                if !looking {
+                    tokio::spawn(look_for(Arc::downgrade(inner), here));
+                }
                 Err(error)
             }
         }
@@ -195,6 +213,12 @@ impl Inner {
     }
 }
 
+/// Now, if a try that began then was refused at once.
+fn refused(began: Instant) -> Option<Instant> {
+    let now = Instant::now();
+    (now.duration_since(began) < AT_ONCE).then_some(now)
+}
+
 /// Tries to reach a peer that is away, until it is back, is looked for elsewhere, or nobody asks any more.
 async fn look_for(link: Weak<Inner>, address: String) {
     let mut pause = link
@@ -204,6 +228,7 @@ async fn look_for(link: Weak<Inner>, address: String) {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(TRY_EVERY.max(pause));
         let Some(link) = link.upgrade() else { return };
+        let began = Instant::now();
         let found = if link.is_asked() {
             link.open(&address).await.map(Some)
         } else {
@@ -214,6 +239,7 @@ async fn look_for(link: Weak<Inner>, address: String) {
             Current::Away {
                 address: away,
                 error,
+                refused: when,
             } if *away == address => match found {
                 Ok(Some(connection)) => {
                     *current = Current::Connected {
@@ -227,7 +253,7 @@ async fn look_for(link: Weak<Inner>, address: String) {
                     *current = Current::Idle;
                     return;
                 }
-                Err(now) => *error = now,
+                Err(now) => (*error, *when) = (now, refused(began)),
             },
             // A caller has been quicker, or the peer is elsewhere.
             _ => return,

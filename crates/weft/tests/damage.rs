@@ -203,7 +203,7 @@ fn what_a_damaged_log_lost_is_an_error_and_is_said_until_it_is_accepted() {
     let said = String::from_utf8_lossy(&repaired.stdout).into_owned();
     assert_eq!(repaired.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("not proven") && said.contains("/f2"),
+        said.contains("not proven") && said.contains("/f5"),
         "{said}"
     );
     assert!(weft(&["up", &volume.dir]).status.success());
@@ -212,7 +212,7 @@ fn what_a_damaged_log_lost_is_an_error_and_is_said_until_it_is_accepted() {
     assert!(!refused.status.success());
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        error.contains("not proven") && error.contains("/f2"),
+        error.contains("not proven") && error.contains("/f5"),
         "{error}"
     );
     for _ in 0..2 {

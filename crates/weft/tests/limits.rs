@@ -239,7 +239,9 @@ fn a_volume_in_a_small_container_takes_what_that_allows() {
     let mut resident = 0;
     for node in &nodes {
         let status = fs::read_to_string(format!("/proc/{node}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
         let kib: u64 = line
             .unwrap()
             .trim()

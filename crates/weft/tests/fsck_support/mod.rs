@@ -89,7 +89,29 @@ pub fn stopped(volume: &Volume, work: impl FnOnce(&Path)) {
     let dir = folder.to_str().unwrap();
     volume.run(["down", dir]);
     work(&folder);
-    volume.run(["up", dir]);
+    start(volume);
+}
+
+/// Starts a volume, and takes in what is refused because it is older than it was.
+pub fn start(volume: &Volume) {
+    let folder = volume.path("volume");
+    let up = volume.command(["up", folder.to_str().unwrap()]).output();
+    let up = up.unwrap();
+    if up.status.success() {
+        return;
+    }
+    let said = String::from_utf8(up.stderr).unwrap();
+    let refused = said.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("weft server accept-rollback ")?;
+        Some(rest[..rest.find('`')?].to_owned())
+    });
+    let refused: Vec<String> = refused.collect();
+    assert!(!refused.is_empty(), "{said}");
+    for node in refused {
+        volume.text(&format!("server accept-rollback {node}"));
+    }
+    // Servers take part with their next heartbeat, and note with the one after it what they hear of the service.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
 }
 
 pub fn id(volume: &Volume, path: &str) -> u64 {
