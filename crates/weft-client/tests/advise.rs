@@ -1,6 +1,6 @@
 //! Explicit prefetch and flush of ranges of a view, against real servers whose disks are counted.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::TestVolume;

@@ -1,6 +1,6 @@
 //! Checkpoints of trees on real servers, against what the tree was; and how long checkpoints take.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

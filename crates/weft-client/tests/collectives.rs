@@ -1,9 +1,8 @@
 //! Collectives: what members of a group read and write together, against the model; and what they cost.
 
-mod cases;
-mod common;
-#[path = "../../weft-layout/tests/model/mod.rs"]
-mod model;
+use crate::cases;
+use crate::common;
+use crate::model;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

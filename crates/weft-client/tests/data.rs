@@ -1,6 +1,6 @@
 //! Data through views, against real servers.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::TestVolume;

@@ -1,6 +1,6 @@
 //! Where a file has data, asked of real servers.
 
-mod common;
+use crate::common;
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Clients that die in the middle of large calls: what they held is free, and nobody waits for them.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Servers that stop, start, refuse; wrong keys and strangers.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //!
 //! What is asserted is which calls end while another one is under way, and how many; no times.
 
-mod common;
+use crate::common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Small files whose bytes lie with their metadata, over real sockets: what they cost, and how they get to their cells.
 
-mod common;
-mod quotas;
+use crate::common;
 
 use bytes::Bytes;
 use common::TestVolume;

@@ -1,6 +1,6 @@
 //! Operations acknowledged before they survive power loss: when they do, and how fast it is.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ async fn creates_per_second(volume: &Volume, folder: &str, depth: usize, seconds
     f64::from(made) / started.elapsed().as_secs_f64()
 }
 
-/// Measures: `cargo test --release -p weft-client --test lazy -- --ignored --nocapture`.
+/// Measures: `cargo test --release -p weft-client --test all lazy:: -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn creates_per_second_lazy_and_durable() {

@@ -1,6 +1,6 @@
 //! List requests, against real servers.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::TestVolume;

@@ -1,6 +1,6 @@
 //! Operations in the background, against real servers whose answers a gate in front of the client can hold back.
 
-mod common;
+use crate::common;
 
 use std::io;
 use std::pin::Pin;

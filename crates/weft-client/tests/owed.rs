@@ -1,6 +1,6 @@
 //! What is owed to one server keeps nobody from the others.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

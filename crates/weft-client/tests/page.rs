@@ -1,6 +1,6 @@
 //! `docs/requests.md`: what the page says in Rust compiles, and means what its commands mean.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 

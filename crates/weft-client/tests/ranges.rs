@@ -1,6 +1,6 @@
 //! Clearing and copying ranges, on real servers, against plain memory.
 
-mod common;
+use crate::common;
 
 use common::TestVolume;
 use rand::rngs::SmallRng;

@@ -1,9 +1,7 @@
 //! Requests of every kind through every kind of view, against a model that touches one byte at a time.
 
-mod cases;
-mod common;
-#[path = "../../weft-layout/tests/model/mod.rs"]
-mod model;
+use crate::cases;
+use crate::common;
 
 use bytes::Bytes;
 use cases::{Content, any_case, any_view, create};

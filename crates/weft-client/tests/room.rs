@@ -1,6 +1,6 @@
 //! Many collectives at once: they share the memory that a server has for rounds, and nobody waits for ever.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Members of a group that have come and then stand still: a stopped process keeps its connection open and moves nothing.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

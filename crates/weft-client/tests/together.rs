@@ -1,6 +1,6 @@
 //! Two clients and one volume: appends, changes, locks.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

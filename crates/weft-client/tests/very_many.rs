@@ -3,7 +3,7 @@
 //!
 //! Processor time is that of the whole process: tests that take none into account are elsewhere.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

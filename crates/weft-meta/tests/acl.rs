@@ -1,6 +1,6 @@
 //! Access control lists: what they allow, what becomes of modes, and what new files inherit.
 
-mod common;
+use crate::common;
 
 use common::{Volume, at, attaching, creating, who};
 use proptest::prelude::*;

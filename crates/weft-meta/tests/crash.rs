@@ -5,7 +5,7 @@
 //! runs over an engine that loses power after every prefix of its commits. Each time the
 //! invariants hold, the service opens again, and what is owed can be carried through.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};

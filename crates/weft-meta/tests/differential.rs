@@ -3,8 +3,8 @@
 //! The oracle is a plain tree of nodes with POSIX's rules written down once more, without a key, a
 //! count or a cache: links and sizes are counted when they are asked for.
 
-mod common;
-mod oracle;
+use crate::common;
+use crate::oracle;
 
 use common::{Volume, at, creating, who};
 use oracle::{Oracle, Outcome};

@@ -1,7 +1,7 @@
 //! The check of the namespace: every kind of damage is found, named and repaired; nothing that is valid is lost; a second
 //! check finds nothing. The invariants are those that the other suites check by reading the raw keys.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};

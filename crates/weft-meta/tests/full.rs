@@ -1,6 +1,6 @@
 //! An engine without room: what makes the namespace larger is refused and changes nothing, all else goes on.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

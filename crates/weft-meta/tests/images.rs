@@ -3,11 +3,10 @@
 //! `golden/NAME.namespace` is a packed folder (`weft-store/tests/golden/packed.rs`): below `meta` the files of the engine, and
 //! `holds/records`, every record as its bytes, `holds/names`, what the operations say of every name. An image that is there is
 //! never changed; a new kind of record, or a new way of writing one, adds images: give them a new number in
-//! `write_images_of_this_version`, and run `cargo test -p weft-meta --test images -- --ignored`.
+//! `write_images_of_this_version`, and run `cargo test -p weft-meta --test all images:: -- --ignored`.
 
-mod common;
-#[path = "../../weft-store/tests/golden/packed.rs"]
-mod packed;
+use crate::common;
+use crate::packed;
 
 use std::fmt::Write as _;
 use std::fs;

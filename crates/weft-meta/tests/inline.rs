@@ -2,7 +2,7 @@
 
 #[path = "inline/ahead.rs"]
 mod ahead;
-mod common;
+use crate::common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use weft_kv::Space;

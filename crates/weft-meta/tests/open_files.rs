@@ -1,7 +1,7 @@
 //! Files that are open: sizes that are exact or not, names that go before the last user does,
 //! truncates on their way, clients and services that die.
 
-mod common;
+use crate::common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use weft_meta::{Intent, MetaError, Truncation};

@@ -1,7 +1,7 @@
 //! What is owed to servers: read in pages however much there is, taken along by a delete, and taken back where a server
 //! refuses it for good.
 
-mod common;
+use crate::common;
 
 use common::{Found, Volume, at, attaching, who};
 use weft_layout::ServerId;

@@ -1,6 +1,6 @@
 //! Paths, permissions, links and times, as POSIX has them; every name is a promise.
 
-mod common;
+use crate::common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use prost::Message;

@@ -1,6 +1,6 @@
 //! Rename, case by case.
 
-mod common;
+use crate::common;
 
 use common::Volume;
 use weft_proto::meta::*;

@@ -1,7 +1,7 @@
 //! Checkpoints of trees in the namespace, against what the tree looked like when they were made.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,7 +1,6 @@
 //! Formatting, opening, and the server map.
 
-mod common;
-mod quotas;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Calls without payload: many at once, exactly counted, and what fails fails clearly.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

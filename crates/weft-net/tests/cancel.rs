@@ -1,6 +1,6 @@
 //! What is dropped half way: places and windows come back, and the connection stays sound.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! Payload down: the reply's window holds the server, and a large transfer never blocks a small one.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! Connections that prove nothing, more than a server has places for, and payload that never comes whole.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Whatever arrives on the port: the connection is closed soon, and the server goes on.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Peers that take more than they were granted are disconnected, at exactly the bound; the others are served on.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

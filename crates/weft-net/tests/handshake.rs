@@ -1,6 +1,6 @@
 //! Who is let in, who is not, and what each is told.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Programs on a server's own machine reach it through its local socket (`docs/design/0016-local-sockets.md`).
 
-mod common;
+use crate::common;
 
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Lost peers: promptly noticed, clearly said, found again.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! Whoever sits on the path between client and server: what is changed there is noticed and never delivered.
 
-mod common;
+use crate::common;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Payload up: the window holds the sender, and one call never holds another.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Callers whose waker carries them on at once, as those of the mount do: it spawns the caller's future into a runtime,
 //! and one that ends drops it there and then, calls in flight and all.
 
-mod common;
+use crate::common;
 
 use std::pin::Pin;
 use std::sync::mpsc::RecvTimeoutError;

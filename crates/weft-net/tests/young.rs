@@ -1,6 +1,6 @@
 //! Calls that are served by their connection's own task: none waits for another, and none is lost with it.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Chunks that are named by what they hold (C1).
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

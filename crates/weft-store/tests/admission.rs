@@ -1,7 +1,7 @@
 //! Writers that want more dirty pages and log than there may be: all of them end, and none holds up the small ones.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! What goes wrong in the background: writers that wait for room are told, or go on.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::io::ErrorKind;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What becomes of blocks that went bad when they are written over, cut or repaired.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;

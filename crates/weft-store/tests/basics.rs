@@ -1,7 +1,7 @@
 //! What callers see of a store that nothing happens to.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::{CellOffset, FileId, OFFSET_MAX};

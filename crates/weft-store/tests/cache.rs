@@ -1,7 +1,7 @@
 //! What the cache keeps, what it fetches ahead, and how often it goes to the disk.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Checkpoints of several files in one call: a crash leaves all of them or none.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::{CellOffset, FileId};

@@ -1,7 +1,7 @@
 //! What checkpoints cost, counted: nothing that grows with the file.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::{CellOffset, FileId};

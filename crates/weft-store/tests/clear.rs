@@ -1,7 +1,7 @@
 //! Clearing ranges of forks: space comes back, lengths stay, and it survives crashes as a write does.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::{CellOffset, FileId};

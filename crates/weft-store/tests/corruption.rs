@@ -5,7 +5,7 @@
 //! bytes. A log that was damaged costs a repair what follows: then the right bytes are those after some prefix of the writes.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 #[path = "corruption/labels.rs"]
 mod labels;
 #[path = "corruption/memory.rs"]

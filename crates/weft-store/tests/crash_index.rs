@@ -3,7 +3,7 @@
 //! Each write and each sync of the index is a step at which the process may die, as each operation of a disk is.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;

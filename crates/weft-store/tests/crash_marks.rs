@@ -2,7 +2,7 @@
 //! and a close in good order. Those of repairs are in `log_loss.rs`.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_store::{Store, StoreError};

@@ -2,7 +2,7 @@
 //! about marks, closing and repairs in `crash_marks.rs`.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Several disks: what is spread, what a lost one costs, what a crash leaves.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Stores in real folders.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::sync::Arc;

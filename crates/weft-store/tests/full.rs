@@ -2,7 +2,7 @@
 //! anything, what makes room works, and a crash at any write leaves one of the states in between.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::collections::{BTreeMap, BTreeSet};
 

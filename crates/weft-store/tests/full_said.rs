@@ -2,7 +2,7 @@
 //! thread, to which nobody listens, was the first to make.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! An image that is there is never changed. `docs/format.md` says when one is added.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 #[path = "golden/packed.rs"]
 mod packed;
 #[path = "golden/story.rs"]

@@ -1,7 +1,7 @@
 //! What was received into the store's own memory: large pieces of it are not copied, and nothing else is different.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::{Machine, key, now, pattern, read, run, write};

@@ -1,7 +1,7 @@
 //! What only shows at size: contiguity of files that grow side by side, and the time of a restart.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! are written anew or accepted. Checkpoints stay as they were made.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 #[path = "model/history.rs"]
 #[allow(dead_code, reason = "shared with the model's runs")]
 mod history;

@@ -2,7 +2,7 @@
 //! a repair goes on without what cannot be read.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;

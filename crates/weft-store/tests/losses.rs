@@ -1,7 +1,7 @@
 //! What is lost stays lost, and is said, until it is written anew, removed or accepted.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;

@@ -5,7 +5,7 @@
 //! state after some operation between the last sync and that.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 #[path = "model/history.rs"]
 mod history;
 #[path = "model/oracle.rs"]

@@ -2,7 +2,7 @@
 //! forks that they are of.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Where a store says data is.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The scrub: exactly what was damaged is found, nothing stops it, and it goes on where it stopped.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;

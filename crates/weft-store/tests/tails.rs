@@ -1,7 +1,7 @@
 //! Cuts of files of many chunks: one moment for whoever looks, and work in parts.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

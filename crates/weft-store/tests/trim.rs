@@ -1,7 +1,7 @@
 //! Free space goes back to the host, and nothing else goes with it.
 #![allow(missing_docs)]
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -10,7 +10,6 @@ use weft_proto::meta::*;
 use weft_proto::quota::*;
 
 use crate::common::{Volume, at, attaching, creating, who};
-use crate::refused;
 
 /// Sets bounds; `None`: there is none.
 fn set(

@@ -1,0 +1,28 @@
+//! All tests of the client in one program: linking one for each file took most of the time of a build.
+
+mod cases;
+mod common;
+#[path = "../../weft-layout/tests/model/mod.rs"]
+mod model;
+mod quotas;
+
+mod advise;
+mod checkpoints;
+mod collectives;
+mod data;
+mod data_ranges;
+mod deaths;
+mod failures;
+mod fair;
+mod inline;
+mod lazy;
+mod lists;
+mod operations;
+mod owed;
+mod page;
+mod ranges;
+mod requests;
+mod room;
+mod stalled;
+mod together;
+mod very_many;

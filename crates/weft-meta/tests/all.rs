@@ -1,0 +1,24 @@
+//! All tests of the namespace in one program: linking one for each file took most of the time of a build.
+
+#[macro_use]
+mod common;
+mod oracle;
+#[path = "../../weft-store/tests/golden/packed.rs"]
+mod packed;
+mod quotas;
+
+mod acl;
+mod crash;
+mod differential;
+mod fsck;
+mod full;
+mod golden;
+mod images;
+mod inline;
+mod locks;
+mod open_files;
+mod owed;
+mod posix;
+mod rename;
+mod trees;
+mod volume;
