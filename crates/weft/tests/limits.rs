@@ -206,7 +206,11 @@ fn a_volume_that_gets_no_more_threads_serves_on() {
     assert!(begun.elapsed() < Duration::from_mins(1));
     assert!(!checked.status.success());
     let told = said(&checked) + &String::from_utf8_lossy(&checked.stdout);
-    assert!(told.contains("cannot start a thread"), "{told}");
+    assert!(
+        told.contains("cannot start a thread"),
+        "{told} {}",
+        checked.status
+    );
     group.set(["pids.max", "pids.max"], "max");
     let checked = volume.weft("fsck");
     assert!(checked.status.success(), "{}", said(&checked));

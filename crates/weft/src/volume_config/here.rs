@@ -12,7 +12,7 @@ use super::folder::{LOCK, Marker};
 use super::{ADDRESS, Config, NodeName, volume_id};
 
 /// In the volume's folder: a file for each node that `weft up` started, which holds the path of the node's folder.
-const STARTED: &str = "started";
+pub(super) const STARTED: &str = "started";
 
 /// A volume's folder and what it tells.
 pub(crate) struct Here {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{Mode, OFlags};
 
-use super::{ADDRESS, Config, FILE, NodeName};
+use super::here::STARTED;
+use super::{ADDRESS, Config, FILE, NodeName, WIRE, is_starter};
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -56,7 +57,9 @@ pub(crate) fn close_to_others(config: &Config, node: NodeName) -> Result<()> {
     };
     let folder = node.folder(config)?;
     let done = closed.tree(&folder, true).and_then(|()| {
-        closed.tree(&config.base.join("log"), true)?;
+        for own in ["log", STARTED] {
+            closed.tree(&config.base.join(own), true)?;
+        }
         closed.own(&config.base, |name, _| is_own(config, name))?;
         let disks = match node {
             NodeName::Meta => [].iter(),
@@ -87,9 +90,12 @@ fn is_own(config: &Config, name: &OsStr) -> bool {
     let nodes = config.nodes();
     let folders = nodes.iter().filter_map(|node| node.folder(config).ok());
     let key = config.at(&config.volume.key);
-    let own = [FILE, ADDRESS, "log", "mounted"];
+    let own = [FILE, ADDRESS, WIRE, "log", "mounted", STARTED];
     let path = config.base.join(name);
-    own.iter().any(|own| name == *own) || key == path || folders.into_iter().any(|f| f == path)
+    own.iter().any(|own| name == *own)
+        || is_starter(name)
+        || key == path
+        || folders.into_iter().any(|f| f == path)
 }
 
 /// What was open to others.
