@@ -48,7 +48,11 @@ fn a_checkpoint_and_a_rollback_of_a_long_file_cost_what_they_cost_of_a_short_one
             ]);
             assert_eq!(store.usage().used, used, "a checkpoint takes no block");
         }
-        assert_eq!(costs[0], costs[1]);
+        for (short, long) in costs[0].iter().zip(&costs[1]) {
+            assert_eq!(short[..3], long[..3]);
+            // Numbers have as many bytes as they need.
+            assert!(short[3].abs_diff(long[3]) <= 16, "{costs:?}");
+        }
         let [make, roll_back, drop] = costs[1];
         for [reads, writes, appends, bytes] in [make, roll_back, drop] {
             assert_eq!((reads, writes, appends), (0, 0, 1));
