@@ -27,6 +27,7 @@ night WEFT_CASES=1000000 cargo test -p weft-layout --test requests
 night WEFT_SEED="$(date +%s)" WEFT_CASES=50000 cargo test -p weft-client --test all requests::
 night WEFT_SEED="$(date +%s)" WEFT_CASES=500 cargo test -p weft --test mount_property
 night WEFT_SEED="$(date +%s)" WEFT_CASES=20000 cargo test -p weft --test mount_strict
+night WEFT_SEED="$(date +%s)" WEFT_CASES=1000000 cargo test -p weft --test mount_mixes
 night WEFT_CASES=1000 cargo test -p weft --test mount_directories -- --nocapture
 [ -z "${PJDFSTEST_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" suites/pjdfstest.sh
 [ -z "${FSX_SRC:-}" ] || night WEFT="$PWD/target/debug/weft" SEEDS="$((RANDOM + 1)) $((RANDOM + 1))" OPERATIONS=100000 LIMIT=7200 suites/fsx.sh
