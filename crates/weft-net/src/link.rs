@@ -55,6 +55,8 @@ enum Current {
 
 /// A refusal within so long costs a caller nothing.
 const AT_ONCE: Duration = Duration::from_millis(20);
+/// Between two tries of callers that are refused at once.
+const TRY_AGAIN: Duration = Duration::from_millis(2);
 /// Between two tries to reach a peer that is away, after the first ones.
 const TRY_EVERY: Duration = Duration::from_millis(250);
 /// Nobody has asked for so long: the peer is not looked for any more.
@@ -128,9 +130,7 @@ impl Link {
                 address,
                 error,
                 refused,
-            } if *address == here
-                && refused.is_none_or(|when| when.elapsed() < inner.env.timing.backoff) =>
-            {
+            } if *address == here && refused.is_none_or(|when| when.elapsed() < TRY_AGAIN) => {
                 return Err(error.clone());
             }
             _ => {}

@@ -58,7 +58,9 @@ pub const DECODERS: &[(&str, Decoder)] = &[
         Some(NoteRecord::encode(&NoteRecord::decode(b"", value).ok()?))
     }),
     ("incarnations", |value| {
-        Some(HistoryRecord::decode(value)?.encode())
+        let mut bytes = HistoryRecord::decode(value)?.encode();
+        bytes.resize(value.len(), 0);
+        Some(bytes)
     }),
     ("service", |value| {
         Some(HeardRecord::decode(value)?.encode())

@@ -213,7 +213,7 @@ fn a_volume_that_gets_no_more_threads_serves_on() {
     );
     group.set(["pids.max", "pids.max"], "max");
     let checked = volume.weft("fsck");
-    assert!(checked.status.success(), "{}", said(&checked));
+    assert!(checked.status.success(), "{checked:?}");
     volume.down();
 }
 

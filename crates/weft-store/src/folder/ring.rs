@@ -174,6 +174,9 @@ impl Ring {
         let (mut result, mut payload) = done.await.map_err(|_| stopped())?;
         let mut moved = 0;
         loop {
+            if result == -libc::ECANCELED {
+                result = on_this_thread(file, at, moved, &mut payload);
+            }
             if result < 0 && -result != libc::EINTR && -result != libc::EAGAIN {
                 return Err(io::Error::from_raw_os_error(-result));
             }
@@ -201,6 +204,27 @@ impl Ring {
         }
         Ok(())
     }
+}
+
+/// Carries out an operation that the kernel took back before it began, because it may start no thread for it (`pids.max`). It blocks
+/// this thread: where threads are that short there is no other.
+fn on_this_thread(file: &File, at: u64, skip: usize, payload: &mut Payload) -> i32 {
+    let mut vectors = vectors(payload, skip);
+    let (first, count) = (vectors.0.as_mut_ptr(), vectors.0.len() as i32);
+    let (fd, at) = (file.as_raw_fd(), (at + skip as u64).cast_signed());
+    // SAFETY: the vectors point into the payload, which outlives the call; nobody else works on it.
+    let result = unsafe {
+        match payload {
+            Payload::Read(_) => libc::preadv(fd, first, count, at),
+            Payload::Write(_) => libc::pwritev(fd, first, count, at),
+            Payload::Sync => libc::fdatasync(fd) as isize,
+        }
+    };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return -error.raw_os_error().unwrap_or(libc::EIO);
+    }
+    result as i32
 }
 
 impl Drop for Ring {

@@ -400,10 +400,14 @@ impl HistoryRecord {
         out.extend_from_slice(&self.history);
         seal(out)
     }
-    /// What follows the record, zeros up to the file's length, does not matter.
+    /// Behind the record there are zeros up to the file's length.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let length = Fields(value.get(9..)?).u32()? as usize;
-        let value = value.get(..13_usize.checked_add(length)?.checked_add(4)?)?;
+        let length = 13_usize.checked_add(length)?.checked_add(4)?;
+        let (value, behind) = value.split_at_checked(length)?;
+        if behind.iter().any(|byte| *byte != 0) {
+            return None;
+        }
         let mut fields = open("a history of incarnations", b"incarnations", value).ok()?;
         let (turn, length) = (fields.u64()?, fields.u32()? as usize);
         (fields.0.len() == length).then(|| Self {

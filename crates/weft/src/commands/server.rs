@@ -1,12 +1,16 @@
 //! `weft server`: what an administrator does about single servers.
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use weft_client::{ServerId, ServerState};
+use weft_client::{ServerId, ServerState, Volume};
 
 use crate::{Global, connect, output};
+
+/// How long a server may take to hear that it is accepted: some heartbeats.
+const HEARS: Duration = Duration::from_secs(10);
 
 /// Look after single servers
 #[derive(Args)]
@@ -45,6 +49,25 @@ impl Server {
     }
 }
 
+/// Waits until the server has heard that it is accepted, with its next heartbeat.
+async fn takes_part(volume: &Volume, server: ServerId) -> Result<()> {
+    let deadline = Instant::now() + HEARS;
+    loop {
+        let map = volume.server_map().await?;
+        let state = map.servers.iter().find(|s| s.id == server.0);
+        if state.is_some_and(|s| s.state() == ServerState::Up) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!(
+                "server {server} is accepted, and has not heard of it within {} s: `weft status` says whether it runs",
+                HEARS.as_secs()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 impl AcceptRollback {
     fn run(&self, global: &Global) -> Result<ExitCode> {
         let server = match self.node.as_str() {
@@ -69,6 +92,9 @@ impl AcceptRollback {
                 }
             }
             let refused = volume.accept_rollback(server).await?;
+            if let Some(server) = server {
+                takes_part(&volume, server).await?;
+            }
             match server {
                 Some(server) => output::line(format!(
                     "server {server} takes part again with the folder that it has; what was written to it since that copy was made is lost; run `weft fsck`"
