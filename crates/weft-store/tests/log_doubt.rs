@@ -3,18 +3,7 @@
 #![allow(missing_docs)]
 
 use crate::common;
-#[path = "model/history.rs"]
-#[allow(dead_code, reason = "shared with the model's runs")]
-mod history;
-#[path = "model/oracle.rs"]
-#[allow(dead_code, reason = "shared with the model's runs")]
-mod oracle;
-#[path = "model/real.rs"]
-#[allow(dead_code, reason = "shared with the model's runs")]
-mod real;
-#[path = "model/seen.rs"]
-#[allow(dead_code, reason = "shared with the model's runs")]
-mod seen;
+use crate::model::{history, oracle, real};
 
 use common::{Machine, pattern, read, run, write};
 use history::History;

@@ -7,13 +7,13 @@
 
 use crate::common;
 #[path = "model/history.rs"]
-mod history;
+pub mod history;
 #[path = "model/oracle.rs"]
-mod oracle;
+pub mod oracle;
 #[path = "model/real.rs"]
-mod real;
+pub mod real;
 #[path = "model/seen.rs"]
-mod seen;
+pub mod seen;
 
 use common::{Machine, run};
 use history::{History, difference};

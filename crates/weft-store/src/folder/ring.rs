@@ -210,7 +210,8 @@ impl Ring {
 /// this thread: where threads are that short there is no other.
 fn on_this_thread(file: &File, at: u64, skip: usize, payload: &mut Payload) -> i32 {
     let mut vectors = vectors(payload, skip);
-    let (first, count) = (vectors.0.as_mut_ptr(), vectors.0.len() as i32);
+    let first = vectors.0.as_mut_ptr();
+    let count = i32::try_from(vectors.0.len()).unwrap_or(i32::MAX);
     let (fd, at) = (file.as_raw_fd(), (at + skip as u64).cast_signed());
     // SAFETY: the vectors point into the payload, which outlives the call; nobody else works on it.
     let result = unsafe {
