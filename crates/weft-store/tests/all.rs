@@ -18,7 +18,6 @@ mod crash_table;
 mod disks;
 mod folder;
 mod full;
-mod full_said;
 mod golden;
 mod landing;
 mod large;

@@ -2,7 +2,8 @@
 //! thread, to which nobody listens, was the first to make.
 #![allow(missing_docs)]
 
-use crate::common;
+#[allow(dead_code, reason = "shared with the program of all other tests")]
+mod common;
 
 use std::fmt::Debug;
 use std::sync::Arc;
