@@ -2,7 +2,6 @@
 //! thread, to which nobody listens, was the first to make.
 #![allow(missing_docs)]
 
-#[allow(dead_code, reason = "shared with the program of all other tests")]
 mod common;
 
 use std::fmt::Debug;
