@@ -374,6 +374,10 @@ pub struct ServerRecord {
     /// The last frame of that.
     #[prost(uint64, tag = "5")]
     pub sequence: u64,
+    /// The administrator takes a store that lacks this position, if it puts in doubt what it has of files below this id; 0: only
+    /// one that has it takes part.
+    #[prost(uint64, tag = "6")]
+    pub doubt: u64,
 }
 
 /// The volume; written once.

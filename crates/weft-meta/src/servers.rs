@@ -38,6 +38,8 @@ struct Known {
     recorded: i64,
     /// When it last said that its store is older than what it said before.
     rolled_back: Option<i64>,
+    /// When the newest bytes of that store were written.
+    newest: i64,
 }
 
 impl Known {
@@ -184,7 +186,8 @@ impl Namespace {
         {
             // Another store never said anything: what the earlier one held is lost, and told by its age.
             let remembered = server.remembered().filter(|_| !other_store);
-            if let Some(at) = remembered.filter(|at| !request.has.contains(at)) {
+            let doubts = server.record.doubt != 0 && request.doubted == server.record.doubt;
+            if let Some(at) = remembered.filter(|at| !doubts && !request.has.contains(at)) {
                 if request.rolled_back && !server.is_up(now) {
                     if server.rolled_back.is_none() {
                         tracing::error!(
@@ -193,17 +196,19 @@ impl Namespace {
                         );
                     }
                     server.rolled_back = Some(now);
+                    server.newest = request.newest;
                 }
                 return Ok(HeartbeatReply {
                     epoch: table.epoch,
                     since: server.record.since,
                     check: vec![at],
                     service,
+                    doubt: server.record.doubt,
                 });
             }
             server.accepted = durable.incarnation;
         }
-        server.rolled_back = None;
+        (server.rolled_back, server.newest) = (None, 0);
         server.durable = request.durable.or(server.durable);
         let moved = server.record.address != request.address;
         let unrecorded = server.durable.filter(|at| {
@@ -211,13 +216,15 @@ impl Namespace {
             let grown = at.sequence > server.record.sequence;
             anew || (grown && now.saturating_sub(server.recorded) >= RECORD_EVERY)
         });
-        if moved || other_store || unrecorded.is_some() {
+        let answered = server.record.doubt != 0;
+        if moved || other_store || answered || unrecorded.is_some() {
             let anew = other_store && !server.record.store.is_empty();
             let mut record = server.record.clone();
             record.address.clone_from(&request.address);
             if other_store {
                 record.store = request.store.to_vec();
             }
+            record.doubt = 0;
             if let Some(at) = server.durable {
                 (record.incarnation, record.sequence) = (at.incarnation, at.sequence);
                 server.recorded = now;
@@ -259,10 +266,12 @@ impl Namespace {
             since: server.record.since,
             check: Vec::new(),
             service,
+            doubt: 0,
         })
     }
 
-    /// Forgets what a server said to be durable, so that it may take part with a store that is older. Whether it was refused.
+    /// Lets a server take part with a store that is older than what the server said to be durable, once it has put in doubt what it
+    /// has of files that there are now. Whether it was refused.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`].
@@ -273,13 +282,13 @@ impl Namespace {
         let server = table.known.get_mut(&id);
         let server = server.ok_or(MetaError::UnknownServer { server: id })?;
         let mut record = server.record.clone();
-        (record.incarnation, record.sequence) = (0, 0);
-        self.edit(|edit| {
+        let record = self.edit(|edit| {
+            record.doubt = edit.counters()?.next_id;
             edit.put(SERVERS, &id.to_be_bytes(), &record);
-            Ok(())
+            Ok(record.clone())
         })?;
         server.record = record;
-        (server.accepted, server.durable) = (0, None);
+        server.accepted = 0;
         Ok(server.rolled_back.take().is_some())
     }
 
@@ -294,6 +303,7 @@ impl Namespace {
             state: server.state(now).into(),
             usage: server.usage,
             metrics: server.metrics.clone(),
+            newest: server.newest,
         });
         Ok(ServerMapReply {
             epoch: table.epoch,

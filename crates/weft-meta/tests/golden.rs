@@ -123,6 +123,11 @@ fn small_records() {
         &said,
         "0a06686f73743a311202696418ac0221080706050403020128ac02",
     );
+    let accepted = ServerRecord { doubt: 300, ..said };
+    fixed(
+        &accepted,
+        "0a06686f73743a311202696418ac0221080706050403020128ac0230ac02",
+    );
 }
 
 #[test]

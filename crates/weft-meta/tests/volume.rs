@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use common::{Volume, settings};
 use prost::Message;
-use weft_kv::{MemKv, Space};
+use weft_kv::{MemKv, OrderedKv, Space};
 use weft_layout::ServerId;
 use weft_meta::record::VolumeRecord;
 use weft_meta::{MetaError, Namespace, VolumeSettings, mutates};
 use weft_proto::Kind;
 use weft_proto::meta::*;
+use weft_proto::stamp::Position;
 
 #[test]
 fn what_holds_no_volume_says_so() {
@@ -146,6 +147,69 @@ fn a_moved_server_raises_the_epoch_durably() {
     assert_eq!(meta.epoch(), 2);
     let map = meta.server_map(SECOND).unwrap();
     assert_eq!(map.servers[1].address, "elsewhere:1");
+}
+
+#[test]
+fn an_older_store_that_was_accepted_takes_part_once_it_is_in_doubt() {
+    let kv = Arc::new(MemKv::new());
+    let mut v = Volume::over(kv.clone());
+    let at = |incarnation, sequence| {
+        Some(Position {
+            incarnation,
+            sequence,
+        })
+    };
+    let says = |incarnation, has: &[Position]| HeartbeatRequest {
+        store: b"one".as_slice().into(),
+        durable: at(incarnation, 9),
+        has: has.to_vec(),
+        ..heartbeat(2, "host2:1")
+    };
+    let up = |meta: &Namespace, now| {
+        let map = meta.server_map(now).unwrap();
+        map.servers.iter().find(|s| s.id == 2).unwrap().state() == ServerState::Up
+    };
+    v.meta.heartbeat(SECOND, &says(1, &[])).unwrap();
+    v.create(0, "old", 0o644).unwrap();
+    // A minute later the server is there with an older store.
+    let mut now = 60 * SECOND;
+    let refused = HeartbeatRequest {
+        rolled_back: true,
+        newest: 5,
+        ..says(2, &[])
+    };
+    let told = v.meta.heartbeat(now, &refused).unwrap();
+    assert_eq!((told.check, told.doubt), (vec![at(1, 9).unwrap()], 0));
+    let map = v.meta.server_map(now).unwrap();
+    assert_eq!(map.servers[1].state(), ServerState::RolledBack);
+    assert_eq!(map.servers[1].newest, 5);
+    // Doubt that nobody asked for is no answer.
+    let doubts = |doubted| HeartbeatRequest {
+        doubted,
+        ..refused.clone()
+    };
+    assert_eq!(v.meta.heartbeat(now, &doubts(1)).unwrap().check.len(), 1);
+    assert!(v.meta.accept_rollback(2).unwrap());
+    let new = v.create(0, "new", 0o644).unwrap().id;
+    // The service may lose power; what was accepted stays so, and asks for doubt.
+    kv.sync().unwrap();
+    kv.crash_power_loss();
+    let meta = Namespace::open(kv.clone()).unwrap();
+    let told = meta.heartbeat(now, &refused).unwrap();
+    let old = v.meta.heartbeat(now, &refused).unwrap().doubt;
+    assert_eq!((told.check.len(), told.doubt), (1, old));
+    assert!(old != 0 && old <= new, "{old} {new}");
+    assert!(!up(&meta, now));
+    let told = meta.heartbeat(now, &doubts(old)).unwrap();
+    assert!(told.check.is_empty() && up(&meta, now), "{told:?}");
+    // It is what the server has from now on, also after another loss of power.
+    kv.crash_power_loss();
+    let meta = Namespace::open(kv).unwrap();
+    now += 60 * SECOND;
+    let told = meta.heartbeat(now, &says(3, &[])).unwrap();
+    assert_eq!((told.check, told.doubt), (vec![at(2, 9).unwrap()], 0));
+    let told = meta.heartbeat(now, &says(3, &[at(2, 9).unwrap()])).unwrap();
+    assert!(told.check.is_empty() && up(&meta, now), "{told:?}");
 }
 
 #[test]

@@ -743,6 +743,9 @@ pub struct Server {
     /// Files of smaller ids are older than its store.
     #[prost(uint64, tag = "6")]
     pub since: u64,
+    /// Of one that is refused: when the newest bytes of its store were written, in nanoseconds since the epoch; 0: there are none.
+    #[prost(int64, tag = "7")]
+    pub newest: i64,
 }
 
 /// The server map.
@@ -824,6 +827,12 @@ pub struct HeartbeatRequest {
     /// What it last heard to be durable of the namespace; absent: nothing.
     #[prost(message, optional, tag = "9")]
     pub service: Option<Position>,
+    /// All that its store has of files below this id was put in doubt, durably, since a reply asked for it; 0: nothing was.
+    #[prost(uint64, tag = "10")]
+    pub doubted: u64,
+    /// When the newest bytes of its store were written, in nanoseconds since the epoch: told with `rolled_back`, else 0.
+    #[prost(int64, tag = "11")]
+    pub newest: i64,
 }
 
 /// What a server must know of the volume.
@@ -841,6 +850,10 @@ pub struct HeartbeatReply {
     /// What survives power loss of the namespace; absent: nothing is known.
     #[prost(message, optional, tag = "4")]
     pub service: Option<Position>,
+    /// The administrator takes the server although its store lacks some of `check`: it is to put in doubt what it has of files below
+    /// this id, and to say so. 0: nobody has.
+    #[prost(uint64, tag = "5")]
+    pub doubt: u64,
 }
 
 /// Take a server, or the metadata service, in although its store is older than what it said before.

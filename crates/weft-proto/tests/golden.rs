@@ -1268,14 +1268,15 @@ fn rest(kind: Kind) -> Kind {
                     usage: usage(),
                     metrics: "10.0.0.3:7200".to_owned(),
                     since: 300,
+                    newest: 300,
                 }],
                 files: 5,
                 intents: 6,
                 volume: "home".to_owned(),
                 rolled_back: true,
             },
-            "0809123c0803120d31302e302e302e333a3731303018022215088080808080201080808080801018\
-             8080808080082a0d31302e302e302e333a3732303030ac02180520062a04686f6d653001",
+            "0809123f0803120d31302e302e302e333a3731303018022215088080808080201080808080801018\
+             8080808080082a0d31302e302e302e333a3732303030ac0238ac02180520062a04686f6d653001",
         ),
         Kind::ListClients => call(
             &ListClientsRequest {},
@@ -1300,18 +1301,21 @@ fn rest(kind: Kind) -> Kind {
                 has: vec![position()],
                 rolled_back: true,
                 service: Some(position()),
+                doubted: 300,
+                newest: 300,
             },
             "0803120d31302e302e302e333a373130301a0d31302e302e302e333a373230302215088080808080\
              2010808080808010188080808080082a100708090a0b0c0d0e0f10111213141516\
              320c09080706050403020110ac023a0c09080706050403020110ac024001\
-             4a0c09080706050403020110ac02",
+             4a0c09080706050403020110ac0250ac0258ac02",
             &HeartbeatReply {
                 epoch: 9,
                 since: 300,
                 check: vec![position()],
                 service: Some(position()),
+                doubt: 300,
             },
-            "080910ac021a0c09080706050403020110ac02220c09080706050403020110ac02",
+            "080910ac021a0c09080706050403020110ac02220c09080706050403020110ac0228ac02",
         ),
         Kind::AcceptRollback => call(
             &AcceptRollbackRequest { server: Some(3) },

@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weft_kv::Position;
+use weft_layout::FileId;
 use weft_net::Link;
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Usage};
 use weft_proto::stamp;
@@ -45,6 +46,8 @@ pub(crate) struct Heartbeat {
     has: Vec<stamp::Position>,
     /// The store lacks something that the service asked for.
     rolled_back: bool,
+    /// What the store has of files below this id was put in doubt, as the service asked.
+    doubted: u64,
     /// What the store's folder says of the service.
     service: Option<Position>,
     /// When that was written last.
@@ -59,6 +62,7 @@ impl Heartbeat {
             says,
             has: Vec::new(),
             rolled_back: false,
+            doubted: 0,
             service: None,
             noted: None,
         }
@@ -92,7 +96,7 @@ impl Heartbeat {
                     self.io.set_epoch(told.epoch);
                     self.io.set_since(told.since);
                     failed = 0;
-                    if self.compare(&told) {
+                    if self.compare(&told).await {
                         // The service waits for the answer.
                         continue;
                     }
@@ -115,7 +119,7 @@ impl Heartbeat {
     }
 
     /// Looks for what the service asks for; true if there is something new to tell it.
-    fn compare(&mut self, told: &HeartbeatReply) -> bool {
+    async fn compare(&mut self, told: &HeartbeatReply) -> bool {
         if told.check.is_empty() {
             self.rolled_back = false;
             self.io.set_standing(Standing::Accepted);
@@ -132,6 +136,21 @@ impl Heartbeat {
             let new = self.has != told.check;
             self.has.clone_from(&told.check);
             return new;
+        }
+        if told.doubt != 0 && self.doubted != told.doubt {
+            match self.io.store().doubt_older(FileId(told.doubt)).await {
+                Ok(()) => {
+                    self.doubted = told.doubt;
+                    tracing::warn!(
+                        server = self.says.server,
+                        "the administrator has accepted this server's older folder: files are in doubt until they are written anew or accepted"
+                    );
+                    return true;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "what this server's older folder has cannot be put in doubt");
+                }
+            }
         }
         self.io.set_standing(Standing::RolledBack);
         let before = std::mem::replace(&mut self.rolled_back, true);
@@ -183,6 +202,12 @@ impl Heartbeat {
             durable: says.then(|| on_the_wire(self.io.store().durable_position())),
             has: self.has.clone(),
             rolled_back: self.rolled_back,
+            doubted: self.doubted,
+            newest: if self.rolled_back {
+                self.io.store().newest()
+            } else {
+                0
+            },
             service: self.service.filter(|_| says).map(on_the_wire),
         };
         let (connection, _) = self.link.connection().await.map_err(|e| e.to_string())?;

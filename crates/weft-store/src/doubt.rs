@@ -19,7 +19,7 @@ use weft_layout::FileId;
 use crate::addressed::ADDRESSED;
 use crate::error::StoreError;
 use crate::key::{ForkKey, Run};
-use crate::record::{DoubtRecord, ForkId, ItemRecord, META, TrustRecord, new_body};
+use crate::record::{AbsentRecord, DoubtRecord, ForkId, ItemRecord, META, TrustRecord, new_body};
 use crate::state::State;
 
 /// Ranges that a fork's doubt may have. What would make more of them stays in doubt.
@@ -97,8 +97,8 @@ impl Ranges {
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     forks: BTreeMap<ForkId, Ranges>,
-    /// A fork that is not there may have been there, except of files that are trusted.
-    absent: bool,
+    /// A fork of a file before this one that is not there may have been there, except of files that are trusted.
+    absent: Option<FileId>,
     trusted: BTreeSet<FileId>,
     /// Checkpoints that were made while that was so.
     unsure: BTreeSet<(FileId, u64)>,
@@ -118,9 +118,9 @@ impl Doubts {
         self.forks.insert(id, ranges);
     }
 
-    /// The index says that forks which are not there are in doubt.
-    pub(crate) fn load_absent(&mut self) {
-        self.absent = true;
+    /// The index says that forks of files before this one which are not there are in doubt.
+    pub(crate) fn load_absent(&mut self, below: FileId) {
+        self.absent = Some(below);
     }
 
     /// The index says that a file is trusted all the same.
@@ -147,8 +147,8 @@ impl Doubts {
             (META, TrustRecord::key(file), value)
         });
         let all = std::mem::take(&mut self.changed_all).then(|| {
-            let value = self.absent.then(TrustRecord::encode);
-            (META, TrustRecord::ABSENT.to_vec(), value)
+            let value = self.absent.map(AbsentRecord::encode);
+            (META, AbsentRecord::KEY.to_vec(), value)
         });
         let unsure = std::mem::take(&mut self.changed_unsure);
         let unsure = unsure.into_iter().map(|(file, number)| {
@@ -208,7 +208,7 @@ impl Doubts {
     }
 
     fn doubts_absent(&self, file: FileId) -> bool {
-        self.absent && file != ADDRESSED && !self.trusted.contains(&file)
+        self.absent.is_some_and(|below| file < below) && !self.trusted.contains(&file)
     }
 
     /// Whether a fork that is not there, in a file or a checkpoint of it, may have been.
@@ -253,7 +253,7 @@ impl Doubts {
 
     /// Whether forks that are not there may have been.
     pub(crate) fn absent(&self) -> bool {
-        self.absent
+        self.absent.is_some()
     }
 
     /// The forks of which something is in doubt.
@@ -266,7 +266,7 @@ impl Doubts {
             self.forget(*id);
         }
         self.sure(|(of, _)| *of == file);
-        if self.absent {
+        if self.doubts_absent(file) {
             self.trusted.insert(file);
             self.changed_files.insert(file);
         }
@@ -277,17 +277,17 @@ impl Doubts {
             .extend(std::mem::take(&mut self.forks).into_keys());
         self.changed_files.append(&mut self.trusted);
         self.sure(|_| true);
-        self.changed_all |= std::mem::take(&mut self.absent);
+        self.changed_all |= self.absent.take().is_some();
     }
 
-    fn doubt_all(&mut self, living: Vec<ForkId>) {
+    fn doubt_all(&mut self, below: FileId, living: Vec<ForkId>) {
         for id in living {
             self.set(id, Ranges::all());
         }
         self.changed_files.append(&mut self.trusted);
         // Those that there are now are as they were made.
         self.sure(|_| true);
-        self.absent = true;
+        self.absent = self.absent.max(Some(below));
         self.changed_all = true;
     }
 }
@@ -302,15 +302,16 @@ impl State {
         self.changes.forks.insert(id);
     }
 
-    /// Everything that can change is in doubt: all that is no checkpoint's. What is named by what it holds proves itself.
-    pub(crate) fn doubt_all(&mut self) {
+    /// Everything that can change of files before `below` is in doubt: all that is no checkpoint's. What is named by what it
+    /// holds proves itself.
+    pub(crate) fn doubt_all(&mut self, below: FileId) {
         let living = self.forks.iter();
-        let living = living.filter(|(_, f)| f.kept.is_none() && f.key.file != ADDRESSED);
+        let living = living.filter(|(_, f)| f.kept.is_none() && f.key.file < below);
         let living: Vec<ForkId> = living.map(|(id, _)| *id).collect();
         self.changes.forks.extend(&living);
         // So that there is something to apply in any case.
         self.changes.files.insert(ADDRESSED);
-        self.doubts().doubt_all(living);
+        self.doubts().doubt_all(below, living);
     }
 
     /// A file's bytes count as proven, in its cells and checkpoints.
@@ -399,7 +400,7 @@ impl State {
             Some(file) => {
                 self.doubted_of(Some(file)).is_empty() && !self.doubted().doubts_absent(file)
             }
-            None => self.doubted_of(None).is_empty() && !self.doubted().absent,
+            None => self.doubted_of(None).is_empty() && !self.doubted().absent(),
         };
         if nothing {
             return self.sequence;

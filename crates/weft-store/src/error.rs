@@ -53,10 +53,10 @@ pub enum StoreError {
         /// Which bytes of the fork.
         range: Range<u64>,
     },
-    /// A damaged log was cut, and nothing proves that these bytes are as they were last acknowledged.
+    /// A damaged log was cut, or an older copy accepted, and nothing proves that these bytes are as they were last acknowledged.
     #[error(
         "bytes {}..{} of cell {cell}, fork {fork} of file {file} are not proven to be what was written last: a part of the server's log \
-         was lost. Write them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` show what there is",
+         was lost, or its folder is an older copy. Write them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` show what there is",
         range.start, range.end
     )]
     Unproven {

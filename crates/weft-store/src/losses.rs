@@ -229,6 +229,20 @@ impl Inner {
         Ok(accepted)
     }
 
+    /// Puts all that there is of files before `below` in doubt.
+    fn doubt_older(&self, below: FileId) -> Result<(), StoreError> {
+        let sequence = {
+            let mut state = self.lock();
+            state.check_writable()?;
+            let mut body = new_body(0);
+            ItemRecord::DoubtAll { below }.encode(&mut body);
+            state.doubt_all(below);
+            state.touches().any();
+            state.log(&body)
+        };
+        self.append(sequence)
+    }
+
     /// The findings of a check about bytes that are not proven.
     pub(crate) fn find_doubted(&self) -> Vec<Finding> {
         let state = self.lock();
@@ -320,6 +334,27 @@ impl Store {
         accepted.files = u64::from(accepted.ranges > 0);
         self.sync().await?;
         Ok(accepted)
+    }
+
+    /// Puts all that there is of files before `below` in doubt, and that others are not there: the store is an older copy of one that had
+    /// acknowledged more. What checkpoints keep stays as it is. Reading is [`StoreError::Unproven`] until the bytes are written anew, cut
+    /// off, removed or accepted.
+    ///
+    /// Cost: as many entries in memory and in the index as there are forks.
+    /// # Durability
+    /// On stable storage on return.
+    pub async fn doubt_older(&self, below: FileId) -> Result<(), StoreError> {
+        self.0.doubt_older(below)?;
+        self.sync().await
+    }
+
+    /// When the newest bytes that living forks have were written, in nanoseconds since the epoch; 0: there are none.
+    ///
+    /// Cost: a look at each fork.
+    pub fn newest(&self) -> i64 {
+        let state = self.0.lock();
+        let living = state.forks.values().filter(|fork| fork.kept.is_none());
+        living.map(|fork| fork.modified).max().unwrap_or(0)
     }
 
     /// Shows what there is wherever it is not proven, of all files; what is lost stays so.

@@ -29,9 +29,9 @@ use crate::incarnation::Incarnations;
 use crate::log::{Log, REACHED, Replayed, Segment, trim};
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
-    CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace, ForkRecord,
-    FrameRecord, Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord, STORE_KEY,
-    StoreRecord, TrustRecord, checksum,
+    AbsentRecord, CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace,
+    ForkRecord, FrameRecord, Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord,
+    STORE_KEY, StoreRecord, TrustRecord, checksum,
 };
 use crate::replay::{Overlay, Replay, each};
 use crate::state::State;
@@ -307,9 +307,8 @@ fn read_doubts(index: &dyn Reader, state: &mut State) -> Result<(), StoreError> 
     let (low, high) = DoubtRecord::KEYS;
     let keys = (Bound::Included(low), Bound::Excluded(high));
     visit(index, META, keys, |key, value| {
-        if key == TrustRecord::ABSENT {
-            TrustRecord::decode(key, value)?;
-            state.doubts().load_absent();
+        if key == AbsentRecord::KEY {
+            state.doubts().load_absent(AbsentRecord::decode(value)?);
         } else if let Some(id) = DoubtRecord::decode_key(key) {
             let ranges = DoubtRecord::decode(key, value)?;
             if state.forks.contains_key(&id) {

@@ -134,7 +134,7 @@ impl Replay<'_> {
                 end,
                 length,
             } => self.doubt((*id, *chunk, key), modified, *end, *length)?,
-            ItemRecord::DoubtAll => self.state.doubt_all(),
+            ItemRecord::DoubtAll { below } => self.state.doubt_all(*below),
             ItemRecord::Trust { file: Some(file) } => self.state.trust(*file),
             ItemRecord::Trust { file: None } => self.state.trust_all(),
             ItemRecord::Checkpoint { file, number } => {

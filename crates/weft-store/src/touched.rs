@@ -85,6 +85,15 @@ impl Touches {
         self.wide.touch(id);
     }
 
+    /// Any fork may have changed.
+    pub(crate) fn any(&mut self) {
+        for window in [&mut self.recent, &mut self.wide] {
+            window.any = true;
+            window.forks.clear();
+            window.gone.clear();
+        }
+    }
+
     /// A name has no fork any more.
     pub(crate) fn gone(&mut self, key: &ForkKey) {
         if key.file != ADDRESSED {

@@ -311,6 +311,8 @@ impl Touched {
                         self.name(&all.forks[&id].key.clone(), 0);
                     }
                 }
+                // All of them.
+                ItemRecord::DoubtAll { .. } => known = false,
                 _ => {}
             }
         }
@@ -345,7 +347,7 @@ impl Unproven {
     fn take(&mut self, sequence: u64, items: &[ItemRecord]) {
         for item in items {
             match item {
-                ItemRecord::DoubtAll => self.any = Some(sequence..sequence + 1),
+                ItemRecord::DoubtAll { .. } => self.any = Some(sequence..sequence + 1),
                 ItemRecord::Doubt {
                     id,
                     chunk,
@@ -422,7 +424,7 @@ impl Unproven {
         };
         let mut body = new_body(0);
         if self.any.is_some() {
-            ItemRecord::DoubtAll.encode(&mut body);
+            ItemRecord::DoubtAll { below: ADDRESSED }.encode(&mut body);
         }
         for fork in &self.forks {
             if body.len() > BODY_SOFT {

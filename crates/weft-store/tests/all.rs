@@ -25,6 +25,7 @@ mod log_doubt;
 mod log_loss;
 mod losses;
 mod model;
+mod older;
 mod promises;
 mod runs;
 mod scrub;

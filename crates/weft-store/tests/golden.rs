@@ -383,6 +383,23 @@ async fn write_repaired_image(name: &str) {
     save(&path, folder.path(), holds).await;
 }
 
+/// Writes an image of an older copy that was accepted, as a whole and then byte for byte.
+async fn write_older_image(name: &str) {
+    let path = images().join(format!("{name}.store"));
+    assert!(!path.exists(), "an image is never replaced");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let index = Index::open(folder.path());
+    let config = config(folder.path(), Arc::clone(&index), BOOT, true).await;
+    let store = Store::open(config).await.unwrap();
+    let mut told = Story::new(&store);
+    told.tell(1).await;
+    store.apply().await.unwrap();
+    store.doubt_older(FileId(FILES)).await.unwrap();
+    store.accept_unproven().await.unwrap();
+    let holds = observe(&store).await;
+    save(&path, folder.path(), holds).await;
+}
+
 /// Damages the frame before the last three of a log: nothing says what it touched.
 fn damage_last_frames(store: &Path) {
     let names = fs::read_dir(store)
@@ -431,4 +448,5 @@ async fn write_images_of_this_version() {
         write_image(&name, end).await;
     }
     write_repaired_image("3-repaired").await;
+    write_older_image("3-older").await;
 }

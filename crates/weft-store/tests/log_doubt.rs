@@ -5,7 +5,7 @@
 use crate::common;
 use crate::model::{history, oracle, real};
 
-use common::{Machine, pattern, read, run, write};
+use common::{Machine, frames, pattern, read, run, write};
 use history::History;
 use oracle::{Model, Op, SLOTS, op};
 use rand::rngs::SmallRng;
@@ -16,22 +16,6 @@ use weft_store::{Losses, Store, StoreError, rescue};
 
 const FILES: std::ops::Range<u64> = 0..4;
 const CHUNK: u32 = 65536;
-
-/// Frames of a machine's log: segment, where it begins, how long its body is.
-fn frames(machine: &Machine) -> Vec<(String, usize, usize)> {
-    let names = machine.disk.names().into_iter();
-    let mut found = Vec::new();
-    for name in names.filter(|name| name.starts_with("log.")) {
-        let bytes = machine.disk.bytes(&name).unwrap();
-        let mut at = 0;
-        while bytes.len() >= at + 32 && bytes[at..].starts_with(b"WfL") {
-            let body = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
-            found.push((name.clone(), at, body));
-            at += 32 + (body + 1).next_multiple_of(8);
-        }
-    }
-    found
-}
 
 /// Damages one frame: its header, its body, or both.
 fn damage(machine: &Machine, rng: &mut SmallRng) {

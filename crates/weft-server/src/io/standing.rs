@@ -70,7 +70,7 @@ impl Stands {
         }
         let what = format!(
             "this server is refused: its folder is older than what the server said before, or belongs to another process that runs. Put the \
-             newest copy of the folder back, or take this one by `weft server accept-rollback {server}`: what was written to it since is lost then"
+             newest copy of the folder back, or take this one by `weft server accept-rollback {server}`: what was written to it since is lost then, and its files are in doubt"
         );
         Err(Failure::new(Code::RolledBack, what))
     }

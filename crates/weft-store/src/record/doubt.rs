@@ -7,6 +7,7 @@ use weft_layout::{CellIndex, FileId, OFFSET_MAX};
 
 use super::index::{corrupt, open, seal};
 use super::{Fields, ForkId, VERSION, name};
+use crate::addressed::ADDRESSED;
 use crate::doubt::Ranges;
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName};
@@ -23,7 +24,7 @@ const UNSURE_PREFIX: &[u8] = b"doubt-at.";
 pub(crate) struct DoubtRecord;
 
 impl DoubtRecord {
-    /// All keys lie in this range, and those of [`TrustRecord`].
+    /// All keys lie in this range, and those of [`AbsentRecord`] and [`TrustRecord`].
     pub(crate) const KEYS: (&[u8], &[u8]) = (b"doubt", b"trust/");
 
     pub(crate) fn key(id: ForkId) -> Vec<u8> {
@@ -58,13 +59,36 @@ impl DoubtRecord {
     }
 }
 
-/// That a file is trusted, or that forks which are not there are in doubt: keys that say all.
+/// That forks which are not there are in doubt: of files before one, except of trusted ones.
+pub(crate) struct AbsentRecord;
+
+impl AbsentRecord {
+    pub(crate) const KEY: &[u8] = b"doubt";
+
+    /// `below`: [`ADDRESSED`], which is written as nothing, is the bound of all files.
+    pub(crate) fn encode(below: FileId) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        if below != ADDRESSED {
+            out.put_u64_le(below.0);
+        }
+        seal(out)
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Result<FileId, StoreError> {
+        let what = "the bound of doubt";
+        let mut fields = open(what, Self::KEY, value)?;
+        if fields.0.is_empty() {
+            return Ok(ADDRESSED);
+        }
+        let below = fields.u64().map(FileId).filter(|_| fields.0.is_empty());
+        below.ok_or_else(|| corrupt(what, Self::KEY))
+    }
+}
+
+/// That a file is trusted, or that a checkpoint was made in doubt: keys that say all.
 pub(crate) struct TrustRecord;
 
 impl TrustRecord {
-    /// Forks that are not there are in doubt, except of trusted files.
-    pub(crate) const ABSENT: &[u8] = b"doubt";
-
     pub(crate) fn key(file: FileId) -> Vec<u8> {
         [TRUST_PREFIX, &file.0.to_be_bytes()].concat()
     }

@@ -8,6 +8,7 @@ use weft_layout::{CellIndex, CellOffset, FileId};
 use super::{
     Fields, ForkId, RunsRecord, TouchedRecord, checksum, chunk_is_legal, end_is_legal, name,
 };
+use crate::addressed::ADDRESSED;
 use crate::key::{ForkKey, Run};
 
 /// Largest body of a frame.
@@ -221,8 +222,8 @@ pub(crate) enum ItemRecord {
         end: u64,
         length: u64,
     },
-    /// All forks are in doubt, except checkpoints', and so is that others are not there.
-    DoubtAll,
+    /// All forks of files before this one are in doubt, except checkpoints', and so is that others are not there.
+    DoubtAll { below: FileId },
     /// Nothing of a file is in doubt any more; `None`: nothing at all.
     Trust { file: Option<FileId> },
 }
@@ -257,6 +258,7 @@ const TOUCHED: u8 = 20;
 const DOUBT: u8 = 21;
 const DOUBT_ALL: u8 = 22;
 const TRUST: u8 = 23;
+const DOUBT_OLDER: u8 = 24;
 /// Bytes of one run of a `Pieces` item.
 const RUN_BYTES: usize = 24;
 
@@ -376,7 +378,11 @@ impl ItemRecord {
                 out.put_u32_le(*chunk);
                 put_key(out, key);
             }
-            Self::DoubtAll => out.put_u8(DOUBT_ALL),
+            Self::DoubtAll { below: ADDRESSED } => out.put_u8(DOUBT_ALL),
+            Self::DoubtAll { below } => {
+                out.put_u8(DOUBT_OLDER);
+                out.put_u64_le(below.0);
+            }
             Self::Trust { file } => {
                 out.put_u8(TRUST);
                 // No file has the highest number.
@@ -584,7 +590,11 @@ impl ItemRecord {
                     length,
                 }
             }
-            DOUBT_ALL => Self::DoubtAll,
+            DOUBT_ALL => Self::DoubtAll { below: ADDRESSED },
+            DOUBT_OLDER => {
+                let below = FileId(fields.u64()?);
+                (below != ADDRESSED).then_some(Self::DoubtAll { below })?
+            }
             TRUST => {
                 let file = fields.u64()?;
                 let file = (file != u64::MAX).then_some(FileId(file));

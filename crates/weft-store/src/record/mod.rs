@@ -17,7 +17,7 @@ mod tests;
 use bytes::BufMut;
 
 pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
-pub(crate) use doubt::{DoubtRecord, TouchedRecord, TrustRecord};
+pub(crate) use doubt::{AbsentRecord, DoubtRecord, TouchedRecord, TrustRecord};
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord,

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use weft_layout::{CellIndex, CellOffset, FileId};
 
 use super::*;
+use crate::addressed::ADDRESSED;
 use crate::doubt::Ranges;
 use crate::key::{ForkKey, ForkName, Run};
 
@@ -180,7 +181,8 @@ fn items() -> Vec<(&'static str, ItemRecord)> {
                 length: 5,
             },
         ),
-        ("DoubtAll", ItemRecord::DoubtAll),
+        ("DoubtAll", ItemRecord::DoubtAll { below: ADDRESSED }),
+        ("DoubtOlder", ItemRecord::DoubtAll { below: FileId(7) }),
         (
             "Trust",
             ItemRecord::Trust {
@@ -256,6 +258,11 @@ fn what_the_index_says_of_doubt_has_its_golden_bytes_and_comes_back() {
     golden("trust value", &TrustRecord::encode());
     assert_eq!(TrustRecord::decode_key(&trusted), Some(FileId(7)));
     assert_eq!(TrustRecord::decode(b"", &TrustRecord::encode()), Ok(()));
+    for (name, below) in [("all absent", ADDRESSED), ("absent before", FileId(7))] {
+        let value = AbsentRecord::encode(below);
+        golden(name, &value);
+        assert_eq!(AbsentRecord::decode(&value), Ok(below));
+    }
 }
 
 #[test]

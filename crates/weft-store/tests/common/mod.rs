@@ -71,6 +71,22 @@ impl Machine {
     }
 }
 
+/// Frames of a machine's log: segment, where it begins, how long its body is.
+pub fn frames(machine: &Machine) -> Vec<(String, usize, usize)> {
+    let names = machine.disk.names().into_iter();
+    let mut found = Vec::new();
+    for name in names.filter(|name| name.starts_with("log.")) {
+        let bytes = machine.disk.bytes(&name).unwrap();
+        let mut at = 0;
+        while bytes.len() >= at + 32 && bytes[at..].starts_with(b"WfL") {
+            let body = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+            found.push((name.clone(), at, body));
+            at += 32 + (body + 1).next_multiple_of(8);
+        }
+    }
+    found
+}
+
 /// Runs a test on one thread with a clock that jumps.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()

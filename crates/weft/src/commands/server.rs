@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use weft_client::{ServerId, ServerState, Volume};
 
+use super::status;
 use crate::{Global, connect, output};
 
 /// How long a server may take to hear that it is accepted: some heartbeats.
@@ -27,14 +28,17 @@ enum Action {
 /// Take in a server whose folder is older than what the server said before
 ///
 /// A server whose folder was replaced by an older copy is refused: nothing of it is read or written. If there is no newer
-/// copy, this takes the server as it is. What was written to it since the copy was made is lost: files may hold older bytes
-/// or end earlier, and nothing tells which. `weft fsck` finds what does not fit together.
+/// copy, this takes the server as it is. What was written to it since the copy was made is lost, and nothing tells which files
+/// that were: reading what the server holds is an error until it is written anew, the file is restored or removed, or its bytes
+/// are accepted as they are. What checkpoints hold stays readable. `weft status` and `weft fsck` say what is left to decide.
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft status                           says which server is refused
   weft server accept-rollback 2
   weft server accept-rollback metadata  the folder of the metadata service was replaced
-  weft fsck")]
+  weft fsck                             which files are in doubt
+  weft fsck --accept /data/run7         takes a file's bytes as they are
+  weft fsck --accept-server 2           takes all that the server has")]
 struct AcceptRollback {
     /// The server's id, or `metadata`
     #[arg(value_name = "ID")]
@@ -81,6 +85,7 @@ impl AcceptRollback {
         };
         connect::block_on(async {
             let volume = connect::volume(global).await?;
+            let mut newest = String::new();
             if let Some(server) = server {
                 let map = volume.server_map().await?;
                 let known = map.servers.iter().find(|s| s.id == server.0);
@@ -90,6 +95,7 @@ impl AcceptRollback {
                 if known.state() != ServerState::RolledBack {
                     bail!("server {server} is not refused: there is nothing to accept");
                 }
+                newest = status::newest(known);
             }
             let refused = volume.accept_rollback(server).await?;
             if let Some(server) = server {
@@ -97,7 +103,9 @@ impl AcceptRollback {
             }
             match server {
                 Some(server) => output::line(format!(
-                    "server {server} takes part again with the folder that it has; what was written to it since that copy was made is lost; run `weft fsck`"
+                    "server {server} takes part again with the folder that it has{newest}; what was written to it since is lost. Reading what it \
+                     holds is an error until that is written anew, restored or accepted: `weft fsck` names the files, `weft fsck --accept FILE` \
+                     takes one as it is, `weft fsck --accept-server {server}` all"
                 ))?,
                 None if refused => output::line(
                     "the metadata service serves the folder that it has; what was changed since that copy was made is lost; run `weft fsck`",

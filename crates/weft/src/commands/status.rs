@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use weft_client::{
-    ConnectedClient, DiskCondition, DiskReport, ServerMapReply, ServerState, Volume,
+    ConnectedClient, DiskCondition, DiskReport, Server, ServerMapReply, ServerState, Volume,
 };
 use weft_store::DiskState;
 
@@ -87,6 +87,9 @@ struct Row {
     disks: Option<Vec<DiskRow>>,
     /// What is lost of what a server held, as far as it could be asked.
     losses: Option<LossRow>,
+    /// Why a server that is there takes no part, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<String>,
 }
 
 /// Bytes that are known to be lost: reading them fails.
@@ -213,6 +216,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
             metrics: metrics.unwrap_or_default(),
             disks: None,
             losses: None,
+            refusal: None,
         })
     };
     let server = |s: &ServerSection| {
@@ -267,6 +271,7 @@ fn report(
             metrics: server.metrics.clone(),
             disks,
             losses,
+            refusal: (state == REFUSED).then(|| refusal(server)),
         });
     }
     let meta = Row {
@@ -282,6 +287,7 @@ fn report(
             .unwrap_or_default(),
         disks: None,
         losses: None,
+        refusal: None,
     };
     let lost = |row: &Row| row.disks.iter().flatten().any(DiskRow::is_lost);
     Ok(Report {
@@ -338,9 +344,8 @@ fn print(report: &Report) -> Result<()> {
     print_disks(report)?;
     print_clients(report)?;
     for row in &report.servers {
-        let id = row.node.rsplit('-').next().and_then(|id| id.parse().ok());
-        if let Some(id) = id.filter(|_| row.state == REFUSED) {
-            output::line(refusal(id))?;
+        if let Some(refusal) = &row.refusal {
+            output::line(refusal)?;
         }
     }
     if report.meta.state == REFUSED {
@@ -442,7 +447,7 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
             for server in &map.servers {
                 match ServerState::try_from(server.state) {
                     Ok(ServerState::Up) => {}
-                    Ok(ServerState::RolledBack) => refused.push(refusal(server.id)),
+                    Ok(ServerState::RolledBack) => refused.push(refusal(server)),
                     _ => missing.push(NodeName::Server(server.id).to_string()),
                 }
             }
@@ -464,11 +469,25 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
 }
 
 /// What to do about a server that is refused.
-pub(crate) fn refusal(server: u32) -> String {
+pub(crate) fn refusal(server: &Server) -> String {
+    let (id, newest) = (server.id, newest(server));
     format!(
-        "server {server} is refused: its folder is older than what the server said before, or a copy of it runs already. Put the newest copy \
-         of the folder back; or take this one by `weft server accept-rollback {server}`, and what was written to it since is lost"
+        "server {id} is refused: its folder is older than what the server said before{newest}, or a copy of it runs already. Put the newest \
+         copy of the folder back; or take this one by `weft server accept-rollback {id}`: what was written to it since is lost, and reading \
+         its files is an error until each is written anew, restored or accepted"
     )
+}
+
+/// How old the folder of a server that is refused is.
+pub(crate) fn newest(server: &Server) -> String {
+    match u64::try_from(server.newest) {
+        Ok(nanos) if nanos > 0 => {
+            let time = UNIX_EPOCH + Duration::from_nanos(nanos);
+            let time = humantime::format_rfc3339_seconds(time);
+            format!(" (its newest bytes were written at {time})")
+        }
+        _ => String::new(),
+    }
 }
 
 /// What to do about a metadata service that went back.

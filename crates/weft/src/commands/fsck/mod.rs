@@ -36,8 +36,8 @@ Examples:
   weft fsck --offline /tmp/volume --repair   a stopped volume, also one whose stores refuse to open
 
 Bytes that are known to be lost, by an earlier repair for instance, or that are not proven to be what was written last, because a
-server lost a part of its log, are named by every check until they are written anew, their file is removed or restored, or --accept
-makes zeros of what is lost and shows what there is of the rest.
+server lost a part of its log or runs from an older copy of its folder, are named by every check until they are written anew, their
+file is removed or restored, or --accept makes zeros of what is lost and shows what there is of the rest.
 
 Exit code: 0: nothing is wrong; 1: all that was wrong is repaired; 4: something that is wrong is left; 8: the check could not be
 made, or not wholly; 16: wrong usage; 130 or 143: interrupted.")]

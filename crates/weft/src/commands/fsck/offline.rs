@@ -356,7 +356,7 @@ async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
             return Ok(());
         }
         if let Some(refused) = count(ServerState::RolledBack).next() {
-            bail!("{}", status::refusal(refused.id));
+            bail!("{}", status::refusal(refused));
         }
         if started.elapsed() > UP {
             bail!(

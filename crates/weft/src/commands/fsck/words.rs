@@ -163,13 +163,13 @@ fn unreadable(fault: Fault, finding: &Finding) -> String {
         );
     }
     if finding.file == 0 {
-        return "a part of the server's log was lost, and nothing says which files had bytes there that it does not have: reading those fails \
-                until --accept-server shows holes"
+        return "a part of the server's log was lost, or its folder is an older copy, and nothing says which files had bytes there that it does \
+                not have: reading those fails until --accept-server shows holes"
             .to_owned();
     }
     format!(
-        "bytes {from}..{to} of the cell are not proven to be what was written last, as a part of the server's log was lost: reading them \
-         fails until they are written anew, or --accept shows what there is"
+        "bytes {from}..{to} of the cell are not proven to be what was written last, as a part of the server's log was lost or its folder is an \
+         older copy: reading them fails until they are written anew, or --accept shows what there is"
     )
 }
 
