@@ -151,6 +151,19 @@ impl Error {
         }
     }
 
+    /// Nobody knows how long something is.
+    pub(crate) fn end_in_doubt(what: String) -> Error {
+        Error::Refused {
+            what,
+            code: Code::Lost,
+            errno: Code::Lost.errno(),
+            retry: Retry::Never,
+            message: "it is in doubt how much one of its servers had of it: `weft fsck` tells more, and `weft fsck --accept FILE` takes what \
+                      there is"
+                .to_owned(),
+        }
+    }
+
     pub(crate) fn of_call(what: impl Into<String>, error: CallError) -> Error {
         let what = what.into();
         match error {

@@ -13,7 +13,7 @@ use weft_proto::prost::Message;
 use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code};
 
-use crate::stat::{Cells, size_of};
+use crate::stat::{Cells, ForkStates, size_of};
 use crate::unsynced::on;
 use crate::volume::{Ending, Repeat};
 use crate::{Attributes, Error, OpenView, Volume};
@@ -190,25 +190,31 @@ impl File {
         a.volume.exact(&what, reply.attributes).await
     }
 
-    /// The file's size now, asked of its servers: one request to each; of an inline file one request to the service.
+    /// The file's size now, asked of its servers: one request to each; of an inline file one request to the service. Where a server is
+    /// in doubt of how much it had, it is at least what the service knows, asked for by one more request.
     pub async fn size(&self) -> Result<u64, Error> {
         let a = &self.0;
         if self.inline_data().is_some() {
             return Ok(self.stat().await?.size);
         }
         let what = format!("size of {}", a.path);
-        let forks = a
+        let states = a
             .volume
             .fork_states(&what, a.cells, &a.layout, "data")
             .await?;
-        Ok(size_of(&a.layout, &forks))
+        let told = size_of(&a.layout, &states.forks);
+        if states.doubted {
+            return Ok(self.stat().await?.size.max(told));
+        }
+        Ok(told)
     }
 
     /// Every fork of every cell: one request to each server.
     pub async fn forks(&self) -> Result<Vec<Fork>, Error> {
         let a = &self.0;
         let what = format!("list the forks of {}", a.path);
-        a.volume.fork_states(&what, a.cells, &a.layout, "").await
+        let states = a.volume.fork_states(&what, a.cells, &a.layout, "");
+        Ok(states.await?.forks)
     }
 
     /// Creates an empty fork in a cell; it is no error if it is there.
@@ -458,8 +464,12 @@ impl File {
                 continue;
             }
             tries += 1;
-            match self.forks().await {
-                Ok(forks) => {
+            let what = format!("size of {}", a.path);
+            let states = a.volume.fork_states(&what, a.cells, &a.layout, "");
+            match states.await {
+                // It stays open: how long the file is, nobody knows.
+                Ok(states) if states.doubted => (request.end, request.can_ask) = (None, false),
+                Ok(ForkStates { forks, .. }) => {
                     // Processes that this attachment was handed over to may have written them.
                     request.forks |= forks.iter().any(|fork| fork.fork != "data");
                     let size = size_of(&a.layout, &forks);

@@ -56,12 +56,12 @@ impl OpenView {
         };
         let grid = *self.map().grid();
         let slices = grid.cells() == 1 || grid.bsu() >= SLICE_MIN;
-        let (parts, lengths) = if slices {
+        let (parts, moved) = if slices {
             let mut kept = Kept(Vec::new());
             let moved = self.read_request(&request, &mut kept).await?;
             // A server that was lost and asked again has sent some of them twice.
             kept.0.sort_by_key(|(at, _)| *at);
-            (without_repeats(kept.0), moved.lengths)
+            (without_repeats(kept.0), moved)
         } else {
             let mut copied = Copied {
                 memory: vec![0; length],
@@ -69,12 +69,18 @@ impl OpenView {
             };
             let moved = self.read_request(&request, &mut copied).await?;
             copied.memory.truncate(copied.end);
-            (vec![(0, Bytes::from(copied.memory))], moved.lengths)
+            (vec![(0, Bytes::from(copied.memory))], moved)
         };
-        let whole = *self.view() == View::canonical()
+        let whole = !moved.doubted
+            && *self.view() == View::canonical()
             && self.fork == "data"
             && touches_all(&grid, offset.0, length as u64);
-        let size = || lengths.iter().map(|(cell, l)| grid.file_size(*cell, *l));
+        let size = || {
+            moved
+                .lengths
+                .iter()
+                .map(|(cell, l)| grid.file_size(*cell, *l))
+        };
         Ok(ReadParts {
             parts,
             size: whole.then(|| size().max().unwrap_or(0)),

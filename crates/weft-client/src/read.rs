@@ -48,6 +48,8 @@ pub(crate) struct Moved {
     pub(crate) bytes: u64,
     /// The lengths of the touched cells that have bytes.
     pub(crate) lengths: HashMap<CellIndex, u64>,
+    /// It is in doubt whether cells are longer.
+    pub(crate) doubted: bool,
 }
 
 /// What arrives from one server, in order.
@@ -182,9 +184,13 @@ impl OpenView {
             ));
         }
         let mut arriving = stream::select_all(streams);
+        let mut doubted = false;
         while let Some((i, arrived)) = arriving.next().await {
             let done = match arrived? {
-                Arrived::Head(head) => scatters[i].begin(&head, &self.map),
+                Arrived::Head(head) => {
+                    doubted |= head.doubted;
+                    scatters[i].begin(&head, &self.map)
+                }
                 Arrived::Bytes(bytes) => scatters[i].take(&bytes, &mut memory),
             };
             done.map_err(|reason| self.broken(slots[i], reason))?;
@@ -196,7 +202,11 @@ impl OpenView {
                 .map_err(|reason| self.broken(*slot, reason))?;
             lengths.extend(scatter.into_lengths());
         }
-        Ok(Moved { bytes, lengths })
+        Ok(Moved {
+            bytes,
+            lengths,
+            doubted,
+        })
     }
 
     pub(crate) fn broken(&self, slot: ServerSlot, reason: String) -> Error {

@@ -48,6 +48,13 @@ pub(crate) fn is_regular(attributes: &Attributes) -> bool {
     attributes.kind == FileKind::Regular as i32
 }
 
+/// What the servers of a file say of its forks.
+pub(crate) struct ForkStates {
+    pub(crate) forks: Vec<ForkState>,
+    /// It is in doubt whether some are longer, or others are there.
+    pub(crate) doubted: bool,
+}
+
 /// The size that these `data` forks give a file.
 pub(crate) fn size_of(layout: &Layout, forks: &[ForkState]) -> u64 {
     let grid = layout.grid();
@@ -101,10 +108,12 @@ impl Volume {
             return Ok(attributes);
         };
         let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(what, &e))?;
-        let forks = self
+        let states = self
             .fork_states(what, Cells::of(&attributes), &layout, "data")
             .await?;
-        attributes.size = size_of(&layout, &forks);
+        let forks = states.forks;
+        let least = if states.doubted { attributes.size } else { 0 };
+        attributes.size = size_of(&layout, &forks).max(least);
         let written = forks.iter().map(|f| f.modified).max().unwrap_or(i64::MIN);
         if written > attributes.modified_set {
             attributes.modified = attributes.modified.max(written);
@@ -124,8 +133,8 @@ impl Volume {
             return Ok(Vec::new());
         };
         let layout = Layout::try_from(layout).map_err(|e| Error::of_convert(what, &e))?;
-        self.fork_states(what, Cells::of(attributes), &layout, "")
-            .await
+        let states = self.fork_states(what, Cells::of(attributes), &layout, "");
+        Ok(states.await?.forks)
     }
 
     /// Lengths and times of a file's forks on all its servers, ascending by cell and name; `fork` empty: all forks.
@@ -135,10 +144,10 @@ impl Volume {
         cells: Cells,
         layout: &Layout,
         fork: &str,
-    ) -> Result<Vec<ForkState>, Error> {
+    ) -> Result<ForkStates, Error> {
         let used = layout.servers().len().min(layout.cells() as usize);
         let asks = layout.servers()[..used].iter().map(|server| async move {
-            let mut forks: Vec<ForkState> = Vec::new();
+            let (mut forks, mut doubted) = (Vec::<ForkState>::new(), false);
             loop {
                 let after = forks.last().map(|f| ForkPlace {
                     cell: f.cell,
@@ -152,13 +161,16 @@ impl Volume {
                 };
                 let page = self.io(what, *server, &request, Repeat::Safe).await?;
                 forks.extend(page.forks);
+                doubted |= page.doubted;
                 if !page.more {
-                    return Ok::<_, Error>(forks);
+                    return Ok::<_, Error>(ForkStates { forks, doubted });
                 }
             }
         });
-        let mut forks = try_join_all(asks).await?.concat();
+        let told = try_join_all(asks).await?;
+        let doubted = told.iter().any(|server| server.doubted);
+        let mut forks: Vec<_> = told.into_iter().flat_map(|server| server.forks).collect();
         forks.sort_by(|a, b| (a.cell, &a.fork).cmp(&(b.cell, &b.fork)));
-        Ok(forks)
+        Ok(ForkStates { forks, doubted })
     }
 }

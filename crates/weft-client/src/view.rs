@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use weft_layout::{Map, Request, ServerSlot, View, ViewOffset};
+use weft_layout::{CellIndex, Map, Request, ServerSlot, View, ViewOffset};
 use weft_proto::io::{Access, Grid, Pattern, View as WireView};
 
 use crate::span::{Source, Target};
@@ -131,6 +131,9 @@ impl OpenView {
     }
 
     /// One past the last view byte that holds data: one request to each server of the file.
+    ///
+    /// # Errors
+    /// Refused with [`weft_proto::Code::Lost`] where a server is in doubt of how much it had, and the file's size does not tell.
     pub async fn size(&self) -> Result<u64, Error> {
         let a = &self.file.0;
         let cells = Cells {
@@ -138,17 +141,29 @@ impl OpenView {
             ..a.cells
         };
         let what = format!("size of a view of {}", a.path);
-        let forks = a
+        let states = a
             .volume
             .fork_states(&what, cells, &a.layout, &self.fork)
             .await?;
-        let extent = |f: &crate::Fork| self.map.extent(weft_layout::CellIndex(f.cell), f.length);
+        let forks = states.forks;
+        let mut least = 0;
+        if states.doubted {
+            if self.fork != "data" || self.checkpoint != a.cells.checkpoint {
+                return Err(Error::end_in_doubt(what));
+            }
+            let (size, grid) = (self.file.stat().await?.size, a.layout.grid());
+            let cells = (0..grid.cells()).map(CellIndex);
+            let extents = cells.map(|cell| self.map.extent(cell, grid.cell_length(size, cell)));
+            least = extents.max().unwrap_or(0);
+        }
+        let extent = |f: &crate::Fork| self.map.extent(CellIndex(f.cell), f.length);
         Ok(forks
             .iter()
             .filter(|f| f.cell < a.layout.cells())
             .map(extent)
             .max()
-            .unwrap_or(0))
+            .unwrap_or(0)
+            .max(least))
     }
 
     pub(crate) fn access(&self, pattern: &Pattern, slot: ServerSlot) -> Access {

@@ -236,6 +236,9 @@ pub struct ReadReply {
     /// Payload bytes that follow, in this and later frames.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
+    /// It is in doubt whether cells of the slot are longer than that; the request asked for no byte of which it is.
+    #[prost(bool, tag = "3")]
+    pub doubted: bool,
 }
 
 /// Write; the payload is the bytes of the pieces, packed in view order.
@@ -346,6 +349,9 @@ pub struct CellStatusReply {
     /// There are more: ask again after the last one.
     #[prost(bool, tag = "2")]
     pub more: bool,
+    /// It is in doubt whether forks of the file are longer than that, or others are there.
+    #[prost(bool, tag = "3")]
+    pub doubted: bool,
 }
 
 /// Set the `data` forks' lengths for a file size. Applied once per `op`.

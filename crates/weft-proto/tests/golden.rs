@@ -711,8 +711,9 @@ fn io(kind: Kind) -> Kind {
                     length: 1 << 41,
                 }],
                 bytes: 1_000_000,
+                doubted: true,
             },
-            "0a0d0801100418022080808080804010c0843d",
+            "0a0d0801100418022080808080804010c0843d1801",
         ),
         Kind::Write => call(
             &WriteRequest {
@@ -754,9 +755,10 @@ fn io(kind: Kind) -> Kind {
             &CellStatusReply {
                 forks: vec![fork_state(), fork_state()],
                 more: true,
+                doubted: true,
             },
             "0a1a08051205696e64657818802020ffffffffffffffffff012880400a1a08051205696e64657818\
-             802020ffffffffffffffffff012880401001",
+             802020ffffffffffffffffff0128804010011801",
         ),
         Kind::TruncateCells => call(
             &TruncateCellsRequest {

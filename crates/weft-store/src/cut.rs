@@ -17,7 +17,7 @@ use crate::write::check_fork;
 impl Store {
     /// Sets lengths of forks of one file, cutting them or extending them with holes. Operations
     /// are numbered per file: one that is not newer than the last is skipped, so repeating is safe.
-    /// A fork that does not exist is made where its length is not 0; its chunk size stays open
+    /// A fork that does not exist is made where its length is not 0, or where it was in doubt that it does not exist; its chunk size stays open
     /// until its first write. A block that fails its checksum and that a cut divides is given up as a whole.
     ///
     /// Cost: O(forks), the at most one block of each that is divided is read; the space of many chunks comes back in the background.
@@ -250,7 +250,10 @@ impl Inner {
             let (length, id) = (*length, state.find(key));
             let id = match id {
                 Some(id) => id,
-                None if length > 0 => state.find_or_create(key, 0, modified.0, &mut body),
+                // Also one of which it was in doubt that it is not there: now it is known.
+                None if length > 0 || state.doubted().doubts_absent(key.file) => {
+                    state.find_or_create(key, 0, modified.0, &mut body)
+                }
                 None => continue,
             };
             let (old, size) = (state.forks[&id].length, state.forks[&id].chunk);

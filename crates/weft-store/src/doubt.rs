@@ -207,7 +207,8 @@ impl Doubts {
         }
     }
 
-    fn doubts_absent(&self, file: FileId) -> bool {
+    /// Whether forks of a file that are not there may have been.
+    pub(crate) fn doubts_absent(&self, file: FileId) -> bool {
         self.absent.is_some_and(|below| file < below) && !self.trusted.contains(&file)
     }
 
@@ -249,6 +250,11 @@ impl Doubts {
     /// Whether anything of a fork is in doubt.
     pub(crate) fn has(&self, id: ForkId) -> bool {
         self.forks.contains_key(&id)
+    }
+
+    /// Whether anything is in doubt.
+    pub(crate) fn any(&self) -> bool {
+        self.absent.is_some() || !self.forks.is_empty() || !self.unsure.is_empty()
     }
 
     /// Whether forks that are not there may have been.
@@ -379,6 +385,17 @@ impl State {
             fork: key.fork.clone(),
             range: range.start..end,
         })
+    }
+
+    /// Whether forks of a file, or of a checkpoint, may be longer than they are, or others may be there.
+    pub(crate) fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
+        let doubts = self.doubted();
+        let endless = |(id, ranges): (&ForkId, &Ranges)| {
+            let of = self.forks.get(id);
+            let fits = of.is_some_and(|fork| fork.key.file == file && fork.kept == checkpoint);
+            fits && ranges.0.last().is_some_and(|last| last.end == u64::MAX)
+        };
+        doubts.hides(file, checkpoint) || doubts.forks.iter().any(endless)
     }
 
     /// Queues what makes a fork that is in doubt at least this long: more is not said of it.

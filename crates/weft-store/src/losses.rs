@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use weft_layout::{CellIndex, FileId};
 
+use crate::checkpoint::find_in;
 use crate::chunk::Chunk;
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkName};
@@ -346,6 +347,32 @@ impl Store {
     pub async fn doubt_older(&self, below: FileId) -> Result<(), StoreError> {
         self.0.doubt_older(below)?;
         self.sync().await
+    }
+
+    /// Whether anything is in doubt: if not, [`Store::check_proven`] refuses nothing.
+    pub fn has_doubt(&self) -> bool {
+        self.0.lock().doubted().any()
+    }
+
+    /// Refuses bytes that are in doubt, of a living fork or of one of a checkpoint. Beyond a fork's end, or of a fork that is not there,
+    /// it is in doubt whether there are any.
+    ///
+    /// # Errors
+    /// [`StoreError::Unproven`]; [`StoreError::NoCheckpoint`].
+    pub fn check_proven(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        bytes: Range<u64>,
+    ) -> Result<(), StoreError> {
+        let state = self.0.lock();
+        let found = find_in(&state, key, checkpoint)?;
+        state.check_proven(key, (found, checkpoint), bytes)
+    }
+
+    /// Whether it is in doubt that forks of a file, or of a checkpoint of it, end where they do, or that others are not there.
+    pub fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
+        self.0.lock().doubts_ends(file, checkpoint)
     }
 
     /// When the newest bytes that living forks have were written, in nanoseconds since the epoch; 0: there are none.

@@ -154,6 +154,47 @@ fn what_an_accepted_copy_has_is_not_shown_until_it_is_accepted_too() {
 }
 
 #[test]
+fn a_file_that_an_accepted_copy_lacks_does_not_read_as_zeros() {
+    let v = aged(b"old", b"new");
+    assert!(turn(&v, "up").0);
+    // Two whose only cell is on server 1.
+    let held = |path: &&String| {
+        v.feed(&format!("put --cells 1 {path}"), &bytes(4, LENGTH));
+        let stat = v.json(&format!("stat --json {path}"));
+        stat[0]["layout"]["servers"][0] == 1
+    };
+    let names: Vec<String> = (0..100).map(|n| format!("/new/{n}")).collect();
+    let held: Vec<&String> = names.iter().filter(held).take(2).collect();
+    down(&v);
+    let folder = volume_folder(&v).join("server-1");
+    replace(&folder, &v.path("old/server-1"));
+    assert!(!turn(&v, "up").0);
+    v.text("server accept-rollback 1");
+    let target = v.path("target").display().to_string();
+    for path in &held {
+        assert!(
+            v.fails(&format!("cat {path}"), 1)
+                .contains("are not proven")
+        );
+        let copied = v.fails(&format!("cp weft:{path} {target}"), 1);
+        assert!(copied.contains("are not proven"), "{copied}");
+        let copied = v.fails(&format!("cp weft:{path} weft:/copy"), 1);
+        assert!(copied.contains("are not proven"), "{copied}");
+    }
+    // Written anew it is whole, and its end is known.
+    v.feed(&format!("put {}", held[0]), &bytes(5, 100_000));
+    assert_eq!(v.run(["cat", held[0]]), bytes(5, 100_000));
+    v.text(&format!("truncate --size 200000 {}", held[0]));
+    assert_eq!(v.run(["cat", held[0]]).len(), 200_000);
+    let check = v.command(["fsck"]).output().unwrap();
+    let said = String::from_utf8([check.stdout, check.stderr].concat()).unwrap();
+    assert!(
+        said.contains(held[1]) && !said.contains(&format!("{} ", held[0])),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_older_copy_of_the_metadata_is_refused_until_it_is_accepted() {
     let v = aged(b"old", b"new");
     let folder = volume_folder(&v).join("meta");

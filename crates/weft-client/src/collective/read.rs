@@ -66,7 +66,12 @@ impl Collective<'_> {
                 Arrived::Head(head) => {
                     add_missing(&mut collected.missing, &head.missing);
                     let (lengths, bytes) = (head.lengths, head.bytes);
-                    scatters[i].begin(&ReadReply { lengths, bytes }, &view.map)
+                    let head = ReadReply {
+                        lengths,
+                        bytes,
+                        ..ReadReply::default()
+                    };
+                    scatters[i].begin(&head, &view.map)
                 }
                 Arrived::Bytes(bytes) => scatters[i].take(&bytes, &mut memory),
             };

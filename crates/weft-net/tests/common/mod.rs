@@ -281,8 +281,8 @@ pub async fn standard(mut call: Served) {
 pub async fn stream(reply: &mut Reply, bytes: usize, frame: usize) -> Result<(), weft_net::Gone> {
     let first = bytes.min(frame);
     let head = ReadReply {
-        lengths: Vec::new(),
         bytes: bytes as u64,
+        ..ReadReply::default()
     };
     reply
         .head(&head, vec![pattern(0, first)], first == bytes)

@@ -90,6 +90,9 @@ impl IoService {
         fork: &str,
         after: Option<&ForkPlace>,
     ) -> Result<CellStatusReply, Failure> {
+        let kept = (checkpoint != 0).then_some(checkpoint);
+        // Before the forks are listed: what ends the doubt meanwhile is in the list.
+        let doubted = self.store.doubts_ends(file, kept);
         let mut forks = self.forks_of(file, checkpoint).await?;
         forks.retain(|(key, _)| {
             let place = (key.cell.0, key.fork.as_str());
@@ -101,6 +104,7 @@ impl IoService {
         Ok(CellStatusReply {
             forks: forks.iter().take(PAGE).map(state).collect(),
             more,
+            doubted,
         })
     }
 

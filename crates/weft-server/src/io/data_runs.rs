@@ -4,10 +4,10 @@
 //! small for a thousand cells as for one and the server remembers nothing. The price: what one cell has beyond the
 //! place that all of them reached is looked up again by the next call.
 
-use weft_layout::{CellIndex, CellOffset, FileOffset, Grid, ServerSlot};
+use weft_layout::{CellIndex, CellOffset, FileOffset, Grid, OFFSET_MAX, ServerSlot};
 use weft_proto::Failure;
 use weft_proto::io::{DataRun, DataRunsReply, DataRunsRequest};
-use weft_store::ForkKey;
+use weft_store::{ForkKey, ForkName};
 
 use super::IoService;
 use crate::failure;
@@ -68,8 +68,19 @@ impl IoService {
         request: &DataRunsRequest,
         grid: &Grid,
     ) -> Result<Vec<(FileOffset, CellOffset, ForkKey)>, Failure> {
-        let forks = self.forks_of(super::file_id(request.file)?, request.checkpoint);
-        let forks = forks.await?;
+        let file = super::file_id(request.file)?;
+        let forks = self.forks_of(file, request.checkpoint).await?;
+        if self.store.has_doubt() {
+            let kept = (request.checkpoint != 0).then_some(request.checkpoint);
+            for cell in grid.cells_on(ServerSlot(request.slot)) {
+                let from = grid.cell_length(request.from, cell);
+                let fork = ForkName::new(&request.fork);
+                let fork = fork.map_err(|e| failure::invalid(e.to_string()))?;
+                let key = ForkKey { file, cell, fork };
+                let proven = self.store.check_proven(&key, kept, from..OFFSET_MAX);
+                proven.map_err(|e| failure::of_store(&e))?;
+            }
+        }
         let wanted = forks.into_iter().filter_map(|(key, status)| {
             let here = key.cell.0 < grid.cells()
                 && grid.slot_of(key.cell) == ServerSlot(request.slot)

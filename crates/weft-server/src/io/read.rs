@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use futures_util::stream::FuturesOrdered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use weft_layout::{CellIndex, CellOffset};
+use weft_layout::{CellIndex, CellOffset, Cutter, OFFSET_MAX};
 use weft_net::{Gone, Parcel, Reply, Served};
 use weft_proto::io::{CellRun, ReadReply, ReadRequest};
 use weft_proto::{Failure, Kind};
@@ -71,11 +71,14 @@ impl IoService {
         let callers = Callers::of([reply.caller()]);
         let lengths = self.lengths(&job, &callers).await;
         let lengths = lengths.map_err(Ended::Failed)?;
+        let doubted = self.check_ends(&job, &lengths, &callers).await;
+        let doubted = doubted.map_err(Ended::Failed)?;
         let pieces = job.valid_pieces(&lengths).map_err(Ended::Failed)?;
         let bytes = walk::bytes_of(pieces.clone(), lookup(&lengths), &callers).await?;
         let head = ReadReply {
             lengths: runs(&lengths),
             bytes,
+            doubted,
         };
         let small = bytes <= SMALL_JOB;
         let budget = (!small).then_some(&budget);
@@ -212,6 +215,43 @@ impl IoService {
             }
         }
         Ok(lengths)
+    }
+
+    /// Refuses bytes beyond the ends of cells whose ends are in doubt: they would read as zeros, and nothing says that they are.
+    /// Whether there are such cells.
+    pub(super) async fn check_ends(
+        &self,
+        job: &Job,
+        lengths: &BTreeMap<CellIndex, u64>,
+        callers: &Callers,
+    ) -> Result<bool, Failure> {
+        if !self.store.has_doubt() {
+            return Ok(false);
+        }
+        let kept = (job.checkpoint != 0).then_some(job.checkpoint);
+        let check = |cell: CellIndex, bytes| self.store.check_proven(&job.key(cell), kept, bytes);
+        let end_is_doubted = |cell| check(cell, OFFSET_MAX - 1..OFFSET_MAX).is_err();
+        // Else nothing is found, and a request without an end would be gone over for nothing.
+        if !job.map.grid().cells_on(job.slot).any(end_is_doubted) {
+            return Ok(false);
+        }
+        let mut cutter = Cutter::whole(job.pieces()?);
+        let look = |steps: &mut u32| {
+            while cutter.look(steps)? {
+                let Some(stretch) = cutter.next(u64::MAX) else {
+                    break;
+                };
+                let length = lengths.get(&stretch.cell).copied().unwrap_or(0);
+                let beyond = length.max(stretch.offset.0)..stretch.end();
+                if let Err(error) = check(stretch.cell, beyond) {
+                    return Some(Err(error));
+                }
+            }
+            Some(Ok(true))
+        };
+        let looked = walk::until(callers, look).await;
+        let checked = looked.map_err(walk::nobody_waits)?;
+        checked.map_err(|e| failure::of_store(&e))
     }
 }
 

@@ -180,6 +180,11 @@ impl Carrier {
             };
             let page = self.ask(server, "size", &request).await;
             let page = page.map_err(|refusal| refusal.reason)?;
+            if page.doubted {
+                return Err(format!(
+                    "it is in doubt how much server {server} had of the file: `weft fsck` tells more"
+                ));
+            }
             for fork in page.forks.iter().filter(|f| f.cell < grid.cells()) {
                 if fork.fork == "data" {
                     sum.size = grid

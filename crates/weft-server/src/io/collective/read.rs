@@ -223,6 +223,7 @@ impl IoService {
         let lengths = self.lengths_of(first, seen).await?;
         let mut members = Vec::with_capacity(jobs.len());
         for job in jobs {
+            self.check_ends(job, &lengths, callers).await?;
             let pieces = job.valid_pieces(&lengths)?;
             let length_of = |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
             let bytes = walk::bytes_of(pieces.clone(), length_of, callers).await;
