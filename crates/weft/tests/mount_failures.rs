@@ -469,11 +469,12 @@ fn a_volume_does_not_stop_under_a_mount_by_whatever_name_or_address() {
     let key = m.volume.join("volume.key");
     let by = |address| ["--address", address, "--key-file", key.to_str().unwrap()];
     let folder = ["--volume", volume];
+    let log = format!("log={volume}/log/mount.log");
     for (volume_is, options) in [
         (&folder[..], "fsname=grid"),
-        (&by(address), ""),
-        (&by(&other), ""),
-        (&by(&other), "fsname=/nowhere"),
+        (&by(address), &log),
+        (&by(&other), &log),
+        (&by(&other), &format!("fsname=/nowhere,{log}")),
     ] {
         let mount = ["mount", path, "-o", options];
         weft_ok(&[volume_is, &mount].concat());
@@ -488,6 +489,49 @@ fn a_volume_does_not_stop_under_a_mount_by_whatever_name_or_address() {
     let another = Mounted::with_options(&format!("fsname={volume}")).unwrap();
     weft_ok(&["down", volume]);
     fs::write(another.file("f"), b"goes on").unwrap();
+}
+
+#[test]
+fn a_mount_by_address_has_a_log_that_names_the_server_it_waits_for() {
+    let Some(m) = Mounted::new() else { return };
+    m.unmount();
+    let (volume, path) = (m.volume.to_str().unwrap(), m.path.to_str().unwrap());
+    let address = fs::read_to_string(m.volume.join("volume.address")).unwrap();
+    let key = m.volume.join("volume.key");
+    let mount = |options| {
+        let by = ["--address", address.trim(), "--key-file"];
+        let on = [key.to_str().unwrap(), "mount", path, "-o", options];
+        weft_ok(&[&by[..], &on].concat());
+    };
+    let name = format!("mount{}.log", path.replace('/', "-"));
+    let log = Path::new("/var/log/weft").join(name);
+    mount("");
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let source = format!("source={}", address.trim());
+    assert!(said().contains(&source), "{}: {}", log.display(), said());
+    kill(m.nodes()[1]);
+    // Another process: one that this one starts would wait to close what is open here.
+    let script = "head -c 4M /dev/zero > f && sync f";
+    let mut writes = Command::new("bash")
+        .args(["-c", script])
+        .current_dir(path)
+        .spawn()
+        .unwrap();
+    wait_until("the log says who is waited for", || {
+        said().contains("waiting for server 0 at ")
+    });
+    weft_ok(&["up", volume]);
+    assert!(writes.wait().unwrap().success());
+    wait_until("the log says who is back", || {
+        said().contains("server 0 at ") && said().contains("answers again")
+    });
+    m.unmount();
+    fs::remove_file(&log).unwrap();
+    let elsewhere = m.beside("logs").join("own.log");
+    mount(&format!("log={}", elsewhere.display()));
+    m.unmount();
+    assert!(fs::read_to_string(elsewhere).unwrap().contains("mounted"));
+    assert!(!log.exists());
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl Mount {
         read_ahead(&self.path, self.read_ahead_kib);
         tracing::info!(
             path = %self.path.display(),
+            source = %self.appearance.source.display(),
             version = format!("7.{}", negotiated.minor),
             max_write = negotiated.max_write,
             flags = format!("{:#x}", negotiated.flags),

@@ -60,7 +60,7 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
     let table = m.beside("etc").join("fstab");
     let lines = format!(
         "{volume} {one} fuse.weft defaults,_netdev 0 0\n\
-         {} {two} fuse.weft ro,noauto,x-systemd.automount,key_file={volume}/volume.key 0 0\n",
+         {} {two} fuse.weft ro,noauto,x-systemd.automount,key_file={volume}/volume.key,log={volume}/log/two.log 0 0\n",
         address.trim()
     );
     fs::write(&table, lines).unwrap();
@@ -83,7 +83,7 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
          umount {one}\n\
          mount -f -t fuse.weft {volume} {one}\n\
          ! mountpoint -q {one}\n\
-         mount -t fuse.weft {address} {one} -o rw,noatime,key_file={volume}/volume.key\n\
+         mount -t fuse.weft {address} {one} -o rw,noatime,key_file={volume}/volume.key,log={volume}/log/one.log\n\
          cat {one}/f\n\
          umount {one}\n\
          ! mount -t fuse.weft {address} {one} 2> words\n\

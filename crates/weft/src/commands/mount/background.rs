@@ -1,6 +1,7 @@
 //! A mount in the background: a process of its own that says once whether it worked.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::Mount;
-use crate::Global;
 use crate::volume_config::{make_folder, open_log};
+use crate::{Global, output};
 
 /// What the process says when it worked; anything else is why it did not.
 const READY: &str = "mounted";
@@ -73,22 +74,49 @@ pub(super) fn report(error: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where the process writes: as asked, else in the volume's folder if that is writable, else nowhere.
+/// Where the process writes: as asked, else in the first of [`log_folders`] that can be written. A mount without a log says so.
 fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
-    if let Some(log) = &mount.log {
+    if let Some(log) = mount.log.as_ref().or(mount.options.log.as_ref()) {
         return Ok(open_log(log)?.into());
     }
-    let in_folder = || -> Option<File> {
-        let folder = super::folder(global).ok()?.join("log");
-        make_folder(&folder).ok()?;
-        open_log(&folder.join(log_name(path))).ok()
+    let in_volume = match &global.address {
+        Some(_) => None,
+        None => Some(super::folder(global)?.join("log")),
     };
-    let file = if global.address.is_none() {
-        in_folder()
-    } else {
-        None
+    let root = rustix::process::geteuid().is_root();
+    let name = log_name(path);
+    let mut failed = None;
+    for folder in in_volume.into_iter().chain(log_folders(root, std::env::var_os)) {
+        let opened = make_folder(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))
+            .and_then(|()| open_log(&folder.join(&name)));
+        match opened {
+            Ok(log) => return Ok(log.into()),
+            Err(error) => failed = Some(error),
+        }
+    }
+    let why = failed.map_or_else(
+        || "there is no home directory".to_owned(),
+        |error| output::error(&error),
+    );
+    output::say(format_args!(
+        "weft: the mount on {} writes no log: {why}; name a file by --log FILE or -o log=FILE",
+        path.display()
+    ));
+    Ok(Stdio::null())
+}
+
+/// Where mounts write that have no volume's folder at hand, best first: with the machine's logs, if root may, else with what the
+/// user's programs keep (XDG Base Directory Specification).
+fn log_folders(root: bool, variable: impl Fn(&'static str) -> Option<OsString>) -> Vec<PathBuf> {
+    let named = |name| {
+        let folder = variable(name).map(PathBuf::from);
+        folder.filter(|folder| folder.is_absolute())
     };
-    Ok(file.map_or_else(Stdio::null, Into::into))
+    let of_machine = root.then(|| "/var/log/weft".into());
+    let state = named("XDG_STATE_HOME").or_else(|| named("HOME").map(|h| h.join(".local/state")));
+    let of_user = state.map(|state| state.join("weft"));
+    of_machine.into_iter().chain(of_user).collect()
 }
 
 /// `mount-mnt-weft.log` for `/mnt/weft`.
@@ -118,5 +146,30 @@ mod tests {
     fn a_log_is_named_after_the_path() {
         assert_eq!(log_name(Path::new("/mnt/weft")), "mount-mnt-weft.log");
         assert!(log_name(Path::new(&format!("/{}", "x".repeat(4000)))).len() < 256);
+    }
+
+    #[test]
+    fn a_mount_by_address_logs_with_the_machine_or_else_with_the_user() {
+        let folders = |root, set: &[(&str, &str)]| {
+            let of = |name| set.iter().find(|(n, _)| *n == name);
+            let found = log_folders(root, |name| of(name).map(|(_, value)| value.into()));
+            let found: Vec<_> = found.iter().map(|f| f.display().to_string()).collect();
+            found.join(" ")
+        };
+        let home = ("HOME", "/home/a");
+        assert_eq!(
+            folders(true, &[home]),
+            "/var/log/weft /home/a/.local/state/weft"
+        );
+        assert_eq!(folders(true, &[]), "/var/log/weft");
+        assert_eq!(folders(false, &[home]), "/home/a/.local/state/weft");
+        let state = ("XDG_STATE_HOME", "/s");
+        assert_eq!(folders(false, &[home, state]), "/s/weft");
+        let relative = ("XDG_STATE_HOME", "s");
+        assert_eq!(
+            folders(false, &[home, relative]),
+            "/home/a/.local/state/weft"
+        );
+        assert_eq!(folders(false, &[]), "");
     }
 }

@@ -51,6 +51,11 @@ Options (-o, with commas between them):
   fsname=NAME                  what the table of mounts shows (default: the volume's folder or address)
   key_file=FILE                as --key-file
   wire=LEVEL                   as --wire
+  log=FILE                     as --log
+
+The mount's process writes what it has to say to a log, named after the path: of a mount on /mnt/weft, mount-mnt-weft.log. It is in \
+DIR/log of a volume that is named by its folder DIR; of one that is named by its address, in /var/log/weft for root, and in \
+$XDG_STATE_HOME/weft (~/.local/state/weft) for other users.
 
 mount(8) and /etc/fstab know volumes, by folder or by address, if `mount.fuse.weft` in /sbin is a link to this program:
   mount -t fuse.weft HOST:PORT /mnt/weft -o key_file=FILE
@@ -65,7 +70,7 @@ pub(crate) struct Mount {
     /// Stay in the foreground; end with Ctrl-C or by `weft unmount`
     #[arg(long, short)]
     pub(crate) foreground: bool,
-    /// Where the mount's process writes what it has to say (default: in the volume's folder)
+    /// Where the mount's process writes what it has to say (default: see below)
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// Say on standard output whether it worked, and leave the terminal's session

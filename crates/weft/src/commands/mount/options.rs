@@ -30,6 +30,8 @@ pub(crate) struct MountOptions {
     names_valid: Option<Duration>,
     name: Option<String>,
     pub(crate) key_file: Option<PathBuf>,
+    /// Where the process in the background writes.
+    pub(super) log: Option<PathBuf>,
     wire: Option<Wire>,
     /// As it was written, for the process in the background.
     pub(crate) text: String,
@@ -85,6 +87,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "entry_timeout" => options.names_valid = Some(seconds(needed()?)?),
             "fsname" => options.name = Some(needed()?.to_owned()),
             "key_file" => options.key_file = Some(needed()?.into()),
+            "log" => options.log = Some(needed()?.into()),
             "wire" => options.wire = Some(needed()?.parse()?),
             _ if is_without_meaning(word, name) => {}
             _ => {
