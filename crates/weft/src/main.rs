@@ -34,10 +34,12 @@ mod view_args;
 mod volume_config;
 mod walk;
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Args, Parser};
+use clap::builder::Resettable;
+use clap::{Args, CommandFactory, FromArgMatches, Id, Parser};
 
 /// A small call takes some sixty pieces of memory, many beyond what the system's allocator keeps per thread: with that one, a
 /// seventh of the processor time of such a call.
@@ -67,13 +69,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, env = "WEFT_VOLUME", value_name = "DIR")]
     volume: Option<std::path::PathBuf>,
     /// Address of the metadata service, where the volume's folder is not at hand
-    #[arg(
-        long,
-        global = true,
-        env = "WEFT_ADDRESS",
-        value_name = "HOST:PORT",
-        requires = "key"
-    )]
+    #[arg(long, global = true, env = "WEFT_ADDRESS", value_name = "HOST:PORT")]
     address: Option<String>,
     /// File that holds the volume's key, with --address
     #[arg(
@@ -89,7 +85,7 @@ pub(crate) struct Global {
 }
 
 /// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.
-fn misused(args: &[std::ffi::OsString], error: clap::Error) -> ExitCode {
+fn misused(args: &[OsString], error: clap::Error) -> ExitCode {
     let code = error.exit_code();
     if code == 0 {
         let printed = error.print().and_then(|()| std::io::stdout().flush());
@@ -101,10 +97,30 @@ fn misused(args: &[std::ffi::OsString], error: clap::Error) -> ExitCode {
     } else {
         output::say(misuse::words(args, error));
     }
+    misuse_code(args, code)
+}
+
+fn misuse_code(args: &[OsString], code: i32) -> ExitCode {
     if args.iter().any(|arg| arg == "fsck") {
         return ExitCode::from(16);
     }
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Reads the command line. An option whose variable is set to nothing (`WEFT_VOLUME= weft …`) is as if the variable were not set.
+fn parsed(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let unset: Vec<Id> = command
+        .get_arguments()
+        .filter(|arg| arg.get_env().is_some_and(is_empty))
+        .map(|arg| arg.get_id().clone())
+        .collect();
+    for id in unset {
+        command = command.mut_arg(id, |arg| arg.env(Resettable::Reset));
+    }
+    let mut matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 fn main() -> ExitCode {
@@ -112,10 +128,14 @@ fn main() -> ExitCode {
         // mount(8) was asked only to do as if.
         return ExitCode::SUCCESS;
     };
-    let cli = match Cli::try_parse_from(&args) {
+    let cli = match parsed(&args) {
         Ok(cli) => cli,
         Err(error) => return misused(&args, error),
     };
+    if let Some(words) = misuse::lacks_key(&cli) {
+        output::say(words);
+        return misuse_code(&args, 2);
+    }
     let global = cli.global.clone();
     match commands::run(cli) {
         Ok(code) => code,

@@ -7,25 +7,49 @@ use std::num::{IntErrorKind, ParseIntError};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, Error};
 
-use crate::Cli;
+use crate::{Cli, commands};
 
 /// The error in words; `args` is the command line.
 pub(crate) fn words(args: &[OsString], mut error: Error) -> String {
     let all = Cli::command();
     let command = args.iter().skip(1).find_map(|arg| all.find_subcommand(arg));
     suggest_what_is_shown(&mut error, &all, command);
-    let mut text = error.render().to_string();
+    if let Some(words) = of_a_mount_option(&error) {
+        return words;
+    }
+    let mut said = error.render().to_string();
     if let Some(number) = error
         .source()
         .and_then(|source| source.downcast_ref::<ParseIntError>())
     {
-        text = text.replace(&number.to_string(), no_number(number));
+        said = said.replace(&number.to_string(), no_number(number));
     }
-    let lines = text.lines().map(|line| match line.strip_prefix("Usage:") {
+    let lines = said.lines().map(|line| match line.strip_prefix("Usage:") {
         Some(usage) => format!("Usage:{}", without_global(usage, &all)),
         None => line.to_owned(),
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What is said of an address whose volume's key is not named, if that is so.
+pub(crate) fn lacks_key(cli: &Cli) -> Option<String> {
+    let address = cli.global.address.as_ref()?;
+    let among_options =
+        matches!(&cli.command, commands::Command::Mount(mount) if mount.options.key_file.is_some());
+    if cli.global.key.is_some() || among_options {
+        return None;
+    }
+    Some(format!(
+        "weft: which key is that of the volume at {address}? Name its file (volume.key of the volume's folder, or a copy), also by \
+         WEFT_KEY_FILE:\n\nUsage: weft --address {address} --key-file <FILE> <COMMAND>"
+    ))
+}
+
+/// Of a list of mount options only what is wrong in it: the rest of the list may be mount(8)'s.
+fn of_a_mount_option(error: &Error) -> Option<String> {
+    let is_list = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg == "-o <OPTIONS>");
+    let wrong = error.source().filter(|_| is_list)?;
+    Some(format!("weft: {wrong}"))
 }
 
 /// Takes away suggestions of commands and options that are none of a user's.
@@ -114,5 +138,30 @@ mod tests {
         let text = of("weft --volume /v mv /a");
         assert!(text.contains("Usage: weft mv"), "{text}");
         assert!(!text.contains("--volume"), "{text}");
+    }
+
+    #[test]
+    fn of_a_list_of_mount_options_the_wrong_one_is_named() {
+        for (list, words) in [
+            ("remount,bogus", "no mount option `bogus`"),
+            ("ro,attr_timeout=soon", "attr_timeout: `soon`"),
+            ("ro,wire=thin", "wire: "),
+        ] {
+            let text = of(&format!("weft mount /p -o {list}"));
+            assert!(text.contains(words), "{text}");
+            assert!(!text.contains(list) && !text.contains("'--help'"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_key_is_told_what_to_add() {
+        let of = |line: &str| lacks_key(&Cli::try_parse_from(line.split(' ')).ok().unwrap());
+        let text = of("weft --address h:1 ls /").unwrap();
+        assert!(
+            text.contains("Usage: weft --address h:1 --key-file <FILE>"),
+            "{text}"
+        );
+        assert_eq!(of("weft --address h:1 --key-file k ls /"), None);
+        assert_eq!(of("weft --address h:1 mount /p -o key_file=k"), None);
     }
 }

@@ -239,6 +239,38 @@ fn misuse_is_told_in_words_that_help() {
 }
 
 #[test]
+fn an_address_needs_a_key() {
+    let said = |args: &[&str], code| {
+        let output = weft().args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let by = ["--address", "127.0.0.1:1"];
+    let text = said(&[&by[..], &["ls", "/"]].concat(), 2);
+    let usage = "Usage: weft --address 127.0.0.1:1 --key-file <FILE>";
+    assert!(text.contains(usage), "{text}");
+    let fsck = said(&[&by[..], &["fsck"]].concat(), 16);
+    assert_eq!(fsck, text);
+}
+
+#[test]
+fn an_empty_variable_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |variable: &str| {
+        let mut command = weft();
+        command.env(variable, "").current_dir(&folder);
+        let output = command.args(["ls", "/"]).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for variable in ["WEFT_VOLUME", "WEFT_ADDRESS", "WEFT_KEY_FILE"] {
+        let text = said(variable);
+        assert!(text.contains("no volume named"), "{variable}: {text}");
+    }
+    let output = weft().args(["--volume", "", "ls", "/"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "no variable, but a mistake");
+}
+
+#[test]
 fn a_file_that_is_no_volume_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

@@ -83,12 +83,15 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "allow_other" => options.others = true,
             "strict" => options.strict = true,
             "durable" => options.durable = true,
-            "attr_timeout" => options.attributes_valid = Some(seconds(needed()?)?),
-            "entry_timeout" => options.names_valid = Some(seconds(needed()?)?),
+            "attr_timeout" => options.attributes_valid = Some(seconds(name, needed()?)?),
+            "entry_timeout" => options.names_valid = Some(seconds(name, needed()?)?),
             "fsname" => options.name = Some(needed()?.to_owned()),
             "key_file" => options.key_file = Some(needed()?.into()),
             "log" => options.log = Some(needed()?.into()),
-            "wire" => options.wire = Some(needed()?.parse()?),
+            "wire" => {
+                let level = needed()?.parse();
+                options.wire = Some(level.map_err(|wrong: String| format!("wire: {wrong}"))?);
+            }
             _ if is_without_meaning(word, name) => {}
             _ => {
                 return Err(format!(
@@ -105,10 +108,10 @@ fn is_without_meaning(word: &str, name: &str) -> bool {
     WITHOUT_MEANING.contains(&word) || SHOWN.contains(&name) || of_users
 }
 
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
+fn seconds(name: &str, text: &str) -> std::result::Result<Duration, String> {
     let wrong = || {
         format!(
-            "`{text}` is no number of seconds from 0 to {}",
+            "{name}: `{text}` is no number of seconds from 0 to {}",
             VALID_MAX.as_secs()
         )
     };
