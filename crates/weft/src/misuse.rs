@@ -7,6 +7,8 @@ use std::num::{IntErrorKind, ParseIntError};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, Error};
 
+use weft_proto::text;
+
 use crate::{Cli, commands};
 
 /// The error in words; `args` is the command line.
@@ -17,6 +19,7 @@ pub(crate) fn words(args: &[OsString], mut error: Error) -> String {
     if let Some(words) = of_a_mount_option(&error) {
         return words;
     }
+    escape(&mut error);
     let mut said = error.render().to_string();
     if let Some(number) = error
         .source()
@@ -50,6 +53,20 @@ fn of_a_mount_option(error: &Error) -> Option<String> {
     let is_list = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg == "-o <OPTIONS>");
     let wrong = error.source().filter(|_| is_list)?;
     Some(format!("weft: {wrong}"))
+}
+
+/// Shows what the words of the command line could tell a terminal. Rendering would leave it out without a word.
+fn escape(error: &mut Error) {
+    let context = error.context();
+    let escaped: Vec<_> = context
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(word) => Some((kind, ContextValue::String(text::lines(word)))),
+            _ => None,
+        })
+        .collect();
+    for (kind, value) in escaped {
+        error.insert(kind, value);
+    }
 }
 
 /// Takes away suggestions of commands and options that are none of a user's.
@@ -138,6 +155,18 @@ mod tests {
         let text = of("weft --volume /v mv /a");
         assert!(text.contains("Usage: weft mv"), "{text}");
         assert!(!text.contains("--volume"), "{text}");
+    }
+
+    #[test]
+    fn what_could_command_a_terminal_is_shown() {
+        for line in [
+            "weft bad\u{1b}[31m",
+            "weft ls --bad\u{1b}[31m",
+            "weft mount /p -o bad\u{1b}[31m",
+        ] {
+            let text = text::lines(&of(line));
+            assert!(text.contains("bad\\u{1b}[31m"), "{text}");
+        }
     }
 
     #[test]

@@ -51,6 +51,7 @@ fn names_in_what_is_said_command_no_terminal() {
     for args in [["ls", "--\u{1b}[2Jx"], ["\u{1b}[2Jx", "/"]] {
         let said = complaint(&volume, &args);
         assert!(!said.contains('\u{1b}'), "{said:?}");
+        assert!(said.contains("\\u{1b}[2Jx"), "{said:?}");
     }
     let said = complaint(&volume, &["import", "/no\u{1b}[2Jx", "/names/f"]);
     assert!(!said.contains('\u{1b}'), "{said:?}");
