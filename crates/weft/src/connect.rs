@@ -32,6 +32,13 @@ fn place(global: &Global) -> Result<ConnectOptions> {
                 "{address:?} is no address: write HOST:PORT, as `weft status` shows it for the node meta"
             );
         }
+        if matches!(key.try_exists(), Ok(false)) {
+            bail!(
+                "there is no key file {}: name the volume's key (volume.key of its folder, or a copy) by --key-file FILE, \
+                 WEFT_KEY_FILE, or the mount option key_file=FILE",
+                key.display()
+            );
+        }
         return Ok(ConnectOptions::from_address(address, key)?);
     }
     if let Some(folder) = &global.volume {

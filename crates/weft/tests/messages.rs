@@ -240,7 +240,7 @@ fn misuse_is_told_in_words_that_help() {
 }
 
 #[test]
-fn an_address_needs_a_key() {
+fn an_address_needs_a_key_that_is_there() {
     let said = |args: &[&str], code| {
         let output = weft().args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{args:?}");
@@ -252,6 +252,20 @@ fn an_address_needs_a_key() {
     assert!(text.contains(usage), "{text}");
     let fsck = said(&[&by[..], &["fsck"]].concat(), 16);
     assert_eq!(fsck, text);
+    let path = tempfile::tempdir().unwrap();
+    let mount = ["mount", path.path().to_str().unwrap()];
+    let missing = path.path().join("none.key").display().to_string();
+    let option = format!("key_file={missing}");
+    for args in [
+        [&by[..], &["--key-file", &missing, "ls", "/"]].concat(),
+        [&by[..], &["--key-file", &missing], &mount].concat(),
+        [&by[..], &mount, &["-o", &option]].concat(),
+        [&["--volume", by[1]], &mount[..], &["-o", &option]].concat(),
+    ] {
+        let text = said(&args, 1);
+        let words = format!("there is no key file {missing}: name");
+        assert!(text.contains(&words), "{args:?}: {text}");
+    }
 }
 
 #[test]

@@ -87,7 +87,11 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
          cat {one}/f\n\
          umount {one}\n\
          ! mount -t fuse.weft {address} {one} 2> words\n\
-         grep -o 'Name its file: -o key_file' words",
+         grep -o 'Name its file: -o key_file' words\n\
+         ! mount -t fuse.weft {address} {one} -o key_file=/nope 2> words\n\
+         grep -o 'there is no key file /nope: name' words\n\
+         ! mount -t fuse.weft {volume} {one} -o noatime,bogus 2> words\n\
+         cat words",
         address = address.trim()
     );
     let Some(words) = in_a_world_with_the_helper(&m, &script) else {
@@ -101,6 +105,8 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
         "by-folder",
         "by-folder",
         "Name its file: -o key_file",
+        "there is no key file /nope: name",
+        "weft: there is no mount option `bogus`: see `weft mount --help` for those that are",
     ];
     assert_eq!(words, expected);
     assert_eq!(weft_ok(&["--volume", volume, "cat", "/f"]), "by-folder\n");

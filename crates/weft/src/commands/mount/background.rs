@@ -1,7 +1,7 @@
 //! A mount in the background: a process of its own that says once whether it worked.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Mount;
 use crate::volume_config::{make_folder, open_log};
-use crate::{Global, output};
+use crate::{Global, connect, output};
 
 /// What the process says when it worked; anything else is why it did not.
 const READY: &str = "mounted";
@@ -21,8 +21,10 @@ pub(crate) fn start(global: &Global, mount: &Mount) -> Result<PathBuf> {
     let path = super::path::prepare(&mount.path)?;
     let mut command = Command::new(std::env::current_exe()?);
     if let (Some(address), Some(key)) = (&global.address, &global.key) {
+        // What is wrong with the key is said from here, before there is a log.
+        connect::options(global)?;
         command.arg("--address").arg(address);
-        command.arg("--key-file").arg(fs::canonicalize(key)?);
+        command.arg("--key-file").arg(std::path::absolute(key)?);
     } else {
         command.arg("--volume").arg(super::folder(global)?);
     }
@@ -86,7 +88,10 @@ fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
     let root = rustix::process::geteuid().is_root();
     let name = log_name(path);
     let mut failed = None;
-    for folder in in_volume.into_iter().chain(log_folders(root, std::env::var_os)) {
+    for folder in in_volume
+        .into_iter()
+        .chain(log_folders(root, std::env::var_os))
+    {
         let opened = make_folder(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))
             .and_then(|()| open_log(&folder.join(&name)));
