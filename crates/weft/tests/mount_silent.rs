@@ -76,6 +76,14 @@ fn unmount_and_down_say_that_a_stopped_mount_does_not_answer() {
         words.contains(&named) && words.contains("--lazy"),
         "{words}"
     );
+    let began = Instant::now();
+    let (_, words) = soon(&["down", volume]);
+    assert!(words.contains(&named), "{words}");
+    assert!(words.contains(&format!("kill -CONT {pid}")), "{words}");
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "it is not waited for"
+    );
     drop(stopped);
     assert_eq!(fs::read(m.file("f")).unwrap(), b"written");
     weft_ok(&["unmount", path]);

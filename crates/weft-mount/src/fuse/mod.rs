@@ -33,5 +33,6 @@ pub use flags::{MountFlags, remount};
 pub use init::Negotiated;
 pub use session::{Mount, Running};
 pub use table::{
-    FILE_SYSTEM, Look, Mounted, is_dead, look, mounted, mounted_on, mounts_below, process_of, told,
+    FILE_SYSTEM, Look, Mounted, is_dead, look, mounted, mounted_on, mounts_below, process_of,
+    stopped_process, told,
 };

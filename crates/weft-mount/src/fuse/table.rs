@@ -160,6 +160,21 @@ pub fn process_of(mounted: &Mounted) -> Option<i32> {
     })
 }
 
+/// The process behind a mount, if it is stopped (`kill -STOP`, a debugger): the mount does not answer before it goes on. Where
+/// [`process_of`] knows no process, none is known to be stopped.
+pub fn stopped_process(mounted: &Mounted) -> Option<i32> {
+    process_of(mounted).filter(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| is_stopped(&stat))
+    })
+}
+
+/// By the state, which follows the name; that may hold anything.
+fn is_stopped(stat: &str) -> bool {
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('T' | 't')))
+}
+
 /// `fuse_connection: 44`, with a tab.
 fn connects(fdinfo: &str, minor: &str) -> bool {
     let mut lines = fdinfo.lines();
@@ -177,6 +192,19 @@ fn entries(folder: PathBuf) -> impl Iterator<Item = PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stopped_process_is_told_by_its_state() {
+        for (stat, stopped) in [
+            ("7 (weft) T 1 7 7 0", true),
+            ("7 (weft) t 1 7 7 0", true),
+            ("7 (weft) S 1 7 7 0", false),
+            ("7 (a) T (b) S 1 7 7 0", false),
+            ("", false),
+        ] {
+            assert_eq!(is_stopped(stat), stopped, "{stat}");
+        }
+    }
 
     #[test]
     fn only_our_mounts_are_found_with_their_blanks() {

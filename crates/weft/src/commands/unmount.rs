@@ -48,7 +48,7 @@ impl Unmount {
 /// Unmounts, and waits until the mount's process has ended.
 pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf> {
     let whole = std::path::absolute(path)?;
-    let look = fuse::look(&whole);
+    let look = look(&whole)?;
     // A mount that does not answer cannot be asked for its canonical path.
     let path = match look {
         Look::Answered => std::fs::canonicalize(&whole).unwrap_or(whole),
@@ -98,17 +98,20 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
     Ok(path)
 }
 
+/// Whether a mount answers. One whose process is stopped is not asked.
+fn look(path: &Path) -> Result<Look> {
+    let stopped = fuse::mounted_on(&mount::real(path))?
+        .as_ref()
+        .and_then(fuse::stopped_process);
+    Ok(stopped.map_or_else(|| fuse::look(path), |_| Look::Silent))
+}
+
 /// Says of a mount that it does not answer, and whose fault that is.
 fn silent(mounted: &Mounted) -> String {
-    let by = fuse::process_of(mounted).map_or_else(
-        || "its process".to_owned(),
-        |pid| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let stopped = stat.contains(") T ") || stat.contains(") t ");
-            let stopped = if stopped { " is stopped" } else { "" };
-            format!("its process {pid}{stopped}")
-        },
-    );
+    let stopped = fuse::stopped_process(mounted).map(|pid| format!("its process {pid} is stopped"));
+    let by = stopped
+        .or_else(|| fuse::process_of(mounted).map(|pid| format!("its process {pid}")))
+        .unwrap_or_else(|| "its process".to_owned());
     format!(
         "the mount on {} does not answer ({by})",
         mounted.path.display()

@@ -48,11 +48,18 @@ pub(crate) fn unmount_of(volume: &Here, wait: Duration) -> Result<()> {
     let note = volume.base().join(NOTE);
     let ours = std::fs::read_to_string(&note).map(PathBuf::from).ok();
     for mounted in fuse::mounted()? {
-        if !is_of(volume, &mounted)? {
+        let stopped = fuse::stopped_process(&mounted);
+        if !is_of(volume, &mounted, stopped.is_some())? {
             continue;
         }
         if ours.as_ref() == Some(&mounted.path) {
             unmount(&mounted.path, false, wait)?;
+        } else if let Some(pid) = stopped {
+            bail!(
+                "the volume is mounted on {path}, and the mount's process {pid} is stopped: let it go on (`kill -CONT {pid}`), then \
+                 `weft unmount {path}`, so that what was written there is not lost",
+                path = mounted.path.display()
+            );
         } else if !fuse::is_dead(&mounted.path) {
             bail!(
                 "the volume is mounted on {}: `weft unmount {}` first, so that what was written there is not lost",
@@ -77,13 +84,15 @@ pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
     };
     let mounted = fuse::mounted_on(&path)?;
     let volume = Here::of(config.clone());
-    mounted.map_or(Ok(false), |mounted| is_of(&volume, &mounted))
+    mounted.map_or(Ok(false), |mounted| is_of(&volume, &mounted, false))
 }
 
 /// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by its folder, by any address that its
-/// service has, and under any name (`-o fsname`). So the mount is asked; only of one that does not answer its source decides.
-fn is_of(volume: &Here, mounted: &Mounted) -> Result<bool> {
-    let told = fuse::told(&mounted.path, VOLUME_XATTR);
+/// service has, and under any name (`-o fsname`). So the mount is asked, unless it is `silent`; only of one that does not answer its
+/// source decides.
+fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
+    let ask = || fuse::told(&mounted.path, VOLUME_XATTR);
+    let told = (!silent).then(ask).flatten();
     if let Some(told) = told.filter(|told| !told.is_empty()) {
         // Without its key nobody has mounted it from here.
         return Ok(volume.id().is_some_and(|id| told == hex(&id)));
