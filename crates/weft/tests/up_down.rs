@@ -285,6 +285,25 @@ fn down_stops_what_runs_whatever_the_configuration_says() {
 }
 
 #[test]
+fn down_says_what_is_wrong_with_a_key_that_no_node_could_start_with() {
+    let volume = Volume::up();
+    let folder = volume.path("volume");
+    let (key, kept) = (folder.join("volume.key"), volume.path("kept.key"));
+    fs::rename(&key, &kept).unwrap();
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &key, kind, 0o600.into(), 0).unwrap();
+    let told = succeeded(&down(&folder));
+    assert_eq!(serving(&volume), 0);
+    assert!(told.contains("it is a FIFO"), "{told}");
+    assert!(told.contains("before `weft up"), "{told}");
+    assert!(!told.contains("starts it again"), "{told}");
+    fs::rename(&kept, &key).unwrap();
+    succeeded(&up(&folder));
+    let told = succeeded(&down(&folder));
+    assert!(told.contains("starts it again"), "{told}");
+}
+
+#[test]
 fn down_finds_a_node_whose_folder_lies_elsewhere() {
     let volume = Volume::up();
     let folder = volume.path("volume");

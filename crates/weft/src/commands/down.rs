@@ -76,10 +76,9 @@ impl Down {
             stopped += ending.len();
         }
         let dir = dir.display();
-        let again = if here.obstacle().is_some() {
-            format!("mend its configuration before `weft up {dir}`")
-        } else {
-            format!("`weft up {dir}` starts it again")
+        let again = match here.hindrance() {
+            Some(first) => format!("{first} before `weft up {dir}`"),
+            None => format!("`weft up {dir}` starts it again"),
         };
         if stopped == 0 {
             output::line(format!("volume {dir} was not running"))?;

@@ -10,6 +10,7 @@ use anyhow::Result;
 
 use super::folder::{LOCK, Marker};
 use super::{ADDRESS, Config, NodeName, volume_id};
+use crate::output;
 
 /// In the volume's folder: a file for each node that `weft up` started, which holds the path of the node's folder.
 pub(super) const STARTED: &str = "started";
@@ -80,6 +81,17 @@ impl Here {
     /// The volume's id, if its key can be read.
     pub(crate) fn id(&self) -> Option<[u8; 16]> {
         self.id
+    }
+
+    /// What keeps nodes from starting again: the configuration cannot be read, or the key it names.
+    pub(crate) fn hindrance(&self) -> Option<String> {
+        match &self.config {
+            Err(_) => Some("mend its configuration".to_owned()),
+            Ok(config) => {
+                let error = config.key().err()?;
+                Some(format!("mend its key ({})", output::error(&error)))
+            }
+        }
     }
 
     /// Where the metadata service listens.
