@@ -252,3 +252,50 @@ fn a_signal_that_a_command_was_started_to_ignore_stays_ignored() {
     ended(child, 0);
     assert_eq!(volume.text("cat /file"), "all");
 }
+
+#[test]
+fn a_put_that_gets_no_input_leaves_the_file_as_it_was() {
+    let volume = Volume::up();
+    volume.feed("put /file", b"what was there before");
+    for line in ["put /file", "put /file --cell 0 --truncate", "put /new"] {
+        let mut child = start(&volume, line);
+        let input = child.stdin.take();
+        wait_until("the command listens", || listens(&child, Signal::INT));
+        std::thread::sleep(Duration::from_millis(300));
+        send(&child, Signal::INT);
+        let said = ended(child, 130);
+        drop(input);
+        let words = "interrupted: nothing was put, and ";
+        assert!(said.contains(words), "{line}: {said}");
+        let mut command = volume.command(line.split(' '));
+        let directory = fs::File::open(volume.path(".")).unwrap();
+        let output = command.stdin(directory).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        for words in ["cannot read standard input", "nothing was put"] {
+            assert!(said.contains(words), "{line}: {said}");
+        }
+    }
+    assert_eq!(volume.text("cat /file"), "what was there before");
+    volume.fails("stat /new", 1);
+}
+
+#[test]
+fn of_a_put_to_a_new_file_nothing_is_said_to_be_gone() {
+    let volume = Volume::up();
+    let mut child = start(&volume, "put /new");
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&bytes(1, 9 << 20)).unwrap();
+    wait_until("it is under way", || {
+        volume
+            .command(["stat", "/new"])
+            .output()
+            .unwrap()
+            .status
+            .success()
+    });
+    send(&child, Signal::INT);
+    let said = ended(child, 130);
+    assert!(said.contains("/new holds the first"), "{said}");
+    assert!(!said.contains("gone"), "{said}");
+}

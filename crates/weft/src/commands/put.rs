@@ -1,8 +1,8 @@
-use std::io::{IsTerminal, Read};
+use std::io::{Cursor, ErrorKind, IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use rustix::fs::FileType;
@@ -28,7 +28,8 @@ Examples:
 
 Plain `weft put FILE` replaces the content, as `> FILE` does. With a view, a fork or --offset it writes in place and \
 leaves the rest, unless --truncate empties the file first. Bytes that fall on ghosts (cells that the view implies but \
-the file lacks) go nowhere. At the end the file is synced: it survives power loss.")]
+the file lacks) go nowhere. The file is not touched before the first input comes, or its end. At the end the file is \
+synced: it survives power loss.")]
 pub(crate) struct Put {
     /// The file; made if it is not there
     #[arg(value_parser = remote::parser())]
@@ -45,6 +46,9 @@ pub(crate) struct Put {
     no_sync: bool,
 }
 
+/// Bytes of the input that are waited for before the file is touched, at most.
+const FIRST: u64 = 64 << 10;
+
 impl Put {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
         connect::block_on(async {
@@ -53,6 +57,11 @@ impl Put {
                 .create(0o666 & !mode::umask())
                 .layout(&self.layout.layout());
             fresh::check_view(&volume, &self.file, self.view.view(), &self.layout).await?;
+            // Input that cannot be read, or never comes, costs the file nothing.
+            let first = interrupt::guard(self.first_input(), || self.untouched()).await?;
+            if let Some(signal) = interrupt::pending() {
+                return Err(signal.ended(self.untouched()));
+            }
             let file = volume.attach(&self.file, access).await?;
             if !file.created() && !self.layout.agrees(file.layout()) {
                 bail!(
@@ -67,14 +76,16 @@ impl Put {
             // Checked before anything is lost by the truncation.
             let view = file.view_of_fork(self.view.view(), self.view.fork())?;
             let empty = file.attributes().size_exact && file.attributes().size == 0;
-            if (self.truncate || self.view.is_plain()) && !(file.created() || empty) {
+            let held = !(file.created() || empty);
+            if (self.truncate || self.view.is_plain()) && held {
                 file.truncate(0).await?;
             }
             let bar = bar_of(self.view.length);
-            let writing = self.write(&file, view, &bar);
-            let written = interrupt::guard(writing, || self.so_far(&bar)).await;
+            let input = Cursor::new(first).chain(std::io::stdin());
+            let writing = self.write(&file, view, input, &bar);
+            let written = interrupt::guard(writing, || self.so_far(held, &bar)).await;
             // Clearing a bar moves it to its end.
-            let so_far = self.so_far(&bar);
+            let so_far = self.so_far(held, &bar);
             bar.finish_and_clear();
             written.map_err(|error| match interrupt::of(&error) {
                 Some(_) => error,
@@ -85,13 +96,40 @@ impl Put {
         })
     }
 
+    /// Waits for the first bytes of the input, or its end.
+    async fn first_input(&self) -> Result<Vec<u8>> {
+        if self.view.length == Some(0) {
+            return Ok(Vec::new());
+        }
+        let length = self.view.length.map_or(FIRST, |l| l.min(FIRST));
+        let read = blocking(move || {
+            let mut first = vec![0; length as usize];
+            let got = loop {
+                match std::io::stdin().read(&mut first) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    got => break got?,
+                }
+            };
+            first.truncate(got);
+            Ok(first)
+        });
+        let read = read.await;
+        read.map_err(|e| anyhow!("cannot read standard input: {e:#}; {}", self.untouched()))
+    }
+
     /// Takes the whole input.
-    async fn write(&self, file: &File, view: OpenView, bar: &ProgressBar) -> Result<()> {
+    async fn write(
+        &self,
+        file: &File,
+        view: OpenView,
+        input: impl Read + Send + 'static,
+        bar: &ProgressBar,
+    ) -> Result<()> {
         if self.view.one_access() {
-            self.write_at_once(&view).await?;
+            self.write_at_once(&view, input).await?;
         } else {
             let (start, limit) = (self.view.start(), self.view.length);
-            stream::write_in(Arc::new(view), start, limit, std::io::stdin(), bar).await?;
+            stream::write_in(Arc::new(view), start, limit, input, bar).await?;
         }
         if !self.no_sync {
             file.sync().await?;
@@ -99,22 +137,35 @@ impl Put {
         Ok(())
     }
 
-    /// What is at the target half way.
-    fn so_far(&self, bar: &ProgressBar) -> String {
+    /// What is at the target before there is input.
+    fn untouched(&self) -> String {
+        format!("nothing was put, and {} is as it was", self.file)
+    }
+
+    /// What is at the target half way; `held`: it held bytes before.
+    fn so_far(&self, held: bool, bar: &ProgressBar) -> String {
         let (file, written) = (&self.file, output::bytes(bar.position()));
-        if self.view.is_plain() {
-            format!(
-                "{file} holds the first {written} of the input, and what it held before is gone; put all of it again"
-            )
-        } else {
-            format!(
-                "the first {written} of the input are written to the view of {file}, the rest of it is as it was; put all of it again"
-            )
+        let again = "put all of it again";
+        match (self.view.is_plain(), self.truncate, held) {
+            (true, _, true) => format!(
+                "{file} holds the first {written} of the input, and what it held before is gone; {again}"
+            ),
+            (true, _, false) => format!("{file} holds the first {written} of the input; {again}"),
+            (false, true, true) => format!(
+                "the first {written} of the input are written to the view of {file}, and what it held before is gone; {again}"
+            ),
+            (false, ..) => format!(
+                "the first {written} of the input are written to the view of {file}, the rest of it is as it was; {again}"
+            ),
         }
     }
 
     /// The whole input as one access, as an order by columns wants it.
-    async fn write_at_once(&self, view: &OpenView) -> Result<()> {
+    async fn write_at_once(
+        &self,
+        view: &OpenView,
+        input: impl Read + Send + 'static,
+    ) -> Result<()> {
         let limit = self
             .view
             .length
@@ -122,7 +173,7 @@ impl Put {
             .min(TRANSFER_MAX + 1);
         let read = blocking(move || {
             let mut data = Vec::new();
-            std::io::stdin().take(limit).read_to_end(&mut data)?;
+            input.take(limit).read_to_end(&mut data)?;
             Ok(data)
         });
         let data = read.await.context("cannot read standard input")?;
