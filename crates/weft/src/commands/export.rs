@@ -7,7 +7,7 @@ use weft_client::Volume;
 
 use crate::remote::RemotePath;
 use crate::transfer::{self, TransferArgs};
-use crate::{Global, connect, interrupt, remote};
+use crate::{Global, remote};
 
 /// Copy a file of the volume, or a view of it, into a local file, alone or in parts
 #[derive(Args)]
@@ -40,16 +40,7 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        connect::block_on(async {
-            let volume = connect::volume(global).await?;
-            let work = self.copy(&volume);
-            // What is under way hears of a signal by itself.
-            interrupt::guard(work, || {
-                "nothing was copied yet, or all of it was: --resume finds out and goes on"
-                    .to_owned()
-            })
-            .await
-        })
+        transfer::run(global, async |volume| self.copy(volume).await)
     }
 
     async fn copy(&self, volume: &Volume) -> Result<ExitCode> {

@@ -8,7 +8,7 @@ use weft_client::Volume;
 use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
 use crate::transfer::{self, TransferArgs};
-use crate::{Global, connect, interrupt, remote};
+use crate::{Global, remote};
 
 /// Copy a local file into a file of the volume, through any view, alone or in parts
 #[derive(Args)]
@@ -44,16 +44,7 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        connect::block_on(async {
-            let volume = connect::volume(global).await?;
-            let work = self.copy(&volume);
-            // What is under way hears of a signal by itself.
-            interrupt::guard(work, || {
-                "nothing was copied yet, or all of it was: --resume finds out and goes on"
-                    .to_owned()
-            })
-            .await
-        })
+        transfer::run(global, async |volume| self.copy(volume).await)
     }
 
     async fn copy(&self, volume: &Volume) -> Result<ExitCode> {

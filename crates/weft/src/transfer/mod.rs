@@ -35,11 +35,13 @@ mod task;
 mod tree;
 mod verify;
 
+use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, bail};
 use futures_util::FutureExt;
 use indicatif::ProgressBar;
+use weft_client::Volume;
 use weft_proto::limits::TRANSFER_MAX;
 
 pub(crate) use args::TransferArgs;
@@ -55,7 +57,22 @@ use verify::{Comparison, OnGhost};
 
 use crate::interrupt::Orderly;
 use crate::view_args::ViewArgs;
-use crate::{interrupt, output, progress};
+use crate::{Global, connect, interrupt, output, progress};
+
+/// Connects to the volume that the command line names, and carries out `copy` until it ends or the user asks for an end.
+pub(crate) fn run(
+    global: &Global,
+    copy: impl AsyncFnOnce(&Volume) -> Result<ExitCode>,
+) -> Result<ExitCode> {
+    connect::block_on(async {
+        let volume = connect::volume(global).await?;
+        // What is under way hears of a signal by itself.
+        interrupt::guard(copy(&volume), || {
+            "nothing was copied yet, or all of it was: --resume finds out and goes on".to_owned()
+        })
+        .await
+    })
+}
 
 /// Bytes of a piece.
 const PIECE: u64 = 4 << 20;
