@@ -189,12 +189,6 @@ impl FjallKv {
         &self.path
     }
 
-    /// Bytes of the engine's files.
-    pub fn disk_bytes(&self) -> Result<u64, KvError> {
-        let bytes = self.reading()?.database().disk_space();
-        bytes.map_err(|error| failed("count its files", &error))
-    }
-
     #[cfg(test)]
     pub(crate) fn shrinker(&self, room: Arc<Room>) -> crate::shrink::Shrinker {
         let engine = self.reading().unwrap();
