@@ -14,7 +14,7 @@
 //!    queue.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZero;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -209,23 +209,29 @@ impl Ring {
 /// Carries out an operation that the kernel took back before it began, because it may start no thread for it (`pids.max`). It blocks
 /// this thread: where threads are that short there is no other.
 fn on_this_thread(file: &File, at: u64, skip: usize, payload: &mut Payload) -> i32 {
-    let mut vectors = vectors(payload, skip);
-    let first = vectors.0.as_mut_ptr();
-    let count = i32::try_from(vectors.0.len()).unwrap_or(i32::MAX);
-    let (fd, at) = (file.as_raw_fd(), (at + skip as u64).cast_signed());
-    // SAFETY: the vectors point into the payload, which outlives the call; nobody else works on it.
-    let result = unsafe {
-        match payload {
-            Payload::Read(_) => libc::preadv(fd, first, count, at),
-            Payload::Write(_) => libc::pwritev(fd, first, count, at),
-            Payload::Sync => libc::fdatasync(fd) as isize,
+    let at = at + skip as u64;
+    let done = match payload {
+        Payload::Read(buffers) => {
+            let mut slices: Vec<_> = buffers.iter_mut().map(|b| IoSliceMut::new(b)).collect();
+            let mut rest = &mut slices[..];
+            IoSliceMut::advance_slices(&mut rest, skip);
+            let most = rest.len().min(VECTORS);
+            rustix::io::preadv(file, &mut rest[..most], at)
         }
+        Payload::Write(parts) => {
+            let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            let mut rest = &mut slices[..];
+            IoSlice::advance_slices(&mut rest, skip);
+            let most = rest.len().min(VECTORS);
+            rustix::io::pwritev(file, &rest[..most], at)
+        }
+        Payload::Sync => rustix::fs::fdatasync(file).map(|()| 0),
     };
-    if result < 0 {
-        let error = io::Error::last_os_error();
-        return -error.raw_os_error().unwrap_or(libc::EIO);
-    }
-    result as i32
+    // The kernel moves less than 2 GiB at once.
+    done.map_or_else(
+        |errno| -errno.raw_os_error(),
+        |moved| i32::try_from(moved).unwrap_or(i32::MAX),
+    )
 }
 
 impl Drop for Ring {
@@ -398,4 +404,44 @@ fn vectors(payload: &mut Payload, skip: usize) -> Vectors {
         Payload::Sync => {}
     }
     Vectors(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::{BLOCK, Pool};
+
+    #[test]
+    fn what_the_kernel_took_back_goes_on_where_it_stood_with_more_vectors_than_one_call_takes() {
+        let file = tempfile::tempfile().unwrap();
+        let (pool, count, skip) = (Pool::new(), VECTORS + 10, BLOCK + 100);
+        let buffers = || (0..count).map(|_| pool.take(1));
+        let slices = buffers().enumerate().map(|(number, mut buffer)| {
+            buffer.fill((number % 251) as u8);
+            Slice::new(Arc::new(buffer), 0..BLOCK)
+        });
+        let mut write = Payload::Write(slices.collect());
+        let mut read = Payload::Read(buffers().collect());
+        let all = count * BLOCK;
+        for payload in [&mut write, &mut read] {
+            let mut moved = skip;
+            while moved < all {
+                let more = on_this_thread(&file, 7, moved, payload);
+                moved += usize::try_from(more).unwrap();
+            }
+            assert_eq!(moved, all);
+        }
+        let (Payload::Write(sent), Payload::Read(found)) = (&write, &read) else {
+            unreachable!("they stay what they are")
+        };
+        for (number, (sent, found)) in sent.iter().zip(found).enumerate() {
+            let from = skip.saturating_sub(number * BLOCK).min(BLOCK);
+            assert!(sent[from..] == found[from..], "{number}");
+        }
+        assert_eq!(on_this_thread(&file, 0, 0, &mut Payload::Sync), 0);
+        let end = on_this_thread(&file, 7 + all as u64, 0, &mut read);
+        assert_eq!(end, 0, "there is nothing behind the end");
+        let closed = File::open("/dev/null").unwrap();
+        assert_eq!(on_this_thread(&closed, 0, 0, &mut write), -libc::EBADF);
+    }
 }
