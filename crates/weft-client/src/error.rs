@@ -140,10 +140,10 @@ impl Error {
         }
     }
 
-    /// Changes that were acknowledged are gone, as was said before.
-    pub(crate) fn lost(message: String) -> Error {
+    /// Changes of something that were acknowledged are gone, as was said before.
+    pub(crate) fn lost(of: &str, message: String) -> Error {
         Error::Refused {
-            what: "acknowledged changes are lost".to_owned(),
+            what: format!("acknowledged changes of {of} are lost"),
             code: Code::Lost,
             errno: Code::Lost.errno(),
             retry: Retry::Never,

@@ -320,7 +320,7 @@ impl File {
     pub fn losses(&self) -> Result<(), Error> {
         let a = &self.0;
         let untold = a.volume.shared.unsynced.untold(a.id, &a.told);
-        untold.map_or(Ok(()), |message| Err(Error::lost(message)))
+        untold.map_or(Ok(()), |message| Err(Error::lost(&a.path, message)))
     }
 
     /// Asks servers whether they have what this client wrote, and, unless `check_only`, to make it survive power loss. Repeated when

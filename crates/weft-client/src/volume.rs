@@ -332,7 +332,7 @@ impl Volume {
     /// With [`Code::Lost`].
     pub fn name_loss_since(&self, told: &AtomicU64) -> Result<(), Error> {
         let untold = self.shared.unsynced.untold_names(told);
-        untold.map_or(Ok(()), |message| Err(Error::lost(message)))
+        untold.map_or(Ok(()), |message| Err(Error::lost("names", message)))
     }
 }
 

@@ -492,6 +492,39 @@ fn a_volume_does_not_stop_under_a_mount_by_whatever_name_or_address() {
 }
 
 #[test]
+fn the_log_of_a_mount_names_files_by_their_paths() {
+    use std::io::Write;
+
+    let Some(m) = Mounted::new() else { return };
+    fs::create_dir_all(m.file("a/b")).unwrap();
+    fs::write(m.file("a/b/older"), b"x").unwrap();
+    fs::rename(m.file("a/b/older"), m.file("a/b/renamed")).unwrap();
+    for pid in [
+        process_of(&m, "io", Some("0")),
+        process_of(&m, "io", Some("1")),
+    ] {
+        kill(pid);
+    }
+    for file in ["a/b/new", "a/b/renamed"] {
+        let file = fs::File::create(m.file(file)).unwrap();
+        (&file).write_all(&vec![7; 1 << 20]).unwrap();
+        assert!(file.sync_all().is_err());
+    }
+    let name = format!("mount{}.log", m.path.to_str().unwrap().replace('/', "-"));
+    let said = fs::read_to_string(m.volume.join("log").join(name)).unwrap();
+    let lost: Vec<&str> = said.lines().filter(|l| l.contains("are lost")).collect();
+    for path in ["/a/b/new", "/a/b/renamed"] {
+        let of = format!(" of {path} (file ");
+        assert!(lost.iter().any(|line| line.contains(&of)), "{said}");
+        assert!(
+            said.contains(&format!(": write {path} on server ")),
+            "{said}"
+        );
+    }
+    assert!(!said.contains("in directory "), "{said}");
+}
+
+#[test]
 fn a_mount_by_address_has_a_log_that_names_the_server_it_waits_for() {
     let Some(m) = Mounted::new() else { return };
     m.unmount();

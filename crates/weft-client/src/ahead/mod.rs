@@ -141,11 +141,11 @@ impl Volume {
 
     /// Makes a regular file, whose bytes will lie with its metadata, in a directory of which the caller knows that the
     /// name is not there, that its creator may make it, and that neither an ACL nor a set-group-id bit decides what it
-    /// gets. `None` where [`Volume::may_change_ahead`] does not hold any more. No message.
+    /// gets. `None` where [`Volume::may_change_ahead`] does not hold any more. Messages call it `shown`. No message.
     pub fn make_ahead(
         &self,
-        directory: u64,
-        name: &[u8],
+        (directory, name): (u64, &[u8]),
+        shown: &str,
         mode: NewMode,
         (reading, writing): (bool, bool),
     ) -> Option<File> {
@@ -172,7 +172,7 @@ impl Volume {
             inline: Some(Bytes::new()),
             sole: writing,
         };
-        self.opened("a new file", reply, writing, true).ok()
+        self.opened(shown, reply, writing, true).ok()
     }
 
     fn attributes_ahead(&self, id: u64, mode: NewMode, time: i64, layout: Layout) -> Attributes {

@@ -16,11 +16,11 @@ pub enum DataError {
     Call(Arc<weft_client::Error>),
     /// Bytes that were acknowledged could not be written and were dropped.
     #[error(
-        "bytes written between {start} and {end} of file {file} are lost: they could not be sent for {tried:?}: {source}"
+        "bytes written between {start} and {end} of {file} are lost: they could not be sent for {tried:?}: {source}"
     )]
     Lost {
-        /// The file's id.
-        file: u64,
+        /// The file's path and id, for people.
+        file: String,
         /// First byte.
         start: u64,
         /// One past the last byte.

@@ -11,6 +11,7 @@ use weft_client::{Attributes, Closed, File};
 use weft_layout::{OFFSET_MAX, ViewOffset};
 
 use super::ends::Asking;
+use super::flush::shown;
 use super::rope::Rope;
 use super::state::{Home, State};
 use super::{DataCache, DataError, Moment};
@@ -504,7 +505,7 @@ impl Drop for OpenData {
             let runtime = data.cache.runtime.clone();
             runtime.spawn(async move {
                 if let Err(error) = close(&data, &file, open).await {
-                    tracing::warn!(file = data.id, %error, "closing a file failed");
+                    tracing::warn!(file = shown(&file), %error, "closing a file failed");
                 }
             });
         }

@@ -147,11 +147,11 @@ impl FileData {
                 (stuck.flatten().unwrap_or_default(), result)
             }
         };
-        self.land(&batch, result);
+        self.land(via, &batch, result);
         self.start();
     }
 
-    fn land(&self, batch: &Batch, result: Result<(), GaveUp>) {
+    fn land(&self, via: &File, batch: &Batch, result: Result<(), GaveUp>) {
         {
             let mut state = self.state.lock();
             let before = state.extents.charge();
@@ -163,7 +163,7 @@ impl FileData {
                     let range = batch.range();
                     state.unsynced = true;
                     let lost = DataError::Lost {
-                        file: self.id,
+                        file: shown(via),
                         start: range.start,
                         end: range.end,
                         tried: gave_up.tried,
@@ -198,6 +198,15 @@ impl FileData {
             self.state.lock().unsynced = true;
         }
         sent
+    }
+}
+
+/// A file in messages: `/a/f (file 7)`.
+pub(super) fn shown(file: &File) -> String {
+    let number = format!("file {}", file.id());
+    match file.path() {
+        path if path == number => number,
+        path => format!("{path} ({number})"),
     }
 }
 

@@ -40,8 +40,8 @@ impl FileSystem {
                 reason,
                 errno,
             } = change;
-            let text = String::from_utf8_lossy(name);
-            tracing::error!(directory, name = %text, file, %reason, "a name that was made or removed is not so");
+            let path = self.under(*directory, name);
+            tracing::error!(%path, file, %reason, "a name that was made or removed is not so");
             *self.came_to_nothing.lock() = Some(*errno);
             self.changed([*directory, *file], [(*directory, &name[..])]);
         }
@@ -84,7 +84,8 @@ impl FileSystem {
             return None;
         }
         let mode = NewMode { bits: mode, umask };
-        volume.make_ahead(parent, name, mode, access)
+        let shown = self.under(parent, name).to_string();
+        volume.make_ahead((parent, name), &shown, mode, access)
     }
 
     /// Removes a name ahead of the service, if that is certain to succeed.

@@ -162,7 +162,7 @@ impl FileSystem {
         let volume = self.on(caller);
         let asked = self.news.now();
         let attributes = self
-            .call(|| volume.set_attributes(Place::of(id), &changes))
+            .call(|| volume.set_attributes(self.place(id), &changes))
             .await?;
         if changes.accessed.is_some() {
             self.nodes.forget_access(id);
@@ -191,7 +191,7 @@ impl FileSystem {
             self.flush_all(id).await?;
             let volume = self.on(caller);
             let cut = async {
-                let cut = || volume.truncate(Place::of(id), size);
+                let cut = || volume.truncate(self.place(id), size);
                 self.call(cut).await.map(drop)
             };
             // Whoever has it open here must know, too, also if it only reads.

@@ -151,6 +151,7 @@ impl FileSystem {
     ) -> Entry {
         let attr = &answer.attr;
         self.nodes.looked_up(attr);
+        self.nodes.called(attr.id, (parent, name));
         self.learn(asked, answer);
         if !self.news.since(asked, self.news.name(parent, name)) {
             self.absent.names(parent, self.news.hash(name), attr.id);

@@ -148,7 +148,7 @@ impl Drop for Granted {
         };
         tokio::spawn(async move {
             if let Err(error) = handle.file.unlock(range, owner).await {
-                tracing::warn!(file = handle.id, %error, "a lock may be held until the file is closed");
+                tracing::warn!(file = handle.file.path(), %error, "a lock may be held until the file is closed");
             }
         });
     }
@@ -160,7 +160,7 @@ async fn release(handle: &Arc<Handle>, owner: u64) {
     let release = tokio::spawn(async move {
         handle.data.send().await;
         if let Err(error) = handle.file.release_locks(owner).await {
-            tracing::warn!(file = handle.id, %error, "locks may be held until the file is closed everywhere here");
+            tracing::warn!(file = handle.file.path(), %error, "locks may be held until the file is closed everywhere here");
         }
     });
     // It does not panic, and if it did there was nothing left to do.

@@ -17,6 +17,7 @@ mod ahead;
 mod attr;
 mod attributes;
 mod belief;
+mod called;
 mod caller;
 mod counts;
 mod directory;

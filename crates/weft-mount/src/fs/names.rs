@@ -99,7 +99,7 @@ impl FileSystem {
     /// The text of a symbolic link.
     pub async fn read_link(&self, caller: Caller, id: u64) -> Result<Bytes, FsError> {
         let volume = self.on(caller);
-        let text = self.call(|| volume.read_link(Place::of(id))).await?;
+        let text = self.call(|| volume.read_link(self.place(id))).await?;
         self.accessed(id);
         Ok(text)
     }
@@ -114,7 +114,7 @@ impl FileSystem {
     ) -> Result<Entry, FsError> {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
-        let place = Place::under(parent, name);
+        let place = self.under(parent, name);
         let bits = mode & 0o7777;
         let kind =
             kind_of_mode(mode).ok_or(FsError::wrong("no such kind of node", Errno::INVAL))?;
@@ -144,7 +144,7 @@ impl FileSystem {
     ) -> Result<Entry, FsError> {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
-        let place = Place::under(parent, name);
+        let place = self.under(parent, name);
         let bits = mode & 0o7777;
         let mode = NewMode { bits, umask };
         let lease = self.news.is_live();
@@ -177,7 +177,7 @@ impl FileSystem {
     ) -> Result<Entry, FsError> {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
-        let place = Place::under(parent, name);
+        let place = self.under(parent, name);
         let make = || volume.make_link(&place, text);
         let (asked, answer) = self.make((parent, name), make).await?;
         Ok(self.entry(asked, &answer, (parent, name)))
@@ -192,10 +192,10 @@ impl FileSystem {
     ) -> Result<Entry, FsError> {
         refuse(&[parent, id], &[name])?;
         let volume = self.on(caller);
-        let place = Place::under(parent, name);
+        let place = self.under(parent, name);
         let asked = self.news.now();
         self.absent.may_be_there(parent, self.news.hash(name));
-        let attributes = self.call(|| volume.link(Place::of(id), &place)).await;
+        let attributes = self.call(|| volume.link(self.place(id), &place)).await;
         self.touched(parent);
         let answer = self.complete(attributes?).await?;
         let asked = self.touched_to(asked, &answer, false);
@@ -209,7 +209,7 @@ impl FileSystem {
             return Ok(());
         }
         let volume = self.on(caller);
-        let place = Place::under(parent, name);
+        let place = self.under(parent, name);
         let asked = self.news.now();
         let removed = self.call(|| volume.unlink(&place)).await?;
         self.removed(asked, (parent, name), &removed);
@@ -225,7 +225,7 @@ impl FileSystem {
     ) -> Result<(), FsError> {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
-        let place = Place::under(parent, name);
+        let place = self.under(parent, name);
         let asked = self.news.now();
         let removed = self.call(|| volume.remove_directory(&place)).await?;
         self.removed(asked, (parent, name), &removed);
@@ -242,7 +242,7 @@ impl FileSystem {
     ) -> Result<(), FsError> {
         refuse(&[from, to], &[from_name, to_name])?;
         let volume = self.on(caller);
-        let (old, new) = (Place::under(from, from_name), Place::under(to, to_name));
+        let (old, new) = (self.under(from, from_name), self.under(to, to_name));
         self.absent.may_be_there(to, self.news.hash(to_name));
         if flags & libc::RENAME_EXCHANGE != 0 {
             self.absent.may_be_there(from, self.news.hash(from_name));
@@ -255,6 +255,10 @@ impl FileSystem {
             _ => Err(FsError::wrong("no such kind of rename", Errno::INVAL)),
         };
         let renamed = renamed?;
+        self.nodes.called(renamed.file, (to, to_name));
+        if flags & libc::RENAME_EXCHANGE != 0 {
+            self.nodes.called(renamed.other, (from, from_name));
+        }
         self.touched(to);
         self.touched(renamed.file);
         self.nodes.unnamed(renamed.other);

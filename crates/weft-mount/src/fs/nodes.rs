@@ -65,6 +65,8 @@ struct Node {
     unnamed: bool,
     /// It has no extended attributes and no access control list.
     bare: bool,
+    /// Its directory and its name there, as this mount heard last. For messages: others may have renamed it since.
+    name: Option<(u64, Box<[u8]>)>,
     /// When this mount read it last; the service may not know yet, or an answer of it be on its way that does not tell.
     accessed: Option<i64>,
 }
@@ -111,6 +113,21 @@ impl Nodes {
         let node = shard.entry(attr.id).or_default();
         node.lookups += 1;
         node.told = Some(attr.into());
+    }
+
+    /// A node that the kernel knows has this name in this directory.
+    pub(super) fn called(&self, id: u64, (directory, name): (u64, &[u8])) {
+        self.with(id, |node| {
+            let known = node.name.as_ref();
+            if known.is_none_or(|(at, known)| (*at, &known[..]) != (directory, name)) {
+                node.name = Some((directory, name.into()));
+            }
+        });
+    }
+
+    /// Its directory and its name there, as [`Nodes::called`] was told last.
+    pub(super) fn name(&self, id: u64) -> Option<(u64, Box<[u8]>)> {
+        self.with(id, |node| node.name.clone())
     }
 
     /// The kernel forgets so many lookups. True if it does not know the node any more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_client::{Access, Attributes, File, Place};
+use weft_client::{Access, Attributes, File};
 
 use super::belief::Answer;
 use super::files::{Handle, PastPages, now};
@@ -106,11 +106,10 @@ impl FileSystem {
         }
         let access = access(flags).inline();
         let volume = self.on(caller);
+        let place = self.place(id);
         let mut opened = loop {
             let asked = self.asking();
-            let file = self
-                .call(|| volume.attach(Place::of(id), access.clone()))
-                .await?;
+            let file = self.call(|| volume.attach(&place, access.clone())).await?;
             if let Some(opened) = self.adopt(asked, file, flags).await? {
                 break opened;
             }
@@ -145,7 +144,7 @@ impl FileSystem {
     ) -> Result<(Entry, Opened), FsError> {
         refuse(&[parent], &[name])?;
         let volume = self.on(caller);
-        let place = Place::under(parent, name);
+        let place = self.under(parent, name);
         let bits = mode & 0o7777;
         let asked = self.asking();
         let ahead = (flags & libc::O_ACCMODE != libc::O_WRONLY, writes(flags));
@@ -525,7 +524,7 @@ impl FileSystem {
         self.files.remove(&handle);
         if let Err(error) = result {
             self.forget_data(handle.id);
-            tracing::warn!(file = handle.id, %error, "closing a file failed");
+            tracing::warn!(file = self.shown(handle.id), %error, "closing a file failed");
         }
     }
 

@@ -309,7 +309,7 @@ impl FileSystem {
         let volume = self.on(caller);
         let access = access(flags);
         let file = self
-            .call(|| volume.attach(Place::of(id), access.clone()))
+            .call(|| volume.attach(self.place(id), access.clone()))
             .await?;
         let view = if let Node::View { text, .. } = &node {
             let (_, view, fork) = parse(text, file.layout())?;
@@ -430,7 +430,7 @@ impl FileSystem {
         if let Some(handle) = self.view_handles.remove(handle & !MARK)
             && let Err(error) = handle.view.file().close().await
         {
-            tracing::warn!(file = handle.file, write = handle.write, %error, "closing a view failed");
+            tracing::warn!(file = self.shown(handle.file), write = handle.write, %error, "closing a view failed");
         }
     }
 }

@@ -193,7 +193,7 @@ impl FileSystem {
 
     async fn set_layout(&self, caller: Caller, id: u64, text: &[u8]) -> Result<(), FsError> {
         let layout = layout_text::parse(text).map_err(|why| {
-            tracing::info!(file = id, %why, "a layout was refused");
+            tracing::info!(file = self.shown(id), %why, "a layout was refused");
             FsError::wrong("this is no layout", Errno::INVAL)
         })?;
         let attributes = self
@@ -213,7 +213,7 @@ impl FileSystem {
         };
         let volume = self.on(caller);
         let set = || async {
-            match volume.set_attributes(Place::of(id), &changes).await {
+            match volume.set_attributes(self.place(id), &changes).await {
                 Err(error) if error.code() == Code::Busy => Ok(false),
                 done => done.map(|_| true),
             }
