@@ -140,6 +140,30 @@ impl Error {
         }
     }
 
+    /// Of a write that a quota refuses, also how to find out which quota. `path`: what messages call the file.
+    pub(crate) fn of_write(what: impl Into<String>, path: &str, error: CallError) -> Error {
+        let mut error = Error::of_call(what, error);
+        if let Error::Refused {
+            code: Code::QuotaExceeded,
+            message,
+            ..
+        } = &mut error
+        {
+            let path = match path {
+                // The place of a file whose path is not known.
+                path if path.contains(' ') && !path.starts_with('/') => "FILE".to_owned(),
+                path if path
+                    .contains(|c: char| !(c.is_alphanumeric() || "/._-+,@:=".contains(c))) =>
+                {
+                    format!("'{}'", path.replace('\'', r"'\''"))
+                }
+                path => path.to_owned(),
+            };
+            *message = format!("{message}; `weft quota show {path}` tells which");
+        }
+        error
+    }
+
     /// Changes of something that were acknowledged are gone, as was said before.
     pub(crate) fn lost(of: &str, message: String) -> Error {
         Error::Refused {
@@ -218,5 +242,20 @@ mod tests {
         assert_eq!(failure("/a: no such file"), "attach /a: no such file");
         assert_eq!(failure("/ab: no such file"), "attach /a: /ab: no such file");
         assert_eq!(failure("\u{1b}[2J\nx"), "attach /a: \\u{1b}[2J\\nx");
+    }
+
+    #[test]
+    fn a_write_that_a_quota_refuses_says_how_to_find_that() {
+        let of = |path| {
+            let failure = weft_proto::Failure::new(Code::QuotaExceeded, "no more");
+            Error::of_write("write", path, CallError::Failed(failure)).to_string()
+        };
+        let hint = |path| format!("write: no more; `weft quota show {path}` tells which");
+        assert_eq!(of("/a/f.dat"), hint("/a/f.dat"));
+        assert_eq!(of("/a/it's"), hint(r"'/a/it'\''s'"));
+        assert_eq!(of("file 178"), hint("FILE"));
+        let failure = weft_proto::Failure::new(Code::NoSpace, "full");
+        let other = Error::of_write("write", "/a", CallError::Failed(failure));
+        assert_eq!(other.to_string(), "write: full");
     }
 }

@@ -228,7 +228,7 @@ impl OpenView {
                 }
                 Err(e) => {
                     let what = format!("{} on server {server}", self.what("write"));
-                    return Err(Error::of_call(what, e));
+                    return Err(Error::of_write(what, &self.file.0.path, e));
                 }
             }
         }

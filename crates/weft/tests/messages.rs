@@ -81,6 +81,11 @@ fn errors_name_the_file_by_its_path() {
     assert!(!output.status.success());
     assert!(said.contains("/quota/large"), "{said}");
     assert!(!said.contains("file "), "{said}");
+    let hint = "`weft quota show /quota/large` tells which";
+    assert!(
+        said.contains("leaves no more") && said.contains(hint),
+        "{said}"
+    );
 }
 
 #[test]

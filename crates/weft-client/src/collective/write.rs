@@ -90,7 +90,7 @@ impl Collective<'_> {
                 }
                 Err(e) => {
                     let what = format!("{} on server {server}", self.what("write"));
-                    return Err(Error::of_call(what, e));
+                    return Err(Error::of_write(what, &a.path, e));
                 }
             }
         }

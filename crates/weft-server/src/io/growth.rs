@@ -213,7 +213,8 @@ impl IoService {
             if job.fork != ForkName::data() {
                 forks.entry(job.file).or_default().push(job);
             } else if job.size_after()? > limit {
-                return Err(exceeded(&format!("it would grow beyond {limit} bytes")));
+                let what = format!("it may become {limit} bytes long at the moment");
+                return Err(exceeded(&what));
             }
         }
         for (file, jobs) in forks {
@@ -246,10 +247,10 @@ impl IoService {
     }
 }
 
+/// The client, who knows what the file is called, adds how to find out which quota it is.
 fn exceeded(what: &str) -> Failure {
-    let why = "and a quota of its user, group or tree allows no more";
-    let what = format!("{what}, {why}; `weft quota show FILE` tells which");
-    Failure::new(Code::QuotaExceeded, what)
+    let why = "a quota of its user, group or tree leaves no more";
+    Failure::new(Code::QuotaExceeded, format!("{what}: {why}"))
 }
 
 impl Job {
