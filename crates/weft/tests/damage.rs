@@ -206,6 +206,9 @@ fn what_a_damaged_log_lost_is_an_error_and_is_said_until_it_is_accepted() {
         said.contains("not proven") && said.contains("/f5"),
         "{said}"
     );
+    // Each file as it is now, and not also as repaired.
+    let repaired = |line: &&str| line.contains("-- repaired") && line.contains(" (file ");
+    assert_eq!(said.lines().find(repaired), None, "{said}");
     assert!(weft(&["up", &volume.dir]).status.success());
     let cat = |file: &str| weft(&["--volume", &volume.dir, "cat", file]);
     let refused = cat("/f5");

@@ -218,6 +218,7 @@ impl Fsck {
         let found = found.await;
         bar.finish_and_clear();
         let mut report = report_of(found?);
+        let before = not_found_again(before, &mut report.findings);
         report.findings.splice(0..0, before);
         report.findings.extend(missing_disks(volume).await?);
         name_files(volume, &mut report.findings).await?;
@@ -274,6 +275,27 @@ fn report_of(found: FsckReport) -> Report {
             .collect(),
         findings: found.found.into_iter().map(words::row).collect(),
     }
+}
+
+/// What was found on the way to the check, without what the check finds of the same bytes after it. What opening a store repaired of a
+/// cell may be that its bytes are known to be lost since, or in doubt: they are said once, as they are now.
+fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
+    let is_now = |row: &Row, now: &Row| {
+        let place = |row: &Row| (row.file, row.server, row.cell, row.fork.clone());
+        let left = now.lost.is_some() && now.repaired.is_none();
+        row.file.is_some() && left && place(row) == place(now)
+    };
+    let kept = before.into_iter().filter_map(|row| {
+        let Some(now) = findings.iter_mut().find(|now| is_now(&row, now)) else {
+            return Some(row);
+        };
+        // What was cut with the log's end the finding says itself; what is wrong with a chunk it does not.
+        if let Some(chunk) = row.chunk.filter(|_| !words::is_of_log(&row)) {
+            now.what = format!("{}; of chunk {chunk}, {}", now.what, row.what);
+        }
+        None
+    });
+    kept.collect()
 }
 
 /// Disks that are not there: what lies on them cannot be read, and is whole again when they are back.
@@ -354,4 +376,46 @@ fn print(report: &Report, repair: bool) -> Result<()> {
             (repaired, left) => format!("{repaired} repaired, {left} left"),
         }
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_client::{Fault, Finding, Found};
+    use weft_proto::io::ForkPlace;
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_lost_since_a_store_was_opened_are_said_once() {
+        let row = |fault: Fault, file, cell, done: bool| {
+            let place = ForkPlace {
+                cell,
+                fork: "data".to_owned(),
+            };
+            let finding = Finding {
+                fault: fault as i32,
+                file,
+                server: Some(0),
+                place: Some(place),
+                chunk: (fault != Fault::Unproven).then_some(3),
+                found: 10,
+                ..Finding::default()
+            };
+            let done = done.then(|| "done".to_owned());
+            words::row(Found { finding, done })
+        };
+        let before = vec![
+            row(Fault::Unreadable, 7, 1, true),
+            row(Fault::Entry, 7, 1, true),
+            row(Fault::Unreadable, 7, 2, true),
+            row(Fault::IndexRecord, 0, 0, true),
+        ];
+        let mut findings = vec![row(Fault::Unproven, 7, 1, false)];
+        let kept = not_found_again(before, &mut findings);
+        let kept: Vec<_> = kept.iter().map(|row| (row.file, row.cell)).collect();
+        assert_eq!(kept, [(Some(7), Some(2)), (None, Some(0))]);
+        let what = &findings[0].what;
+        assert!(what.contains("of chunk 3, what says where"), "{what}");
+        assert!(!what.contains("bytes are lost"), "{what}");
+    }
 }

@@ -208,6 +208,11 @@ pub(super) fn row(found: Found) -> Row {
     }
 }
 
+/// Whether a row is about what was cut off with the end of a log, and not about blocks of a disk.
+pub(super) fn is_of_log(row: &Row) -> bool {
+    row.fault == name_of(Fault::Unreadable) && row.blocks.is_none()
+}
+
 /// A disk of a server that is not there.
 pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
     let finding = Finding {
