@@ -85,6 +85,12 @@ pub enum KvError {
         /// What the system refused.
         reason: String,
     },
+    /// A sync could not be begun: what was committed is as durable as before, and the next sync may succeed.
+    #[error("the key-value engine could not sync: {reason}")]
+    NotSynced {
+        /// What the system refused.
+        reason: String,
+    },
     /// An earlier sync failed: the engine refuses everything until it is reopened.
     #[error("the key-value engine is closed to writes because an earlier sync failed: {reason}")]
     Poisoned {

@@ -87,10 +87,7 @@ impl Group {
                 state.failed = Some(reason.clone());
                 Err(KvError::Poisoned { reason })
             }
-            Err(Failed::ForNow(reason)) => Err(KvError::Engine {
-                doing: "sync",
-                reason,
-            }),
+            Err(Failed::ForNow(reason)) => Err(KvError::NotSynced { reason }),
         };
         drop(state);
         self.changed.notify_all();
@@ -191,7 +188,7 @@ mod tests {
     fn a_sync_that_could_not_be_begun_fails_its_callers_only() {
         let group = Group::default();
         let refused = group.join(|| Err(Failed::ForNow("too many open files".into())));
-        assert!(matches!(refused, Err(KvError::Engine { .. })));
+        assert!(matches!(refused, Err(KvError::NotSynced { .. })));
         group.check().unwrap();
         group.join(|| Ok(())).unwrap();
     }

@@ -9,6 +9,7 @@
 //! Segments that were let go of stay until the index has what they say in tables, of which there are two copies: until then
 //! they are the second copy of the index's journal (`docs/design/0020-log-behind-journals.md`).
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -25,7 +26,6 @@ use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkId, ForkRecord, META,
     STORE_KEY, StoreRecord,
 };
-use crate::removal::Removal;
 use crate::state::{Dead, State};
 use crate::store::{Inner, Signals, Store};
 use crate::write::{FULL_SLOTS, whole};
@@ -45,21 +45,25 @@ const PARTS: usize = 16;
 /// Changes in one batch of the index.
 const BATCH: usize = 1024;
 
-/// What goes into the index.
-struct Copy {
-    batches: Vec<Batch>,
+/// What goes into the index. The log keeps all of it until the index has it.
+pub(crate) struct Application {
+    batches: VecDeque<Batch>,
     chunks: Vec<(ForkId, u64)>,
     dead: Vec<Dead>,
+    /// The last frame that is in it.
+    bound: u64,
+    /// Bytes that were logged when it was begun.
+    logged: u64,
 }
 
 #[derive(Default)]
-struct Batches(Vec<Batch>);
+struct Batches(VecDeque<Batch>);
 
 impl Batches {
     fn push(&mut self, change: (weft_kv::Space, Vec<u8>, Option<Vec<u8>>)) {
-        match self.0.last_mut() {
+        match self.0.back_mut() {
             Some(batch) if batch.changes.len() < BATCH => batch.changes.push(change),
-            _ => self.0.push(Batch {
+            _ => self.0.push_back(Batch {
                 changes: vec![change],
             }),
         }
@@ -70,7 +74,7 @@ impl Inner {
     /// Brings everything logged before the call into the index and removes its segments.
     ///
     /// # Errors
-    /// [`StoreError::IndexFull`] where the index may not grow: everything stays in the log.
+    /// [`StoreError::IndexFull`] where the index may not grow, or the system refuses it something: everything stays in the log.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
         self.apply_in(Room::Shared).await
     }
@@ -80,41 +84,23 @@ impl Inner {
         if self.index.check_room().is_err() {
             self.remove_applied().await?;
         }
-        let _one = self.apply_lock.lock().await;
+        let mut owed = self.apply_lock.lock().await;
         self.check_index_room(room)?;
+        if let Some(earlier) = owed.take() {
+            self.write_index(&mut owed, earlier).await?;
+        }
         let logged = self.lock().logged;
         let bound = self.log.rotate(&self.state, &self.counters)?;
         self.flush(0).await?;
         // A full disk can leave pages dirty: what they need of the log must stay.
-        let (copy, bound) = {
+        let application = {
             let mut state = self.lock();
             let oldest = oldest_dirty(&state);
             let bound = bound.min(oldest.saturating_sub(1));
-            (copy_changes(&mut state, bound), bound)
+            copy_changes(&mut state, bound, logged)
         };
         self.sync_now().await?;
-        let index = Arc::clone(&self.index);
-        let Copy {
-            batches,
-            chunks,
-            dead,
-        } = copy;
-        let written = self.run(move || write_index(&*index, batches)).await?;
-        written.map_err(|error| self.fail("write the index", error.to_string()))?;
-        {
-            let mut state = self.lock();
-            for (id, n) in chunks {
-                if let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) {
-                    chunk.marks &= !APPLYING;
-                }
-            }
-            state.indexed = logged;
-            state.look_again();
-            state.evict(self.bounds.cache);
-        }
-        self.log.release_through(bound);
-        self.signals.room.notify_waiters();
-        self.remove_from_index(dead).await?;
+        self.write_index(&mut owed, application).await?;
         Counters::add(&self.counters.applies, 1);
         self.signals.room.notify_waiters();
         // The background sees to what is kept; where there is no room for a segment, that is waited for.
@@ -127,11 +113,47 @@ impl Inner {
         Ok(())
     }
 
+    /// Brings an application into the index; what that refuses for now is `owed`.
+    async fn write_index(
+        &self,
+        owed: &mut Option<Application>,
+        mut application: Application,
+    ) -> Result<(), StoreError> {
+        let index = Arc::clone(&self.index);
+        let written = self.run(move || {
+            let written = write_index(&*index, &mut application.batches);
+            (written, application)
+        });
+        let (written, application) = written.await?;
+        if let Err(error) = written {
+            // Nothing that was refused is unknown (`docs/design/0029-engine-errors.md`).
+            if matches!(error, StoreError::IndexFull { .. }) {
+                *owed = Some(application);
+                return Err(error);
+            }
+            return Err(self.fail("write the index", error.to_string()));
+        }
+        {
+            let mut state = self.lock();
+            for (id, n) in application.chunks {
+                if let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) {
+                    chunk.marks &= !APPLYING;
+                }
+            }
+            state.indexed = application.logged;
+            state.look_again();
+            state.evict(self.bounds.cache);
+        }
+        self.log.release_through(application.bound);
+        self.signals.room.notify_waiters();
+        self.remove_from_index(application.dead).await
+    }
+
     /// Removes what dead forks have in the index, and chunks of nobody, as far as there is room for it; much of it not at once, as
     /// others wait for the background.
     async fn remove_from_index(&self, dead: Vec<Dead>) -> Result<(), StoreError> {
-        let garbage = std::mem::take(&mut *self.garbage.lock());
-        let mut removal = Removal { dead, garbage };
+        let mut removal = std::mem::take(&mut *self.removal.lock());
+        removal.dead.extend(dead);
         let mut parts = 0;
         while !removal.is_done() && parts < PARTS && self.check_removal_room().is_ok() {
             parts += 1;
@@ -141,8 +163,13 @@ impl Inner {
                 (freed, removal)
             });
             let (freed, rest) = part.await?;
-            let freed = freed.map_err(|error| self.fail("write the index", error.to_string()))?;
             removal = rest;
+            let freed = match freed {
+                Ok(freed) => freed,
+                // The next application goes on with it.
+                Err(StoreError::IndexFull { .. }) => break,
+                Err(error) => return Err(self.fail("write the index", error.to_string())),
+            };
             let mut state = self.lock();
             let sequence = state.sequence;
             for extent in freed {
@@ -152,8 +179,11 @@ impl Inner {
         if parts == PARTS && !removal.is_done() {
             self.signals.apply.store(true, Relaxed);
         }
-        self.garbage.lock().extend(removal.garbage);
-        self.lock().changes.dead.extend(removal.dead);
+        self.lock()
+            .changes
+            .dead
+            .extend(std::mem::take(&mut removal.dead));
+        *self.removal.lock() = removal;
         Ok(())
     }
 }
@@ -222,7 +252,7 @@ fn oldest_dirty(state: &State) -> u64 {
 }
 
 /// Copies what differs from the index. The copied chunks stay in memory until the index has them.
-fn copy_changes(state: &mut State, bound: u64) -> Copy {
+fn copy_changes(state: &mut State, bound: u64, logged: u64) -> Application {
     let mut changes = std::mem::take(&mut state.changes);
     let mut batches = Batches::default();
     // Last: what an entry was given must be there before the giver's goes.
@@ -307,20 +337,23 @@ fn copy_changes(state: &mut State, bound: u64) -> Copy {
         applied: bound,
         several: state.several,
     };
-    batches.0.push(Batch {
+    batches.0.push_back(Batch {
         changes: vec![(META, STORE_KEY.to_vec(), Some(record.encode()))],
     });
-    Copy {
+    Application {
         batches: batches.0,
         chunks,
         dead: changes.dead,
+        bound,
+        logged,
     }
 }
 
-/// Writes the batches, and syncs.
-fn write_index(index: &dyn OrderedKv, batches: Vec<Batch>) -> Result<(), StoreError> {
-    for batch in batches {
-        index.write(batch)?;
+/// Writes the batches, and syncs. What was not written is left; to write a batch again changes nothing.
+fn write_index(index: &dyn OrderedKv, batches: &mut VecDeque<Batch>) -> Result<(), StoreError> {
+    while let Some(batch) = batches.front() {
+        index.write(batch.clone())?;
+        batches.pop_front();
     }
     Ok(index.sync()?)
 }
@@ -398,7 +431,7 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
         let dead = !inner.lock().changes.dead.is_empty();
         if apply_at <= Instant::now() {
             apply_at = Instant::now() + APPLY_AFTER;
-            if inner.lock().is_ahead_of_index() || !inner.garbage.lock().is_empty() {
+            if inner.lock().is_ahead_of_index() || !inner.removal.lock().is_done() {
                 signals.apply.store(true, Relaxed);
             }
         }

@@ -317,9 +317,9 @@ impl From<weft_kv::KvError> for StoreError {
     fn from(error: weft_kv::KvError) -> Self {
         let reason = error.to_string();
         match error {
-            weft_kv::KvError::NoSpace { .. } | weft_kv::KvError::Suspended { .. } => {
-                Self::IndexFull { reason }
-            }
+            weft_kv::KvError::NoSpace { .. }
+            | weft_kv::KvError::Suspended { .. }
+            | weft_kv::KvError::NotSynced { .. } => Self::IndexFull { reason },
             _ => Self::Index { reason },
         }
     }

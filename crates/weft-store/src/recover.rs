@@ -33,6 +33,7 @@ use crate::record::{
     ForkRecord, FrameRecord, Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord,
     STORE_KEY, StoreRecord, TrustRecord, checksum,
 };
+use crate::removal::Removal;
 use crate::replay::{Overlay, Replay, each};
 use crate::state::State;
 use crate::storage::{FileKind, Storage};
@@ -129,7 +130,7 @@ impl Store {
             counters: Counters::default(),
             sync_lock: Arc::default(),
             flush_lock: tokio::sync::Mutex::new(()),
-            apply_lock: tokio::sync::Mutex::new(()),
+            apply_lock: tokio::sync::Mutex::new(None),
             grow_lock: tokio::sync::Mutex::new(()),
             merge_lock: tokio::sync::Mutex::new(()),
             large_turn: tokio::sync::Mutex::default(),
@@ -138,7 +139,7 @@ impl Store {
             flights: Flights::default(),
             fetching: AtomicUsize::new(0),
             marks: damaged_mark.into_iter().collect(),
-            garbage: Mutex::new(garbage),
+            removal: Mutex::new(Removal::of_nobody(garbage)),
         });
         inner.restore(overlay, config.accept_loss).await?;
         inner.doubt_places().await?;

@@ -17,46 +17,58 @@ use crate::state::Dead;
 const BATCH: usize = 1024;
 
 /// Entries that are to be removed.
+#[derive(Default)]
 pub(crate) struct Removal {
     /// Forks that were removed.
     pub(crate) dead: Vec<Dead>,
     /// Keys of chunks whose forks are gone.
     pub(crate) garbage: Vec<Vec<u8>>,
+    /// Blocks of entries that are removed, which is not synced.
+    freed: Vec<Extent>,
 }
 
 impl Removal {
-    pub(crate) fn is_done(&self) -> bool {
-        self.dead.is_empty() && self.garbage.is_empty()
+    /// Chunks of nobody.
+    pub(crate) fn of_nobody(garbage: Vec<Vec<u8>>) -> Self {
+        Self {
+            garbage,
+            ..Self::default()
+        }
     }
 
-    /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more.
+    pub(crate) fn is_done(&self) -> bool {
+        self.dead.is_empty() && self.garbage.is_empty() && self.freed.is_empty()
+    }
+
+    /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more. After an error it goes on where it
+    /// was.
     pub(crate) fn part(
         &mut self,
         index: &dyn OrderedKv,
         most: usize,
     ) -> Result<Vec<Extent>, StoreError> {
-        let (mut freed, mut left) = (Vec::new(), most);
+        let mut left = most;
         while left > 0
             && let Some(fork) = self.dead.last_mut()
         {
             let most = BATCH.min(left);
-            let removed = remove_chunks(index, fork, most, &mut freed)?;
+            let removed = remove_chunks(index, fork, most, &mut self.freed)?;
             left -= removed;
             if removed < most {
                 self.dead.pop();
             }
         }
-        let garbage = self
-            .garbage
-            .split_off(self.garbage.len().saturating_sub(left));
-        for keys in garbage.chunks(BATCH) {
+        while left > 0 && !self.garbage.is_empty() {
+            let keep = self.garbage.len().saturating_sub(BATCH.min(left));
+            let keys = &self.garbage[keep..];
             let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
-            index.write(Batch {
-                changes: changes.collect(),
-            })?;
+            let changes: Vec<_> = changes.collect();
+            left -= changes.len();
+            index.write(Batch { changes })?;
+            self.garbage.truncate(keep);
         }
         index.sync()?;
-        Ok(freed)
+        Ok(std::mem::take(&mut self.freed))
     }
 }
 
@@ -103,11 +115,15 @@ fn remove_chunks(
         },
     )?;
     if let Some(error) = failed {
+        freed.truncate(before);
         return Err(error);
     }
     let removed = batch.changes.len();
-    if removed > 0 {
-        index.write(batch)?;
+    if removed > 0
+        && let Err(error) = index.write(batch)
+    {
+        freed.truncate(before);
+        return Err(error.into());
     }
     dead.next = next;
     let blocks: u64 = freed[before..].iter().map(|extent| extent.blocks).sum();

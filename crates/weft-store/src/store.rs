@@ -9,6 +9,7 @@ use weft_kv::OrderedKv;
 use weft_layout::FileId;
 
 use crate::addressed::LANES;
+use crate::apply::Application;
 use crate::config::{CacheRules, StoreConfig};
 use crate::counters::{CounterSnapshot, Counters};
 use crate::disk::{DiskSet, DiskStatus};
@@ -19,6 +20,7 @@ use crate::key::{ForkKey, ForkStatus, Usage};
 use crate::locked::Locked;
 use crate::log::Log;
 use crate::pool::{BLOCK, Pool};
+use crate::removal::Removal;
 use crate::state::State;
 use crate::storage::Storage;
 
@@ -94,7 +96,8 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) sync_lock: Arc<tokio::sync::Mutex<()>>,
     pub(crate) flush_lock: tokio::sync::Mutex<()>,
-    pub(crate) apply_lock: tokio::sync::Mutex<()>,
+    /// Held by an application; what an earlier one could not bring into the index.
+    pub(crate) apply_lock: tokio::sync::Mutex<Option<Application>>,
     pub(crate) grow_lock: tokio::sync::Mutex<()>,
     pub(crate) merge_lock: tokio::sync::Mutex<()>,
     /// Held by the large call that waits for room.
@@ -108,9 +111,9 @@ pub(crate) struct Inner {
     pub(crate) fetching: AtomicUsize,
     /// What was wrong beside chunks when the store was opened, and was set right then.
     pub(crate) marks: Vec<String>,
-    /// Keys of chunks in the index whose forks were gone when the store was opened. They stay until the log is applied: replaying
-    /// it may have given what they say to other forks.
-    pub(crate) garbage: Mutex<Vec<Vec<u8>>>,
+    /// What the next application removes from the index: chunks whose forks were gone when the store was opened, for one. They stay until
+    /// the log is applied: replaying it may have given what they say to other forks.
+    pub(crate) removal: Mutex<Removal>,
 }
 
 impl Drop for Inner {

@@ -381,3 +381,65 @@ fn an_index_without_room_leaves_everything_in_the_log_and_writers_hear_of_it() {
         assert!(found.unwrap() == pattern(from, LENGTH));
     });
 }
+
+#[test]
+fn what_the_index_refuses_for_a_moment_it_gets_later() {
+    let mut refusals = 0;
+    for after in 0.. {
+        let refused = run(async {
+            let machine = Machine::new(7);
+            let store = machine.open().await.unwrap();
+            let of = |file| common::key(file, 0);
+            let put = async |file: u64, at: u64| {
+                let data = common::pattern(file + at, 70_000);
+                let one = common::write(&of(file), 65536, at, data);
+                store.write(vec![one], common::now()).await.unwrap();
+            };
+            for file in 0..6 {
+                put(file, 0).await;
+            }
+            store.apply().await.unwrap();
+            for file in 0..3 {
+                store.delete_file(FileId(file)).await.unwrap();
+            }
+            put(3, 70_000).await;
+            machine.index.refuse_after(after);
+            let apply = async || match store.apply().await {
+                Ok(()) | Err(StoreError::IndexFull { .. }) => {}
+                Err(error) => panic!("{error}"),
+            };
+            apply().await;
+            // What changes meanwhile is not lost, and not overwritten by what was refused.
+            put(3, 0).await;
+            put(4, 70_000).await;
+            store.delete_file(FileId(5)).await.unwrap();
+            apply().await;
+            apply().await;
+            let refused = !machine.index.refuse_is_due();
+            machine.index.refuse_after(-1);
+            store.apply().await.unwrap();
+            let used = store.usage().used;
+            drop(store);
+            machine.kill(1);
+            let store = machine.open().await.unwrap();
+            assert_eq!(store.usage().used, used, "after {after} operations");
+            for (file, at) in [(3, 0), (3, 70_000), (4, 0), (4, 70_000)] {
+                let found = common::read(&store, &of(file), at, 70_000).await.unwrap();
+                assert!(
+                    found == common::pattern(file + at, 70_000),
+                    "{after}: {file}"
+                );
+            }
+            for file in [0, 1, 2, 5] {
+                let gone = common::read(&store, &of(file), 0, 9).await;
+                assert!(matches!(gone, Err(StoreError::Stale { .. })), "{gone:?}");
+            }
+            refused
+        });
+        if !refused {
+            break;
+        }
+        refusals += 1;
+    }
+    assert!(refusals > 4, "{refusals}");
+}

@@ -1,16 +1,18 @@
 //! What the system refuses a volume for a while, or for good: descriptors, threads, memory, room for logs. The volume serves on, and
 //! needs no restart.
 
+mod cgroup_support;
 mod files_support;
 
 use std::fs;
 use std::io::Write;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use cgroup_support::Group;
 use files_support::{bytes, weft};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
@@ -83,53 +85,6 @@ impl Drop for Volume {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A control group for one test; `None` where this process may not make one.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(controller: &str) -> Option<Group> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let root = Path::new("/sys/fs/cgroup");
-        let name = format!("weft-test-{controller}-{}", std::process::id());
-        let first = root.join(controller);
-        if first.is_dir() {
-            let group = first.join(name);
-            fs::create_dir(&group).ok()?;
-            return Some(Group(group));
-        }
-        let all = fs::read_to_string(root.join("cgroup.subtree_control")).ok()?;
-        if !all.split_whitespace().any(|name| name == controller) {
-            return None;
-        }
-        let group = root.join(name);
-        fs::create_dir(&group).ok()?;
-        Some(Group(group))
-    }
-
-    fn set(&self, names: [&str; 2], value: &str) {
-        let file = names.map(|name| self.0.join(name));
-        let file = file.iter().find(|file| file.exists()).unwrap();
-        fs::write(file, value).unwrap();
-    }
-
-    fn take(&self, pid: i32) {
-        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
 }
 
 /// All that this process may have.

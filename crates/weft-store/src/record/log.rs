@@ -262,6 +262,11 @@ const DOUBT_OLDER: u8 = 24;
 /// Bytes of one run of a `Pieces` item.
 const RUN_BYTES: usize = 24;
 
+fn put_one(out: &mut Vec<u8>, kind: u8, value: u64) {
+    out.put_u8(kind);
+    out.put_u64_le(value);
+}
+
 fn put_two(out: &mut Vec<u8>, kind: u8, first: u64, second: u64) {
     out.put_u8(kind);
     out.put_u64_le(first);
@@ -316,18 +321,9 @@ impl ItemRecord {
                 out.put_u64_le(file.0);
                 out.put_u64_le(*op);
             }
-            Self::Remove { id } => {
-                out.put_u8(REMOVE);
-                out.put_u64_le(id.0);
-            }
-            Self::Delete { file } => {
-                out.put_u8(DELETE);
-                out.put_u64_le(file.0);
-            }
-            Self::Synced { through } => {
-                out.put_u8(SYNCED);
-                out.put_u64_le(*through);
-            }
+            Self::Remove { id } => put_one(out, REMOVE, id.0),
+            Self::Delete { file } => put_one(out, DELETE, file.0),
+            Self::Synced { through } => put_one(out, SYNCED, *through),
             Self::Clear { id, offset, length } => {
                 out.put_u8(CLEAR);
                 for field in [id.0, *offset, *length] {
@@ -379,10 +375,7 @@ impl ItemRecord {
                 put_key(out, key);
             }
             Self::DoubtAll { below: ADDRESSED } => out.put_u8(DOUBT_ALL),
-            Self::DoubtAll { below } => {
-                out.put_u8(DOUBT_OLDER);
-                out.put_u64_le(below.0);
-            }
+            Self::DoubtAll { below } => put_one(out, DOUBT_OLDER, below.0),
             Self::Trust { file } => {
                 out.put_u8(TRUST);
                 // No file has the highest number.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weft_kv::{Batch, KvError, OrderedKv, Reader, Space, Transaction};
@@ -30,6 +30,8 @@ pub struct CrashKv {
     last_room: AtomicU64,
     granted: AtomicBool,
     panics: AtomicBool,
+    /// How many operations it still does before it refuses one for now.
+    refuses: AtomicI64,
 }
 
 fn put(map: &mut Map, batch: &Batch) {
@@ -184,6 +186,10 @@ impl OrderedKv for Living {
                 reason: "the simulated disk is full".to_owned(),
             });
         }
+        if self.index.refuses() {
+            let reason = "too many open files".to_owned();
+            return Err(KvError::Suspended { reason });
+        }
         self.step("write")?;
         self.index.write(batch)
     }
@@ -195,6 +201,10 @@ impl OrderedKv for Living {
         self.index.committed()
     }
     fn sync(&self) -> Result<(), KvError> {
+        if self.index.refuses() {
+            let reason = "too many open files".to_owned();
+            return Err(KvError::NotSynced { reason });
+        }
         self.step("sync")?;
         self.index.sync()
     }
@@ -225,6 +235,20 @@ impl CrashKv {
     /// A full disk has room for what brings some back, so many times.
     pub fn set_last_room(&self, times: u64) {
         self.last_room.store(times, Ordering::Relaxed);
+    }
+
+    /// After so many writes and syncs one is refused, as the system may refuse it what it needs.
+    pub fn refuse_after(&self, operations: i64) {
+        self.refuses.store(operations + 1, Ordering::Relaxed);
+    }
+
+    /// Whether that is still to come.
+    pub fn refuse_is_due(&self) -> bool {
+        self.refuses.load(Ordering::Relaxed) > 0
+    }
+
+    fn refuses(&self) -> bool {
+        self.refuses.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// The next batch panics.
