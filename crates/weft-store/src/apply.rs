@@ -36,6 +36,9 @@ const REAP_AFTER: Duration = Duration::from_secs(2);
 /// How long something may be in the log alone.
 const APPLY_AFTER: Duration = Duration::from_secs(30);
 
+/// How long memory stays that nobody uses, at least: a load that pauses finds it again.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
 /// The shortest and the longest wait before work that failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
@@ -416,9 +419,10 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
     let _watched = Watched(store.clone());
     let (mut reap, mut retry) = (false, Retries::default());
     let mut apply_at = Instant::now() + APPLY_AFTER;
+    let mut tidy_at = Instant::now() + TIDY_EVERY;
     loop {
         let reap_at = reap.then(|| Instant::now() + REAP_AFTER);
-        let timers = [reap_at, retry.space.at, retry.index.at]
+        let timers = [reap_at, retry.space.at, retry.index.at, Some(tidy_at)]
             .into_iter()
             .flatten();
         let first = timers.fold(apply_at, Instant::min);
@@ -428,6 +432,10 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
             return;
         }
         let Some(inner) = store.upgrade() else { return };
+        if tidy_at <= Instant::now() {
+            tidy_at = Instant::now() + TIDY_EVERY;
+            inner.pool.tidy();
+        }
         let dead = !inner.lock().changes.dead.is_empty();
         if apply_at <= Instant::now() {
             apply_at = Instant::now() + APPLY_AFTER;

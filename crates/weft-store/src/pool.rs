@@ -1,5 +1,5 @@
 #![allow(unsafe_code)] // Aligned memory that is handed to the kernel cannot be expressed safely.
-//! Aligned buffers from slabs that are never given back: fresh memory is what costs.
+//! Aligned buffers from slabs. Fresh memory is what costs, so a slab is given back only when nobody used any of it for a while.
 //!
 //! A guest's page fault on untouched memory costs more than the copy into it, so buffers are carved
 //! from 2 MiB slabs (huge pages where the system gives them) and return to the pool when dropped.
@@ -33,6 +33,8 @@ const UNIT: usize = BLOCK * BUFFER_BLOCKS_MAX;
 const SLAB: usize = 2 << 20;
 const UNITS: usize = SLAB / UNIT;
 const FULL: u16 = u16::MAX;
+/// Slabs that are given back at a time, during which nobody takes a buffer: a millisecond or two.
+const TIDIED: usize = 64;
 /// Aligned buffers of 1, 4 or 16 blocks. Clones share the memory.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Shared>);
@@ -45,6 +47,17 @@ struct Shared {
     received: AtomicUsize,
 }
 
+/// Whether a slab is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    /// A part of it was, since the pool was last tidied.
+    Used,
+    /// Nobody has used it since then.
+    Unused,
+    /// Its memory was given back: it is zeros, for which there is no memory.
+    GivenBack,
+}
+
 #[derive(Default)]
 struct Free {
     slabs: Vec<NonNull<u8>>,
@@ -55,8 +68,12 @@ struct Free {
     rows: Vec<u32>,
     /// The slab in which the last row was found.
     row: usize,
+    /// Of each slab, whether its memory may be given back.
+    idle: Vec<Idle>,
     /// Taken units that are received into again: the first of each row, and how many.
     ready: Vec<(u32, usize)>,
+    /// So many of them, the first ones, nobody has received into since the pool was last tidied.
+    ready_unused: usize,
     /// Units with a free aligned quarter, not whole.
     quarters: BTreeSet<u32>,
     /// Units with a free block but no free quarter.
@@ -83,6 +100,7 @@ impl Free {
         }
         self.units[unit as usize] = mask;
         let (slab, within) = (unit as usize / UNITS, unit as usize % UNITS);
+        self.idle[slab] = Idle::Used;
         self.rows[slab] &= !(1 << within);
         self.rows[slab] |= u32::from(mask == FULL) << within;
         if let Some(list) = self.list(mask) {
@@ -116,6 +134,7 @@ impl Free {
         let first = u32::try_from(self.units.len()).expect("fewer than 2^32 units of memory");
         self.slabs.push(slab);
         self.rows.push(u32::MAX);
+        self.idle.push(Idle::Used);
         for unit in first..first + UNITS as u32 {
             self.units.push(FULL);
             self.whole.insert(unit);
@@ -187,9 +206,33 @@ impl Pool {
         Self::default()
     }
 
-    /// Memory taken from the system so far.
+    /// Memory taken from the system, and not given back.
     pub fn bytes(&self) -> u64 {
-        (self.0.free.lock().slabs.len() * SLAB) as u64
+        let free = self.0.free.lock();
+        let kept = free.idle.iter().filter(|idle| **idle != Idle::GivenBack);
+        (kept.count() * SLAB) as u64
+    }
+
+    /// Gives back the memory of slabs of which nobody has used anything since the last call, [`TIDIED`] at most.
+    pub fn tidy(&self) {
+        let mut free = self.0.free.lock();
+        free.release_ready();
+        let mut given_back = 0;
+        for slab in 0..free.slabs.len() {
+            match free.idle[slab] {
+                Idle::Used if free.rows[slab] == u32::MAX => free.idle[slab] = Idle::Unused,
+                Idle::Unused if given_back < TIDIED => {
+                    given_back += 1;
+                    free.idle[slab] = Idle::GivenBack;
+                    // SAFETY: the slab is a mapping of ours, and no buffer is of it, as all its units are whole. Whoever takes it
+                    // again finds zeros, which are initialised.
+                    unsafe {
+                        libc::madvise(free.slabs[slab].as_ptr().cast(), SLAB, libc::MADV_DONTNEED)
+                    };
+                }
+                Idle::Used | Idle::Unused | Idle::GivenBack => {}
+            }
+        }
     }
 
     /// A buffer of 1, 4 or 16 blocks with whatever its last user left in it.
@@ -328,6 +371,33 @@ impl AsRef<[u8]> for Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_nobody_uses_is_given_back_and_serves_again() {
+        let pool = Pool::new();
+        let take = |n: usize| (0..n).map(|_| pool.take(16)).collect::<Vec<Buffer>>();
+        let mut all = take(3 * UNITS);
+        for buffer in &mut all {
+            buffer.fill(7);
+        }
+        let used = 3 * SLAB as u64;
+        pool.tidy();
+        pool.tidy();
+        assert_eq!(pool.bytes(), used);
+        // One unit keeps its slab.
+        let one = all.pop();
+        drop(all);
+        pool.tidy();
+        assert_eq!(pool.bytes(), used, "it was used a moment ago");
+        pool.tidy();
+        assert_eq!(pool.bytes(), SLAB as u64);
+        assert!(one.unwrap().iter().all(|byte| *byte == 7));
+        for mut buffer in take(3 * UNITS) {
+            buffer.fill(9);
+            assert!(buffer.iter().all(|byte| *byte == 9));
+        }
+        assert_eq!(pool.bytes(), used);
+    }
 
     #[test]
     fn buffers_never_overlap_and_whole_units_come_back() {

@@ -9,13 +9,18 @@ use std::io::Write;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cgroup_support::Group;
-use files_support::{bytes, weft};
+use files_support::weft;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
+use weft_layout::{Request, ViewOffset};
+use weft_net::{BufferPool, Connection, Env, Identity, VolumeKey, Wire};
+use weft_proto::io::{Access, Pattern, WriteRequest};
+use weft_proto::session::Role;
 
 /// A volume of one server that a shell starts after some words of its own.
 struct Volume {
@@ -182,7 +187,7 @@ fn a_volume_in_a_small_container_takes_what_that_allows() {
     let enter = format!("echo $$ > {}/cgroup.procs;", group.0.display());
     let volume = Volume::up(&enter);
     let nodes = volume.nodes();
-    let text = bytes(7, 100 << 20);
+    let text = files_support::bytes(7, 100 << 20);
     for name in ["/a", "/b", "/c"] {
         let mut put = weft();
         put.env("WEFT_VOLUME", volume.path()).args(["put", name]);
@@ -195,22 +200,132 @@ fn a_volume_in_a_small_container_takes_what_that_allows() {
         assert!(read.stdout == text, "{name}: {}", said(&read));
     }
     assert_eq!(volume.nodes(), nodes);
-    let mut resident = 0;
-    for node in &nodes {
-        let status = fs::read_to_string(format!("/proc/{node}/status")).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"));
-        let kib: u64 = line
-            .unwrap()
-            .trim()
-            .trim_end_matches(" kB")
-            .parse()
-            .unwrap();
-        resident += kib << 10;
-    }
+    let resident: u64 = nodes.iter().map(|node| resident(*node)).sum();
     assert!(resident < LIMIT, "{resident}");
     volume.down();
+}
+
+/// Anonymous memory of a process.
+fn resident(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib: u64 = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    kib << 10
+}
+
+/// A connection of one who has the key.
+async fn connect(address: &str, key: VolumeKey, client: u64) -> Connection {
+    let identity = Identity {
+        key,
+        volume: [0; 16],
+        role: Role::Client,
+        client,
+        wire: Wire::Mac,
+    };
+    let (pool, counters) = (BufferPool::default(), Arc::default());
+    let opened = Connection::open(&Env::system(), &identity, address, pool, counters).await;
+    opened.unwrap()
+}
+
+#[test]
+fn payloads_that_many_sent_in_part_take_bounded_memory_and_give_it_back() {
+    const CONNECTIONS: u64 = 200;
+    // More than that is not taken from all together, whatever they send; and what tasks and sockets cost.
+    const BOUND: u64 = (128 << 20) + CONNECTIONS * (256 << 10);
+    // The store has what arrived, and keeps this much of it in memory.
+    const CACHE: u64 = 32 << 20;
+    raise_descriptors();
+    let volume = Volume {
+        folder: TempDir::new().unwrap(),
+    };
+    let mut up = weft();
+    up.arg("up").arg(volume.path());
+    let up = up.args(["--servers", "1", "--cache", "32M"]).output();
+    let up = up.unwrap();
+    assert!(up.status.success(), "{}", said(&up));
+    let server = volume.nodes()[1];
+    let status = volume.weft("status --json");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let address = status["servers"][0]["address"].as_str().unwrap().to_owned();
+    let text = fs::read_to_string(volume.path().join("volume.key")).unwrap();
+    let digits = text.trim();
+    let key = std::array::from_fn(|n| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).unwrap());
+    let before = resident(server);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (mut most, parts) = (0, vec![bytes::Bytes::from(vec![7; 256 << 10]); 64]);
+    runtime.block_on(async {
+        let mut all = Vec::new();
+        for client in 1..=CONNECTIONS {
+            let connection = connect(&address, VolumeKey(key), client).await;
+            let request = WriteRequest {
+                access: Access {
+                    file: client + 1000,
+                    grid: weft_proto::io::Grid {
+                        cells: 1,
+                        bsu: 32 << 20,
+                        servers: 1,
+                    },
+                    view: weft_proto::io::View::from(&weft_layout::View::canonical()),
+                    pattern: Pattern::from_request(
+                        &Request::Contiguous {
+                            offset: ViewOffset(0),
+                            length: 32 << 20,
+                        },
+                        false,
+                    )
+                    .unwrap(),
+                    fork: "data".to_owned(),
+                    ..Access::default()
+                },
+                chunk: 256 << 10,
+                ..WriteRequest::default()
+            };
+            let mut out = connection.send(&request, Vec::new(), false).await.unwrap();
+            let parts = parts.clone();
+            all.push(tokio::spawn(async move {
+                // Half of it, as far as it is taken; then nothing comes any more.
+                let stall = async {
+                    out.more(parts, false).await.unwrap();
+                    std::future::pending::<()>().await;
+                };
+                let _ = tokio::time::timeout(Duration::from_secs(10), stall).await;
+                drop(connection);
+            }));
+        }
+        for _ in 0..80 {
+            most = most.max(resident(server));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        for one in all {
+            one.await.unwrap();
+        }
+    });
+    drop(runtime);
+    let grown = most.saturating_sub(before);
+    println!("{before} before, {most} at most");
+    assert!(
+        grown < BOUND + CACHE,
+        "{grown} bytes for {CONNECTIONS} connections"
+    );
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while resident(server) > before + CACHE + (32 << 20) {
+        let left = resident(server) - before;
+        assert!(
+            Instant::now() < deadline,
+            "{left} bytes were not given back"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!("{} after", resident(server));
+    let listed = volume.weft("ls /");
+    assert!(listed.status.success(), "{}", said(&listed));
 }
 
 #[test]

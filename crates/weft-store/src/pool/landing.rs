@@ -63,7 +63,18 @@ impl Free {
     /// A row that was kept, the last one of its length.
     fn take_ready(&mut self, wanted: usize) -> Option<u32> {
         let at = self.ready.iter().rposition(|(_, count)| *count == wanted)?;
-        Some(self.ready.remove(at).0)
+        let (first, _) = self.ready.remove(at);
+        self.ready_unused = self.ready_unused.min(at);
+        Some(first)
+    }
+
+    /// Frees the rows that nobody has received into since this was last called.
+    pub(super) fn release_ready(&mut self) {
+        let unused: Vec<_> = self.ready.drain(..self.ready_unused).collect();
+        for (first, count) in unused {
+            (first..first + count as u32).for_each(|unit| self.set(unit, FULL));
+        }
+        self.ready_unused = self.ready.len();
     }
 }
 

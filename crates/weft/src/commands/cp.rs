@@ -64,9 +64,11 @@ impl Cp {
     pub(crate) fn run(mut self, global: &Global) -> Result<ExitCode> {
         let target = self.paths.pop().expect("there are at least two paths");
         if let Some(problem) = misuse(&self.paths, &target) {
-            Cli::command()
-                .error(ErrorKind::ValueValidation, problem)
-                .exit();
+            let mut all = Cli::command();
+            // So that the usage is the command's own.
+            all.build();
+            let cp = all.find_subcommand_mut("cp").expect("it is being run");
+            cp.error(ErrorKind::ValueValidation, problem).exit();
         }
         let options = Options {
             recursive: self.recursive || self.archive,
