@@ -10,6 +10,9 @@
 //! 3. The bytes are written to the cells, with sync.
 //! 4. [`Namespace::end_spill`] removes the record, then a sync, before anybody hears that the bytes are in the cells.
 //!
+//! Where a server refuses step 3, for want of space say, the cells are emptied and [`Namespace::undo_spill`] takes the mark back: the
+//! file is inline as it was, and can be read.
+//!
 //! Meanwhile the file counts as open, so that nobody deletes its cells before they are written.
 //!
 //! Invariants: `inline` ⇒ the inode's size is the record's length (no record: 0), and it is exact; a record has an inode
@@ -40,6 +43,10 @@ pub struct Spill {
     pub data: Vec<u8>,
     /// The cells may hold some of them: set their size to 0 first, under this operation's number.
     pub empty_first: Option<u64>,
+    /// The operation that sets the cells' size to that of the bytes, where writing them does not.
+    pub extend: u64,
+    /// The operation that sets it to 0 again, where they are not written.
+    pub undo: u64,
 }
 
 /// The bytes of an inline file.
@@ -131,12 +138,11 @@ impl Namespace {
                     edit.leave_inline(&mut Node { id: file, inode }, &[]);
                     return Ok(None);
                 }
-                let mut empty_first = None;
-                if record.spilling {
-                    let counters = edit.counters()?;
-                    empty_first = Some(counters.next_intent);
-                    counters.next_intent += 1;
-                } else {
+                let counters = edit.counters()?;
+                let first = counters.next_intent;
+                counters.next_intent += 3;
+                let empty_first = record.spilling.then_some(first);
+                if !record.spilling {
                     let marked = InlineRecord {
                         spilling: true,
                         ..record.clone()
@@ -148,6 +154,8 @@ impl Namespace {
                     layout: layout_of(file, &inode)?,
                     data: record.data,
                     empty_first,
+                    extend: first + 1,
+                    undo: first + 2,
                 }))
             },
             |open, spill| {
@@ -156,6 +164,26 @@ impl Namespace {
                 }
             },
         )
+    }
+
+    /// Takes back that a file's bytes are on their way to its cells, which are empty: it is inline as before, unless several write to it,
+    /// who must meet in its cells. Whether that was done. Before [`Namespace::end_spill`].
+    ///
+    /// # Durability
+    /// As of any operation; until then the mark stays.
+    pub fn undo_spill(&self, file: u64) -> Result<bool, MetaError> {
+        self.edit(|edit| {
+            let inode = keys::inode(edit.reader(), file)?;
+            let record = content(edit.reader(), file)?;
+            let inline = inode.is_some_and(|inode| inode.inline && inode.frozen.is_none());
+            // After a restart there may be writers that have not told of themselves yet.
+            let shared = self.recovering() || edit.open_files().has_several_writers(file);
+            if !inline || !record.spilling || shared {
+                return Ok(false);
+            }
+            edit.put_content(file, &record.data);
+            Ok(true)
+        })
     }
 
     /// Last step of a spill. `written`: the bytes survive power loss in the cells; else the record stays as it is.

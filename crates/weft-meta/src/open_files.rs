@@ -96,6 +96,13 @@ impl OpenFiles {
         open.writers > own
     }
 
+    /// More than one client has the file open for writing.
+    pub(crate) fn has_several_writers(&self, file: u64) -> bool {
+        let open = self.files.get(&file);
+        let holders = open.into_iter().flat_map(|open| open.holders.values());
+        holders.filter(|counts| counts.writing > 0).count() > 1
+    }
+
     pub(crate) fn attach_reader(&mut self, client: u64, file: u64) {
         let open = self.files.entry(file).or_default();
         open.holders.entry(client).or_default().reading += 1;

@@ -23,6 +23,7 @@ on_both_engines! {
     unlinking_an_inline_file_owes_nothing
     unlinking_while_spilling_owes_a_delete
     spilling_twice_empties_the_cells_first
+    a_spill_that_servers_refused_is_taken_back_unless_several_write
     a_writer_that_comes_back_beside_another_needs_cells
     after_a_restart_unknown_writers_are_feared
     an_unprivileged_store_takes_set_id_bits
@@ -245,6 +246,39 @@ fn spilling_twice_empties_the_cells_first(v: &mut Volume) {
     );
     v.meta.end_spill(5000, id, true).unwrap();
     assert_eq!(read(v, "f").unwrap(), None);
+}
+
+fn a_spill_that_servers_refused_is_taken_back_unless_several_write(v: &mut Volume) {
+    let id = small(v, "f", b"hello");
+    let first = v.meta.begin_spill(id).unwrap().unwrap();
+    assert!(v.meta.undo_spill(id).unwrap());
+    v.meta.end_spill(5000, id, false).unwrap();
+    assert_eq!(read(v, "f").unwrap().as_deref(), Some(&b"hello"[..]));
+    store(v, 1, id, b"hello again").unwrap();
+    // The next one has numbers of its own, and finds empty cells.
+    let second = v.meta.begin_spill(id).unwrap().unwrap();
+    assert!(second.extend > first.undo && second.undo > second.extend);
+    assert_eq!(
+        (second.data, second.empty_first),
+        (b"hello again".to_vec(), None)
+    );
+    v.meta.end_spill(5000, id, false).unwrap();
+    // A second writer must meet the first one in the cells.
+    v.attach(2, &inline(attaching(0, "f", true, true)))
+        .unwrap_err();
+    v.meta.session_ended(1).unwrap();
+    v.meta.begin_spill(id).unwrap().unwrap();
+    assert!(v.meta.undo_spill(id).unwrap());
+    v.meta.end_spill(5000, id, false).unwrap();
+    v.attach(2, &inline(attaching(0, "f", true, true))).unwrap();
+    let back = ReassertRequest {
+        writing: vec![id],
+        ..ReassertRequest::default()
+    };
+    v.meta.reassert(1, &back).unwrap();
+    v.meta.begin_spill(id).unwrap().unwrap();
+    assert!(!v.meta.undo_spill(id).unwrap());
+    v.meta.end_spill(5000, id, true).unwrap();
 }
 
 fn a_writer_that_comes_back_beside_another_needs_cells(v: &mut Volume) {

@@ -194,6 +194,94 @@ fn data_and_holes_of_a_sparse_file_are_where_they_were_made() {
     assert_eq!(fs::metadata(m.file("copy")).unwrap().size(), 20 << 20);
 }
 
+/// Where a file has data.
+fn data_of(file: &fs::File) -> Vec<(u64, u64)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Ok(start) = seek(file, SeekFrom::Data(at)) {
+        at = seek(file, SeekFrom::Hole(start)).unwrap();
+        found.push((start, at));
+    }
+    found
+}
+
+#[test]
+fn a_small_file_that_gets_cells_keeps_its_holes() {
+    for options in ["", "strict"] {
+        let Some(m) = Mounted::with_options(options) else {
+            return;
+        };
+        for small in [1, 4096, 5000, 8192, 16_384] {
+            let file = open(&m.file(&format!("small-{small}")));
+            rustix::fs::ftruncate(&file, small).unwrap();
+            assert_eq!(data_of(&file), [], "{options} {small}");
+            // Until the service has it.
+            file.sync_all().unwrap();
+            drop(file);
+            let file = open(&m.file(&format!("small-{small}")));
+            file.write_all_at(&[7; 4096], 1 << 20).unwrap();
+            file.sync_all().unwrap();
+            let end = (1 << 20) + 4096;
+            assert_eq!(data_of(&file), [(1 << 20, end)], "{options} {small}");
+            let mut start = vec![1; 20_000];
+            file.read_exact_at(&mut start, 0).unwrap();
+            assert_eq!(start, vec![0; 20_000]);
+        }
+    }
+}
+
+#[test]
+fn a_small_file_of_a_full_volume_stays_readable() {
+    let Some(m) = Mounted::of_capacity("32M", "") else {
+        return;
+    };
+    let content = vec![7; 4000];
+    fs::write(m.file("small"), &content).unwrap();
+    open(&m.file("small")).sync_all().unwrap();
+    let fill = |name: &str, block: usize| {
+        let file = open(&m.file(name));
+        let mut at = 0;
+        loop {
+            let written = file.write_all_at(&vec![1; block], at);
+            if written.and_then(|()| file.sync_data()).is_err() {
+                return;
+            }
+            at += block as u64;
+        }
+    };
+    // To the last block of both servers.
+    fill("fill", 1 << 20);
+    for n in 0..4 {
+        fill(&format!("fill-{n}"), 4096);
+    }
+    for _ in 0..2 {
+        let begun = std::time::Instant::now();
+        let grown = fs::File::options()
+            .append(true)
+            .open(m.file("small"))
+            .and_then(|mut file| {
+                std::io::Write::write_all(&mut file, &[9; 20_000])?;
+                file.sync_all()
+            });
+        let error = grown.unwrap_err();
+        assert_eq!(
+            error.raw_os_error(),
+            Some(Errno::NOSPC.raw_os_error()),
+            "{error}"
+        );
+        assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
+        let read = fs::read(m.file("small")).unwrap();
+        assert!(read.starts_with(&content), "{} bytes", read.len());
+    }
+    m.unmount();
+    m.mount("");
+    assert!(fs::read(m.file("small")).unwrap().starts_with(&content));
+    fs::remove_file(m.file("fill")).unwrap();
+    wait_until("there is room again", || {
+        fs::write(m.file("small"), vec![8; 20_000]).is_ok()
+    });
+    assert_eq!(fs::read(m.file("small")).unwrap(), vec![8; 20_000]);
+}
+
 #[test]
 fn ranges_are_copied_between_mounts_and_to_a_local_disk() {
     let Some(m) = Mounted::new() else { return };

@@ -4,17 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use tokio::time::Instant;
 use weft_layout::{Layout, Map, Pattern as Runs, Request, ServerSlot, View, ViewOffset};
 use weft_meta::{Attached, MetaError, Spill};
-use weft_net::Served;
+use weft_net::{CallError, Served};
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineRequest};
 use weft_proto::io::{Access, Grid, Pattern, View as WireView, WriteRequest};
 use weft_proto::meta::AttachRequest;
 use weft_proto::{Code, Failure, Kind};
 
-use super::carry::Carrier;
+use super::carry::{Carrier, Refusal, all_of};
 use super::{MetaService, Stable};
 use crate::failure;
 use crate::metrics::Stage;
@@ -44,13 +44,18 @@ impl MetaService {
         };
         let client = call.peer.client;
         let namespace = self.namespace.by(client);
-        let mut tries = 0;
+        let (mut tries, mut refused) = (0, false);
         let result = loop {
             match namespace.attach(self.env.clock.now(), client, &request) {
                 Ok(attached) => break Ok(attached),
                 Err(error) => {
                     if let Err(failure) = self.make_cells(error, &mut tries).await {
-                        break Err(failure);
+                        // A full server's refusal was undone: who only reads finds the file inline again.
+                        let again = failure.code() == Code::NoSpace && request.inline;
+                        if request.write || !again || refused {
+                            break Err(failure);
+                        }
+                        refused = true;
                     }
                 }
             }
@@ -168,15 +173,25 @@ impl MetaService {
                 self.learn_servers();
                 self.carrier.spill(&spill).await
             }
-            Err(reason) => Err(reason),
+            Err(reason) => Err(Refusal::here(reason)),
         };
+        if let Err(refusal) = &written {
+            self.undo_spill(&spill, refusal).await;
+        }
         let now = self.env.clock.now();
         let ended = self.namespace.end_spill(now, file, written.is_ok());
         self.owing.notify_one();
-        if let Err(reason) = written {
-            let what =
-                format!("its bytes cannot be moved to its cells: {reason}; nothing of it is lost");
-            return Err(Failure::new(Code::Unavailable, what));
+        if let Err(refusal) = written {
+            let what = format!(
+                "its bytes cannot be moved to its cells: {}; nothing of it is lost",
+                refusal.reason
+            );
+            // What passes by itself is worth another try of the client's.
+            let code = match refusal.code {
+                Code::NoSpace | Code::QuotaExceeded => refusal.code,
+                _ => Code::Unavailable,
+            };
+            return Err(Failure::new(code, what));
         }
         ended.map_err(|e| failure::of_meta(&e))?;
         let synced = self.group.sync().await;
@@ -184,16 +199,35 @@ impl MetaService {
     }
 }
 
+impl MetaService {
+    /// Where servers have refused the bytes, and hold none of them, the file is inline again. Else it stays on its way to its cells: one
+    /// that did not answer may write them yet.
+    async fn undo_spill(&self, spill: &Spill, refusal: &Refusal) {
+        if refusal.silent || refusal.server.is_none() {
+            return;
+        }
+        let Spill {
+            file, layout, undo, ..
+        } = spill;
+        let emptied = self.carrier.truncate_cells(file.0, layout, 0, *undo).await;
+        if emptied.is_ok()
+            && let Err(error) = self.namespace.undo_spill(file.0)
+        {
+            tracing::warn!(file = file.0, %error, "a small file stays on its way to its cells");
+        }
+    }
+}
+
 /// What the servers store at least.
 const BLOCK: usize = 4096;
 
-/// Where a small file's bytes are to be written: blocks with anything but zeros, and the last, which says how long the file is.
+/// Where a small file's bytes are to be written: blocks with anything but zeros.
 fn runs(data: &[u8]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (number, block) in data.chunks(BLOCK).enumerate() {
         let start = number * BLOCK;
         let end = start + block.len();
-        if end < data.len() && block.iter().all(|byte| *byte == 0) {
+        if block.iter().all(|byte| *byte == 0) {
             continue;
         }
         match runs.last_mut() {
@@ -206,37 +240,56 @@ fn runs(data: &[u8]) -> Vec<Range<usize>> {
 
 impl Carrier {
     /// Empties the cells, if that is asked for, and writes all bytes to them with sync: one request to each server
-    /// that holds some.
-    async fn spill(&self, spill: &Spill) -> Result<(), String> {
+    /// that holds some, and one more to each where the last are zeros.
+    async fn spill(&self, spill: &Spill) -> Result<(), Refusal> {
         let Spill {
             file,
             layout,
             data,
             empty_first,
+            extend,
+            ..
         } = spill;
         if let Some(op) = empty_first {
-            let emptied = self.truncate_cells(file.0, layout, 0, *op).await;
-            emptied.map_err(|refusal| refusal.reason)?;
+            self.truncate_cells(file.0, layout, 0, *op).await?;
         }
+        let (size, here) = (data.len(), |reason: String| Refusal::here(reason));
         // Blocks of zeros stay holes.
         let runs = runs(data);
         let pattern = Runs::list(
             runs.iter()
                 .map(|run| (run.start.cast_signed() as i64, run.len() as u64)),
         );
-        let request = Request::new(ViewOffset(0), &pattern).map_err(|e| e.to_string())?;
+        let request = Request::new(ViewOffset(0), &pattern).map_err(|e| here(e.to_string()))?;
+        let end = runs.last().map_or(0, |run| run.end);
         let data: Vec<u8> = runs
             .into_iter()
             .flat_map(|run| &data[run])
             .copied()
             .collect();
-        let map = Map::new(layout.grid(), View::canonical()).map_err(|e| e.to_string())?;
-        let slots = map.slots(&request).map_err(|e| e.to_string())?;
+        let map = Map::new(layout.grid(), View::canonical()).map_err(|e| here(e.to_string()))?;
+        let slots = match end {
+            0 => Vec::new(),
+            _ => map.slots(&request).map_err(|e| here(e.to_string()))?,
+        };
         let mut writes = Vec::with_capacity(slots.len());
         for slot in &slots {
             writes.push(self.write_slot(file.0, layout, &map, &request, *slot, &data));
         }
-        try_join_all(writes).await.map(drop)
+        // All are waited for: what one refuses is taken back from the others, if all have answered.
+        let written = join_all(writes).await;
+        let silent = written
+            .iter()
+            .find_map(|w| w.as_ref().err().filter(|e| e.silent));
+        if let Some(silent) = silent {
+            return Err(silent.clone());
+        }
+        all_of(written)?;
+        if end < size {
+            self.truncate_cells(file.0, layout, size as u64, *extend)
+                .await?;
+        }
+        Ok(())
     }
 
     async fn write_slot(
@@ -247,10 +300,11 @@ impl Carrier {
         request: &Request,
         slot: ServerSlot,
         data: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let server = layout.servers()[slot.0 as usize];
         let mut payload = BytesMut::new();
-        for piece in map.pieces(request, slot).map_err(|e| e.to_string())? {
+        let pieces = map.pieces(request, slot);
+        for piece in pieces.map_err(|e| Refusal::here(e.to_string()))? {
             let at = piece.memory as usize;
             payload.extend_from_slice(&data[at..at + piece.length as usize]);
         }
@@ -259,7 +313,8 @@ impl Carrier {
                 file,
                 grid: Grid::from(map.grid()),
                 view: WireView::from(map.view()),
-                pattern: Pattern::from_request(request, false).map_err(|e| e.to_string())?,
+                pattern: Pattern::from_request(request, false)
+                    .map_err(|e| Refusal::here(e.to_string()))?,
                 slot: slot.0,
                 fork: "data".to_owned(),
                 epoch: 0,
@@ -270,21 +325,26 @@ impl Carrier {
             sync: true,
             ..WriteRequest::default()
         };
-        let payload: Vec<Bytes> = vec![payload.freeze()];
-        let written = async {
-            let (connection, _) = self
-                .link(server)?
-                .connection()
-                .await
-                .map_err(|e| e.to_string())?;
-            let outgoing = connection.send(&call, payload, true).await;
-            let outgoing = outgoing.map_err(|e| e.to_string())?;
-            outgoing.reply().await.map_err(|e| e.to_string())
+        let refusal = |silent, code, reason: String| Refusal {
+            server: Some(server),
+            silent,
+            lasting: false,
+            code,
+            reason: format!("write on server {server}: {reason}"),
         };
-        let written = written.await;
-        written
-            .map(drop)
-            .map_err(|e| format!("write on server {server}: {e}"))
+        let link = self.link(server);
+        let link = link.map_err(|e| refusal(true, Code::Unavailable, e))?;
+        let written = async {
+            let (connection, _) = link.connection().await?;
+            let payload: Vec<Bytes> = vec![payload.freeze()];
+            let outgoing = connection.send(&call, payload, true).await?;
+            outgoing.reply().await
+        };
+        let written: Result<_, CallError> = written.await;
+        written.map(drop).map_err(|error| {
+            let silent = !matches!(error, CallError::Failed(_));
+            refusal(silent, error.code(), error.to_string())
+        })
     }
 }
 
@@ -293,10 +353,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_zeros_are_left_out_but_for_the_last() {
+    fn blocks_of_zeros_are_left_out() {
         let mut data = vec![0; 3 * BLOCK + 10];
-        assert_eq!(runs(&data), vec![3 * BLOCK..3 * BLOCK + 10]);
+        assert_eq!(runs(&data), []);
         data[BLOCK + 5] = 1;
+        assert_eq!(runs(&data), vec![BLOCK..2 * BLOCK]);
+        data[3 * BLOCK + 1] = 1;
         assert_eq!(runs(&data), [BLOCK..2 * BLOCK, 3 * BLOCK..3 * BLOCK + 10]);
         data[2 * BLOCK] = 1;
         assert_eq!(runs(&data), vec![BLOCK..3 * BLOCK + 10]);

@@ -76,6 +76,11 @@ impl Mounted {
     }
 
     pub fn with_options(options: &str) -> Option<Mounted> {
+        Mounted::of_capacity("", options)
+    }
+
+    /// Of a volume whose servers have so much room each; empty: as much as there is.
+    pub fn of_capacity(capacity: &str, options: &str) -> Option<Mounted> {
         if !possible() {
             return None;
         }
@@ -88,14 +93,12 @@ impl Mounted {
             volume,
             folder,
         };
-        weft_ok(&[
-            "up",
-            text(&mounted.volume),
-            "--servers",
-            "2",
-            "--cache",
-            "64M",
-        ]);
+        let volume = text(&mounted.volume);
+        let mut words = vec!["up", volume, "--servers", "2", "--cache", "64M"];
+        if !capacity.is_empty() {
+            words.extend(["--capacity", capacity]);
+        }
+        weft_ok(&words);
         mounted.mount(options);
         Some(mounted)
     }
