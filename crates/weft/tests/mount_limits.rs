@@ -259,7 +259,7 @@ fn a_small_file_of_a_full_volume_stays_readable() {
             .append(true)
             .open(m.file("small"))
             .and_then(|mut file| {
-                std::io::Write::write_all(&mut file, &[9; 20_000])?;
+                std::io::Write::write_all(&mut file, "x".repeat(20_000).as_bytes())?;
                 file.sync_all()
             });
         let error = grown.unwrap_err();
