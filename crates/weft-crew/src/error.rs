@@ -11,6 +11,9 @@ pub enum CrewError {
         /// Why.
         source: std::io::Error,
     },
+    /// A worker cannot listen to its leader.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
     /// A worker says that it cannot go on.
     #[error("worker {worker}: {message}")]
     Failed {

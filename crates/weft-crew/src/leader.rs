@@ -28,7 +28,7 @@ impl Leader {
     pub async fn job<J: DeserializeOwned>() -> Result<(Leader, J), CrewError> {
         let (forward, mut lines) = mpsc::channel(4);
         // A thread, not a task: when the leader dies, the worker must go whatever it is doing.
-        std::thread::spawn(move || {
+        let listen = move || {
             for line in std::io::stdin().lock().lines() {
                 let Ok(line) = line else { break };
                 if forward.blocking_send(line).is_err() {
@@ -38,7 +38,9 @@ impl Leader {
             if !forward.is_closed() {
                 std::process::exit(1);
             }
-        });
+        };
+        let thread = std::thread::Builder::new().name("weft-leader".into());
+        thread.spawn(listen).map_err(CrewError::Thread)?;
         let line = lines.recv().await.ok_or(CrewError::LeaderGone)?;
         let job = understood(&line)?;
         let leader = Leader {

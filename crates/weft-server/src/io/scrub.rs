@@ -246,6 +246,10 @@ fn on_the_wire(finding: Finding) -> ScrubFinding {
             let bytes = format!("bytes {}..{} of the cell", range.start, range.end);
             (ScrubFault::Lost, bytes)
         }
+        Fault::Unproven { range, .. } if range.is_empty() => {
+            let end = format!("the end of the cell, at {}, is not proven", range.start);
+            (ScrubFault::Lost, end)
+        }
         Fault::Unproven { range, .. } => {
             let bytes = format!(
                 "bytes {}..{} of the cell are not proven",

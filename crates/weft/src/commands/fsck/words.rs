@@ -167,6 +167,12 @@ fn unreadable(fault: Fault, finding: &Finding) -> String {
                 not have: reading those fails until --accept-server shows holes"
             .to_owned();
     }
+    if from == to {
+        return format!(
+            "it is not proven that the cell had no bytes beyond {from}, as a part of the server's log was lost or its folder is an older \
+             copy: reading beyond fails until the file is cut or written there, or --accept ends it here"
+        );
+    }
     format!(
         "bytes {from}..{to} of the cell are not proven to be what was written last, as a part of the server's log was lost or its folder is an \
          older copy: reading them fails until they are written anew, or --accept shows what there is"
