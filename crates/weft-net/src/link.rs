@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use weft_proto::Code;
 
 use crate::client::Connection;
 use crate::counters::Counters;
@@ -61,6 +62,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(2);
 const TRY_EVERY: Duration = Duration::from_millis(250);
 /// Nobody has asked for so long: the peer is not looked for any more.
 const TRY_FOR: Duration = Duration::from_secs(30);
+/// How often a peer is asked that has no place for another connection, and the longest pause between two tries: some two seconds in all.
+const BUSY_TRIES: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
 
 impl Link {
     /// A link that connects at its first use.
@@ -189,14 +193,23 @@ impl Inner {
     }
 
     async fn open(&self, address: &str) -> Result<Connection, ConnectError> {
-        let connection = Connection::open(
-            &self.env,
-            &self.identity,
-            address,
-            self.pool.clone(),
-            self.counters.clone(),
-        );
-        let connection = connection.await?;
+        let mut pause = self.env.timing.backoff;
+        let mut tries = 1;
+        let connection = loop {
+            let (pool, counters) = (self.pool.clone(), self.counters.clone());
+            let opened = Connection::open(&self.env, &self.identity, address, pool, counters);
+            match opened.await {
+                // Its place was given to a newer one before it could prove the key: so many come that another try soon has one.
+                Err(ConnectError::Refused { failure, .. })
+                    if failure.code() == Code::Busy && tries < BUSY_TRIES =>
+                {
+                    tries += 1;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(BUSY_PAUSE);
+                }
+                opened => break opened?,
+            }
+        };
         match self.expected {
             Some(expected) if connection.server() != Some(expected) => {
                 Err(ConnectError::WrongServer {

@@ -94,7 +94,13 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
                 ]);
             }
         }
-        let accepted = || weft(&["status", text(&m.volume)]).status.success();
+        // What they have is in doubt, so that the status is no success.
+        let accepted = || {
+            let status = weft(&["--volume", text(&m.volume), "status", "--json"]);
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+            let servers = status["servers"].as_array().unwrap();
+            servers.iter().all(|server| server["state"] == "up")
+        };
         mount_support::wait_until("the servers take part again", accepted);
     }
     let eio = Some(libc_eio());
