@@ -312,6 +312,7 @@ impl Namespace {
             intents: counts.intents,
             volume: self.name().to_owned(),
             rolled_back: false,
+            recovering: self.recovering(),
         })
     }
 }

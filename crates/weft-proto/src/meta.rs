@@ -769,6 +769,9 @@ pub struct ServerMapReply {
     /// The namespace is older than what servers heard of it: nothing else is answered.
     #[prost(bool, tag = "6")]
     pub rolled_back: bool,
+    /// The service was started after it had died, and clients may not have told yet what they have open: every file counts as open.
+    #[prost(bool, tag = "7")]
+    pub recovering: bool,
 }
 
 /// Which clients are connected.

@@ -1276,9 +1276,10 @@ fn rest(kind: Kind) -> Kind {
                 intents: 6,
                 volume: "home".to_owned(),
                 rolled_back: true,
+                recovering: true,
             },
             "0809123f0803120d31302e302e302e333a3731303018022215088080808080201080808080801018\
-             8080808080082a0d31302e302e302e333a3732303030ac0238ac02180520062a04686f6d653001",
+             8080808080082a0d31302e302e302e333a3732303030ac0238ac02180520062a04686f6d6530013801",
         ),
         Kind::ListClients => call(
             &ListClientsRequest {},

@@ -223,6 +223,13 @@ impl Inner {
                 files.extend(state.forks.get(&id).map(|fork| fork.key.file));
                 accepted.add(&state.doubted_ranges(id));
             }
+            // What is not there and may have been: of how many bytes, nobody knows.
+            let absent = match file {
+                Some(file) => state.doubted().doubts_absent(file),
+                None => state.doubted().absent(),
+            };
+            accepted.ranges += u64::from(absent);
+            files.extend(file.filter(|_| absent));
             state.accept_doubt(file)
         };
         accepted.files = files.len() as u64;

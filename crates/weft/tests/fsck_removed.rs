@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use files_support::{Volume, bytes};
-use fsck_support::{all, engine, faults, folders, fsck, id, repair, stopped, write};
+use fsck_support::{all, engine, faults, folders, fsck, id, repair, start, stopped, write};
 use serde_json::Value;
 use weft_meta::record::{InlineRecord, InodeRecord};
 use weft_proto::prost::Message;
@@ -230,4 +230,30 @@ fn a_checkpoint_of_a_tree_whose_file_is_gone_ends_no_repair() {
     volume.text("checkpoint delete /d c");
     nothing_is_owed(&volume);
     assert_eq!(fsck(&volume, &[]).1, 0);
+}
+
+#[test]
+fn a_check_after_the_service_died_finds_what_it_found_before() {
+    let volume = Volume::up();
+    stopped(&volume, |folder| {
+        copy(&folder.join("server-1"), &volume.path("away"));
+    });
+    // Some of them on server 1.
+    for n in 0..24 {
+        volume.feed(&format!("put --cells 1 /file-{n}"), &bytes(n, 100_000));
+    }
+    stopped(&volume, |folder| {
+        std::fs::remove_dir_all(folder.join("server-1")).unwrap();
+        std::fs::rename(volume.path("away"), folder.join("server-1")).unwrap();
+    });
+    let (before, code) = fsck(&volume, &[]);
+    assert_eq!(code, 4, "{before}");
+    let folder = volume.path("volume");
+    let lock = std::fs::read_to_string(folder.join("meta/weft-node.lock")).unwrap();
+    let pid = lock.lines().next().unwrap().parse().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    start(&volume);
+    let (after, code) = fsck(&volume, &[]);
+    assert_eq!((faults(&after), code), (faults(&before), 4));
 }

@@ -121,7 +121,9 @@ fn older_copy(end: End) {
             v.feed("put /f", &new);
             assert_eq!(v.run(["cat", "/f"]), new);
             // Others may have been there that the copy lacks.
-            v.text("fsck --accept-server 1");
+            let status = v.command(["status"]).output().unwrap();
+            let status = String::from_utf8(status.stdout).unwrap();
+            assert!(status.contains("may have had bytes there"), "{status}");
         }
         End::Accepted => {
             // Others may have been there that the copy lacks, and are left.
@@ -129,9 +131,15 @@ fn older_copy(end: End) {
             assert_eq!(check.status.code(), Some(4));
             let read = v.run(["cat", "/f"]);
             assert!(read != old && read != new, "cells of two times");
-            v.text("fsck --accept-server 1");
         }
     }
+    let check = v
+        .command(["fsck", "--accept-server", "1"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(check.stdout).unwrap();
+    assert!(said.contains("accepted"), "{said}");
+    assert_eq!(check.status.code(), Some(1), "{said}");
     v.text("fsck");
     v.text("status");
 }

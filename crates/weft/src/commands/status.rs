@@ -379,6 +379,14 @@ fn print_losses(report: &Report) -> Result<()> {
         let Some(lost) = row.losses.as_ref().filter(|lost| lost.ranges > 0) else {
             continue;
         };
+        if lost.files == 0 {
+            let server = row.node.trim_start_matches("server-");
+            output::line(format!(
+                "{}: files of which it has nothing may have had bytes there, and reading those fails; `weft fsck --accept-server {server}` ends that",
+                row.node
+            ))?;
+            continue;
+        }
         let least = if lost.more { "at least " } else { "" };
         let files = output::count(lost.files, "file");
         output::line(format!(

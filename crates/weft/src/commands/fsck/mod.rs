@@ -4,6 +4,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -129,6 +130,25 @@ struct Bytes {
     length: u64,
 }
 
+/// Longer than clients have to tell what they have open.
+const CLIENTS_TELL: Duration = Duration::from_mins(1);
+
+/// Waits until a service that was started after it had died knows which files are open: sizes of those are not looked at, and until
+/// then they are all.
+async fn wait_for_clients(volume: &Volume) -> Result<()> {
+    let began = Instant::now();
+    let mut said = false;
+    while volume.server_map().await?.recovering && began.elapsed() < CLIENTS_TELL {
+        if !std::mem::replace(&mut said, true) {
+            output::say(
+                "the metadata service was started a moment ago, after it had died: waiting until clients have told what they have open",
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
 impl Fsck {
     pub(crate) fn run(self, mut global: Global) -> ExitCode {
         if let Some(dir) = &self.dir {
@@ -149,6 +169,7 @@ impl Fsck {
         let report = match &self.offline {
             None => {
                 let volume = connect::volume(global).await?;
+                wait_for_clients(&volume).await?;
                 self.check(&volume, Vec::new()).await?
             }
             Some(dir) => {
