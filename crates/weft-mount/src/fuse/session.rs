@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use weft_net::Quiet;
 
 use super::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
 use super::attach::{Appearance, MountError, attach};
@@ -48,6 +49,7 @@ struct Door {
     fs: Arc<FileSystem>,
     runtime: Handle,
     requests: Requests,
+    failures: Quiet,
 }
 
 impl Mount {
@@ -63,6 +65,7 @@ impl Mount {
             fs,
             runtime: runtime.clone(),
             requests: Requests::default(),
+            failures: Quiet::default(),
         });
         let mut threads = Vec::new();
         for number in 0..self.threads.max(1) {
@@ -208,7 +211,7 @@ fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let begun = Begun::new(&door.runtime);
     let waker = begun.waker();
     if let Poll::Ready(outcome) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
-        return answer(device, unique, number, outcome);
+        return answer(door, device, unique, (number, outcome));
     }
     let interrupted = door.requests.add(unique);
     let (door, device) = (door.clone(), device.clone());
@@ -219,7 +222,7 @@ fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
         door.requests.remove(unique);
         unanswered.0 = None;
         if let Some(outcome) = outcome {
-            return answer(&device, unique, number, outcome);
+            return answer(&door, &device, unique, (number, outcome));
         }
         device.refuse(unique, libc::EINTR);
         if interrupted::goes_on(number)
@@ -259,12 +262,16 @@ async fn finish(
     }
 }
 
-fn answer(device: &Device, unique: u64, number: u32, outcome: Outcome) {
+fn answer(door: &Door, device: &Device, unique: u64, (number, outcome): (u32, Outcome)) {
     match outcome {
         Ok(answer) => device.reply(unique, &answer.parts()),
         Err(error) => {
             if error.is_failure() {
-                tracing::warn!(request = number, %error, "a request failed");
+                // A program that tries on and on must not turn over a log that says what was lost.
+                if let Some(others) = door.failures.pass() {
+                    let left_out = others.field();
+                    tracing::warn!(request = number, %error, left_out, "a request failed");
+                }
             } else {
                 tracing::debug!(request = number, %error, errno = error.errno(), "a request was refused");
             }

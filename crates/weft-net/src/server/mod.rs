@@ -2,7 +2,6 @@
 
 mod antechamber;
 mod call;
-mod quiet;
 mod session;
 mod windows;
 mod wire;
@@ -21,7 +20,6 @@ pub(crate) use antechamber::Guest;
 pub(crate) use windows::{Granted, Windows};
 
 use antechamber::Antechamber;
-use quiet::Quiet;
 use session::{Accepting, Hall};
 
 use crate::counters::Counters;
@@ -29,6 +27,7 @@ use crate::env::{Accepted, Env, Listener};
 use crate::handshake::{Identity, Peer};
 use crate::landing::Landing;
 use crate::pool::{BufferPool, TIDYING};
+use crate::quiet::Quiet;
 
 /// What one connection may cost, and how many there may be.
 ///

@@ -10,7 +10,6 @@ use weft_proto::session::{Cancel, Credit};
 use weft_proto::{Flags, FrameError, Kind};
 
 use super::call::{Payload, Reply, Served};
-use super::quiet::Quiet;
 use super::wire::Wire;
 use super::young::YoungCalls;
 use super::{Bounds, Guest, Service, Windows};
@@ -21,6 +20,7 @@ use crate::frames::{Frame, FrameReader};
 use crate::handshake::{Door, Halves, Identity, Peer, Proven, receive, turn_away};
 use crate::pool::BufferPool;
 use crate::queue::{Lane, Message, SendQueue};
+use crate::quiet::Quiet;
 
 /// What all connections of a server share.
 pub(super) struct Hall {

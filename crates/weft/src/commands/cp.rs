@@ -80,7 +80,12 @@ impl Cp {
             part: Part::WHOLE,
             streams: self.streams.into(),
             sync: !self.no_sync,
-            go_on: "the same command copies everything again, with -n only what is missing",
+            go_on: if self.recursive || self.archive {
+                "`weft import --resume`, or `export --resume`, goes on where this ended; the same command copies everything again, with -n only \
+                 what is missing, and into the target where that is a directory by now"
+            } else {
+                "the same command copies everything again, with -n only what is missing"
+            },
         };
         let summary = connect::block_on(async {
             let volume = connect::volume(global).await?;

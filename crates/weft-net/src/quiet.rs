@@ -11,7 +11,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// Lets a few lines of one sort pass and counts the others.
 #[derive(Default)]
-pub(super) struct Quiet(Mutex<State>);
+pub struct Quiet(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -22,11 +22,11 @@ struct State {
 
 /// How many lines were left out since the last one; part of the next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LeftOut(u64);
+pub struct LeftOut(u64);
 
 impl Quiet {
     /// Whether a line may be written now, and what it says of those that were not.
-    pub(super) fn pass(&self) -> Option<LeftOut> {
+    pub fn pass(&self) -> Option<LeftOut> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if state.since.is_none_or(|since| now - since >= PERIOD) {
@@ -43,7 +43,7 @@ impl Quiet {
 
 impl LeftOut {
     /// As a field of the line; absent when nothing was left out.
-    pub(super) fn field(&self) -> Option<u64> {
+    pub fn field(&self) -> Option<u64> {
         (self.0 > 0).then_some(self.0)
     }
 }
