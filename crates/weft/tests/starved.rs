@@ -144,6 +144,11 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
+        // A test that failed has not unmounted, and a volume that is mounted stays up.
+        let at = self.folder.path().join("mnt");
+        if at.exists() {
+            let _ = weft().arg("unmount").arg(at).output();
+        }
         let _ = weft().arg("down").arg(self.path()).output();
     }
 }
