@@ -150,7 +150,7 @@ impl Error {
         } = &mut error
         {
             let path = match path {
-                // The place of a file whose path is not known.
+                // A file whose path is not known is called by its place.
                 path if path.contains(' ') && !path.starts_with('/') => "FILE".to_owned(),
                 path if path
                     .contains(|c: char| !(c.is_alphanumeric() || "/._-+,@:=".contains(c))) =>
@@ -175,7 +175,7 @@ impl Error {
         }
     }
 
-    /// Nobody knows how long something is.
+    /// The length of something is in doubt.
     pub(crate) fn end_in_doubt(what: String) -> Error {
         Error::Refused {
             what,

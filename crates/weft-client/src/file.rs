@@ -467,7 +467,7 @@ impl File {
             let what = format!("size of {}", a.path);
             let states = a.volume.fork_states(&what, a.cells, &a.layout, "");
             match states.await {
-                // It stays open: how long the file is, nobody knows.
+                // The size stays inexact while it is in doubt.
                 Ok(states) if states.doubted => (request.end, request.can_ask) = (None, false),
                 Ok(ForkStates { forks, .. }) => {
                     // Processes that this attachment was handed over to may have written them.

@@ -166,8 +166,8 @@ impl Namespace {
         )
     }
 
-    /// Takes back that a file's bytes are on their way to its cells, which are empty: it is inline as before, unless several write to it,
-    /// who must meet in its cells. Whether that was done. Before [`Namespace::end_spill`].
+    /// Takes back that a file's bytes are on their way to its cells, which are empty: it is inline as before, unless several clients
+    /// write to it: those meet in its cells. Whether that was done. Before [`Namespace::end_spill`].
     ///
     /// # Durability
     /// As of any operation; until then the mark stays.

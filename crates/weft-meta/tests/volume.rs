@@ -183,7 +183,7 @@ fn an_older_store_that_was_accepted_takes_part_once_it_is_in_doubt() {
     let map = v.meta.server_map(now).unwrap();
     assert_eq!(map.servers[1].state(), ServerState::RolledBack);
     assert_eq!(map.servers[1].newest, 5);
-    // Doubt that nobody asked for is no answer.
+    // Doubt without an acceptance is no answer.
     let doubts = |doubted| HeartbeatRequest {
         doubted,
         ..refused.clone()

@@ -46,6 +46,15 @@ impl FsError {
         matches!(self, FsError::Volume(error) if error.code() == Code::Stale)
     }
 
+    /// Whether it tells of bytes that are lost, or in doubt.
+    pub(crate) fn is_loss(&self) -> bool {
+        match self {
+            FsError::Volume(error) => error.code() == Code::Lost,
+            FsError::Data(error) => error.code() == Code::Lost,
+            FsError::Wrong { .. } => false,
+        }
+    }
+
     /// Whether somebody should look into it: failures, as opposed to refusals.
     pub(crate) fn is_failure(&self) -> bool {
         self.errno() == Errno::IO.raw_os_error()

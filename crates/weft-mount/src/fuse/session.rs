@@ -50,6 +50,7 @@ struct Door {
     runtime: Handle,
     requests: Requests,
     failures: Quiet,
+    losses: Quiet,
 }
 
 impl Mount {
@@ -66,6 +67,7 @@ impl Mount {
             runtime: runtime.clone(),
             requests: Requests::default(),
             failures: Quiet::default(),
+            losses: Quiet::default(),
         });
         let mut threads = Vec::new();
         for number in 0..self.threads.max(1) {
@@ -267,8 +269,13 @@ fn answer(door: &Door, device: &Device, unique: u64, (number, outcome): (u32, Ou
         Ok(answer) => device.reply(unique, &answer.parts()),
         Err(error) => {
             if error.is_failure() {
-                // A program that tries on and on must not turn over a log that says what was lost.
-                if let Some(others) = door.failures.pass() {
+                // A program that tries on and on must not turn over a log that says what was lost, nor keep that out of it.
+                let quiet = if error.is_loss() {
+                    &door.losses
+                } else {
+                    &door.failures
+                };
+                if let Some(others) = quiet.pass() {
                     let left_out = others.field();
                     tracing::warn!(request = number, %error, left_out, "a request failed");
                 }
