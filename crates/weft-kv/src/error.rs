@@ -49,7 +49,7 @@ pub enum KvError {
         "the key-value engine's files in {path} are damaged: {reason}. Nothing was changed. The copy that the \
          engine keeps of its tables (weft.copies) does not help here. Restore the whole folder of the engine from a copy of yours: what \
          its tables held is nowhere else, and no repair makes it anew. Without one, the node must be \
-         formatted anew; of a server, `weft fsck --repair` then says which files lost their bytes"
+         formatted anew; of a server, `weft fsck` then says which files lost their bytes"
     )]
     Damaged {
         /// The folder of the damaged files.

@@ -184,11 +184,50 @@ impl Namespace {
         Ok(())
     }
 
+    /// Makes the sizes inexact of at most `most` inodes from `from` on, and notes the files; answers where to go on. The namespace is older than
+    /// what the servers hold: sizes may have changed since, and the servers know them.
+    ///
+    /// Cost: a scan of so many inodes, and a transaction that writes those that are files with cells.
+    ///
+    /// # Durability
+    /// As of any operation.
+    pub fn doubt_sizes(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {
+        let (next, sized) = self.inodes_where(from, most, |inode| {
+            let sized = inode.size_exact && !inode.inline && inode.layout.is_some();
+            // What a checkpoint keeps does not change, in size neither.
+            sized && inode.frozen.is_none()
+        })?;
+        self.edit(|edit| {
+            for id in &sized {
+                if let Some(inode) = keys::inode(edit.reader(), *id)? {
+                    edit.change(*id, &inode).size_exact = false;
+                }
+            }
+            Ok(())
+        })?;
+        sized.iter().for_each(|id| self.unsettled.note(*id));
+        Ok(next)
+    }
+
     /// Looks for such files among at most `most` inodes from `from` on, and notes them; answers where to go on. After a crash: some may have
     /// writers who have not come back yet, and are looked at again before anything is noted of them.
     ///
     /// Cost: a scan of so many inodes.
     pub fn find_unsettled(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {
+        let (next, found) = self.inodes_where(from, most, is_unsettled)?;
+        let open = self.open_files.lock();
+        let closed = found.into_iter().filter(|id| !open.has_writer(*id));
+        closed.for_each(|id| self.unsettled.note(id));
+        Ok(next)
+    }
+
+    /// Those among at most `most` inodes from `from` on that are wanted, and where to go on.
+    fn inodes_where(
+        &self,
+        from: u64,
+        most: usize,
+        wanted: impl Fn(&InodeRecord) -> bool,
+    ) -> Result<(Option<u64>, Vec<u64>), MetaError> {
         let (mut looked_at, mut next, mut found) = (0, None, Vec::new());
         self.read(|reader| {
             let first = from.to_be_bytes();
@@ -203,16 +242,13 @@ impl Namespace {
                 }
                 looked_at += 1;
                 // What cannot be read is found elsewhere.
-                if keys::decode::<InodeRecord>("inode", id, value).is_ok_and(|i| is_unsettled(&i)) {
+                if keys::decode::<InodeRecord>("inode", id, value).is_ok_and(|i| wanted(&i)) {
                     found.push(id);
                 }
                 ControlFlow::Continue(())
             })?;
             Ok(())
         })?;
-        let open = self.open_files.lock();
-        let closed = found.into_iter().filter(|id| !open.has_writer(*id));
-        closed.for_each(|id| self.unsettled.note(id));
-        Ok(next)
+        Ok((next, found))
     }
 }

@@ -206,6 +206,13 @@ pub struct ListCellsReply {
     /// There are more behind the last one.
     #[prost(bool, tag = "2")]
     pub more: bool,
+    /// Cells of files before this one that the server does not have may have been there: reading them is an error. Of all files,
+    /// or of the one that was asked for; 0: none.
+    #[prost(uint64, tag = "3")]
+    pub doubted_below: u64,
+    /// Of the one file that was asked for: it is in doubt whether its cells are longer, or others are there.
+    #[prost(bool, tag = "4")]
+    pub doubted_ends: bool,
 }
 
 /// A checkpoint of a file on a server.

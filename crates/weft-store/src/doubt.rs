@@ -257,9 +257,14 @@ impl Doubts {
         self.absent.is_some() || !self.forks.is_empty() || !self.unsure.is_empty()
     }
 
-    /// Whether forks that are not there may have been.
-    pub(crate) fn absent(&self) -> bool {
-        self.absent.is_some()
+    /// Forks that are not there may have been, of files before this one.
+    pub(crate) fn absent(&self) -> Option<FileId> {
+        self.absent
+    }
+
+    /// Checkpoints that were made while that was so.
+    pub(crate) fn unsure(&self) -> impl Iterator<Item = (FileId, u64)> {
+        self.unsure.iter().copied()
     }
 
     /// The forks of which something is in doubt.
@@ -417,7 +422,7 @@ impl State {
             Some(file) => {
                 self.doubted_of(Some(file)).is_empty() && !self.doubted().doubts_absent(file)
             }
-            None => self.doubted_of(None).is_empty() && !self.doubted().absent(),
+            None => self.doubted_of(None).is_empty() && self.doubted().absent().is_none(),
         };
         if nothing {
             return self.sequence;

@@ -226,7 +226,7 @@ impl Inner {
             // What is not there and may have been: of how many bytes, nobody knows.
             let absent = match file {
                 Some(file) => state.doubted().doubts_absent(file),
-                None => state.doubted().absent(),
+                None => state.doubted().absent().is_some(),
             };
             accepted.ranges += u64::from(absent);
             files.extend(file.filter(|_| absent));
@@ -273,7 +273,11 @@ impl Inner {
                 add(&fork.key, range, fork.kept);
             }
         }
-        if state.doubted().absent() {
+        for (file, number) in state.doubted().unsure() {
+            let (cell, fork) = (CellIndex(0), ForkName::data());
+            add(&ForkKey { file, cell, fork }, 0..0, Some(number));
+        }
+        if state.doubted().absent().is_some() {
             // Of no file: of what this store does not have.
             let none = ForkKey {
                 file: FileId(0),
@@ -308,13 +312,13 @@ impl Store {
         }
         let state = inner.lock();
         let doubted = state.doubted_of(None);
-        found.more |= doubted.len() > LOOK || state.doubted().absent();
+        found.more |= doubted.len() > LOOK || state.doubted().absent().is_some();
         for id in doubted.into_iter().take(LOOK) {
             files.extend(state.forks.get(&id).map(|fork| fork.key.file));
             found.add(&state.doubted_ranges(id));
         }
         // What is not there, and may have been.
-        found.ranges += u64::from(state.doubted().absent());
+        found.ranges += u64::from(state.doubted().absent().is_some());
         found.files = files.len() as u64;
         Ok(found)
     }
@@ -359,6 +363,16 @@ impl Store {
     /// Whether anything is in doubt: if not, [`Store::check_proven`] refuses nothing.
     pub fn has_doubt(&self) -> bool {
         self.0.lock().doubted().any()
+    }
+
+    /// Cells of files before this one that the store does not have may have been there; of a single file [`Store::doubts_absent`] tells.
+    pub fn absent_doubted_below(&self) -> Option<FileId> {
+        self.0.lock().doubted().absent()
+    }
+
+    /// Whether cells of a file that the store does not have may have been there.
+    pub fn doubts_absent(&self, file: FileId) -> bool {
+        self.0.lock().doubted().doubts_absent(file)
     }
 
     /// Refuses bytes that are in doubt, of a living fork or of one of a checkpoint. Beyond a fork's end, or of a fork that is not there,

@@ -179,7 +179,11 @@ fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
         lost["what"].as_str().unwrap().contains("bytes by its size"),
         "{lost}"
     );
-    let (report, _) = fsck(&volume, &["--repair"]);
+    let (report, code) = fsck(&volume, &["--repair"]);
+    assert_eq!(code, 4, "a repair accepts nothing: {report}");
+    refused("cat /file");
+    refused("checkpoint read /file before");
+    let (report, _) = fsck(&volume, &["--accept-server", "1"]);
     assert!(faults(&report).contains(&"cells lost"), "{report}");
     assert!(faults(&report).contains(&"checkpoint missing"), "{report}");
     let (again, code) = fsck(&volume, &[]);

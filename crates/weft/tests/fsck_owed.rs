@@ -76,11 +76,13 @@ fn a_rollback_to_what_a_server_lost_is_refused_and_nothing_stays_owed() {
     volume.text("rm /file");
     nothing_is_owed(&volume);
     let (report, code) = fsck(&volume, &["--repair"]);
+    assert_eq!(code, 4, "a repair accepts nothing: {report}");
+    let (report, code) = fsck(&volume, &["--accept", "/other"]);
     assert_eq!(code, 1, "{report}");
     assert!(faults(&report).contains(&"checkpoint missing"), "{report}");
     // What was accepted as lost stands in the way of nothing.
     volume.text("checkpoint rollback /other c");
-    let (report, code) = fsck(&volume, &["--repair"]);
+    let (report, code) = fsck(&volume, &["--accept-server", "1"]);
     assert!(code <= 1, "{report}");
     assert_eq!(fsck(&volume, &[]).1, 0);
 }
@@ -97,7 +99,7 @@ fn a_tree_is_rolled_back_as_a_whole_or_not_at_all() {
     assert!(error.contains("nothing is rolled back"), "{error}");
     assert_eq!(volume.text("cat /d/later"), "later");
     nothing_is_owed(&volume);
-    assert_eq!(fsck(&volume, &["--repair"]).1, 1);
+    assert_eq!(fsck(&volume, &["--accept-server", "1"]).1, 1);
     volume.text("checkpoint rollback /d c");
     volume.fails("cat /d/later", 1);
 }
@@ -122,7 +124,7 @@ fn what_a_server_lost_of_a_trees_checkpoint_is_found_and_the_rest_can_be_used() 
         "/d/.weft/checkpoints/c/gone",
     ] {
         let error = refused(&volume, &format!("cat {path}"));
-        assert!(error.contains("fsck --repair"), "{error}");
+        assert!(error.contains("fsck --accept FILE"), "{error}");
     }
     let (report, code) = fsck(&volume, &[]);
     assert_eq!(code, 4, "{report}");
@@ -133,7 +135,8 @@ fn what_a_server_lost_of_a_trees_checkpoint_is_found_and_the_rest_can_be_used() 
             "{report}"
         );
     }
-    assert_eq!(fsck(&volume, &["--repair"]).1, 1);
+    assert_eq!(fsck(&volume, &["--repair"]).1, 4);
+    assert_eq!(fsck(&volume, &["--accept-server", "1"]).1, 1);
     let (report, code) = fsck(&volume, &[]);
     assert_eq!((faults(&report), code), (vec![], 0), "{report}");
     for path in [

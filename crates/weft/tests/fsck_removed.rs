@@ -111,7 +111,8 @@ fn a_stopped_volume_that_was_not_stopped_cleanly_is_rid_of_them_too() {
     volume.run(["down", dir]);
     let namespace = folders(&folder, "namespace").remove(0);
     write(&engine(&namespace), "volume", b"clean".to_vec(), None);
-    std::fs::remove_file(namespace.with_extension("closed")).unwrap();
+    // There is none while a size is still asked for, as that of the file which is gone.
+    let _ = std::fs::remove_file(namespace.with_extension("closed"));
     let report = repair(&volume, &["--offline", dir]);
     assert_eq!(faults(&report), ["removed"], "{report}");
     volume.run(["up", dir]);

@@ -189,22 +189,54 @@ fn a_file_that_an_accepted_copy_lacks_does_not_read_as_zeros() {
         let copied = v.fails(&format!("cp weft:{path} weft:/copy"), 1);
         assert!(copied.contains("are not proven"), "{copied}");
     }
+    // Both are named with their paths, also by a repair, which does not cut them to what there is.
+    let check = |args: &[&str]| {
+        let out = v.command(["fsck"]).args(args).output().unwrap();
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    for args in [&[][..], &["--repair"]] {
+        let (code, said) = check(args);
+        assert_eq!(code, Some(4), "{said}");
+        for path in &held {
+            let named = format!("{path} (file");
+            let row = said.lines().find(|line| line.contains(&named));
+            assert!(row.is_some_and(|row| row.contains("not proven")), "{said}");
+        }
+    }
     // Written anew it is whole, and its end is known.
     v.feed(&format!("put {}", held[0]), &bytes(5, 100_000));
     assert_eq!(v.run(["cat", held[0]]), bytes(5, 100_000));
     v.text(&format!("truncate --size 200000 {}", held[0]));
     assert_eq!(v.run(["cat", held[0]]).len(), 200_000);
-    let check = v.command(["fsck"]).output().unwrap();
-    let said = String::from_utf8([check.stdout, check.stderr].concat()).unwrap();
+    let (code, said) = check(&[]);
+    assert_eq!(code, Some(4), "{said}");
     assert!(
         said.contains(held[1]) && !said.contains(&format!("{} ", held[0])),
         "{said}"
     );
+    // The last one accepted, /f written anew and the others removed, a repair finds none left and ends it.
+    let (code, said) = check(&["--accept", held[1]]);
+    assert_eq!(code, Some(4), "{said}");
+    v.feed("put /f", &bytes(6, LENGTH));
+    for name in v.text("ls /new").lines() {
+        let path = format!("/new/{name}");
+        if !held.contains(&&path) {
+            v.text(&format!("rm {path}"));
+        }
+    }
+    let status = v.command(["status"]).output().unwrap();
+    assert_eq!(status.status.code(), Some(1));
+    let (code, said) = check(&["--repair"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no file is concerned any more"), "{said}");
+    v.text("status");
+    v.text("fsck");
 }
 
 #[test]
 fn an_older_copy_of_the_metadata_is_refused_until_it_is_accepted() {
-    let v = aged(b"old", b"new");
+    let new = bytes(2, 2 * LENGTH);
+    let v = aged(&bytes(1, LENGTH), &new);
     let folder = volume_folder(&v).join("meta");
     replace(&folder, &v.path("old/meta"));
     let (done, said) = turn(&v, "up");
@@ -218,6 +250,8 @@ fn an_older_copy_of_the_metadata_is_refused_until_it_is_accepted() {
     assert_eq!(status.status.code(), Some(1));
     v.text("server accept-rollback metadata");
     assert_eq!(v.text("ls /").trim(), "f", "as of the copy");
+    // Longer than the copy knows, and the servers do.
+    assert_eq!(v.run(["cat", "/f"]), new);
     assert!(v.text("status").contains("up"));
     std::thread::sleep(Duration::from_secs(2));
     down(&v);

@@ -9,6 +9,9 @@ use weft_proto::meta;
 
 use super::layout::fitting;
 
+/// Cells of one file that are named one by one.
+const CELLS_NAMED: usize = 64;
+
 /// What is known of one file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
@@ -18,6 +21,10 @@ pub(super) struct Known {
     pub(super) kept: Vec<(u32, KeptState)>,
     /// Servers that have deleted it.
     pub(super) deleted: BTreeSet<u32>,
+    /// Servers that do not know whether they had cells of it that they do not have.
+    pub(super) doubted: BTreeSet<u32>,
+    /// A server does not know how long its cells of it were.
+    pub(super) ends_doubted: bool,
 }
 
 /// What is known of the servers.
@@ -65,10 +72,10 @@ impl Known {
     /// What does not agree; nothing is said of what servers hold that are down.
     pub(super) fn judge(&self, servers: &Servers) -> Vec<Finding> {
         let down = &servers.down;
+        let mut findings = self.in_doubt();
         if self.state.owed {
-            return Vec::new();
+            return findings;
         }
-        let mut findings = Vec::new();
         if !self.state.there && self.state.held {
             // Deleted: only what checkpoints of trees need of it is there.
             if let Some(layout) = self.layout() {
@@ -109,12 +116,46 @@ impl Known {
             return findings;
         }
         let emptied = self.emptied(&layout, servers);
-        if emptied.is_empty() && !self.state.inline {
+        if emptied.is_empty() && !self.state.inline && !self.ends_doubted {
             self.size(&layout, down, &mut findings);
         }
         findings.extend(emptied);
         self.checkpoints(&layout, down, &mut findings);
         findings
+    }
+
+    /// Cells that should have bytes, and that their servers do not have and may have had.
+    fn in_doubt(&self) -> Vec<Finding> {
+        let state = &self.state;
+        let (Some(layout), true, false) = (self.layout(), state.there, state.inline) else {
+            return Vec::new();
+        };
+        let grid = layout.grid();
+        let slots = layout.servers().iter().enumerate();
+        let slots = slots.filter(|(_, server)| self.doubted.contains(&server.0));
+        let cells = slots.flat_map(|(slot, server)| {
+            let cells = grid.cells_on(ServerSlot(slot as u32));
+            cells.map(move |cell| (server.0, cell))
+        });
+        let there = |on: u32, cell: CellIndex| {
+            let mut held = self.cells.iter();
+            held.any(|(server, held)| *server == on && held.cell == cell.0 && held.fork == "data")
+        };
+        let absent = cells.filter(|(server, cell)| !there(*server, *cell));
+        let findings = absent.filter_map(|(server, cell)| {
+            let bytes = grid.cell_length(state.size, cell);
+            // Of an exact size is known that the cell had none.
+            (bytes > 0 || !state.size_exact).then(|| Finding {
+                server: Some(server),
+                place: Some(ForkPlace {
+                    cell: cell.0,
+                    fork: "data".to_owned(),
+                }),
+                found: bytes,
+                ..of(Fault::Unproven, state.file)
+            })
+        });
+        findings.take(CELLS_NAMED).collect()
     }
 
     /// Cells of a file that is not there: one finding for all.
@@ -565,6 +606,33 @@ pub(super) mod tests {
         assert_eq!(told(&known), [Fault::Emptied as i32, missing]);
         known.state.there = false;
         assert_eq!(told(&known), [Fault::Emptied as i32, missing]);
+    }
+
+    #[test]
+    fn cells_that_an_older_copy_lacks_are_in_doubt_and_not_short() {
+        let mut known = whole();
+        known.cells.remove(1);
+        known.state.size = 55;
+        assert_eq!(judged(&known), [(Fault::Long, None)]);
+        (known.doubted, known.ends_doubted) = ([1].into(), true);
+        let findings = known.judge(&Servers::default());
+        let told = |f: &Finding| (f.server, f.place.as_ref().unwrap().cell, f.found);
+        assert_eq!(
+            findings.iter().map(told).collect::<Vec<_>>(),
+            [(Some(1), 1, 20)]
+        );
+        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        // What is owed for it changes nothing about that.
+        known.state.owed = true;
+        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        // By its size it had no bytes there.
+        (known.state.size, known.state.owed) = (10, false);
+        assert_eq!(judged(&known), []);
+        known.state.size_exact = false;
+        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        (known.state.size, known.state.inline) = (55, true);
+        known.cells.clear();
+        assert_eq!(judged(&known), []);
     }
 
     #[test]

@@ -13,10 +13,10 @@ mod pass;
 mod removed;
 mod repair;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use weft_layout::ServerId;
+use weft_layout::{FileId, ServerId};
 use weft_proto::prost::Message;
 
 use crate::{Error, Volume};
@@ -30,12 +30,16 @@ pub const FINDINGS_MAX: usize = 100_000;
 const ROUNDS: usize = 5;
 
 /// What a check is to do.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FsckOptions {
     /// Repair what can be.
     pub repair: bool,
     /// Read every block and compare it with its checksum.
     pub data: bool,
+    /// What servers that were formatted anew had of these files counts as empty from now on.
+    pub accept_files: BTreeSet<FileId>,
+    /// What these servers, which were formatted anew, had of any file counts as empty from now on.
+    pub accept_servers: BTreeSet<ServerId>,
 }
 
 /// How far a check is.
@@ -92,6 +96,8 @@ struct Fsck<'a> {
     show: &'a (dyn Fn(FsckProgress) + Sync),
     /// By the bytes of the finding: one that shows in two rounds is one.
     found: BTreeMap<Vec<u8>, Found>,
+    /// Files that the last round could not judge, as they changed all the time.
+    in_use: u64,
     report: FsckReport,
 }
 
@@ -115,12 +121,16 @@ impl Volume {
             progress: Mutex::default(),
             show,
             found: BTreeMap::new(),
+            in_use: 0,
             report: FsckReport::default(),
         };
         for round in 0..ROUNDS {
             if !fsck.round(round).await? {
                 break;
             }
+        }
+        if fsck.options.repair {
+            fsck.end_doubt().await?;
         }
         let down = std::mem::take(&mut *locked(&fsck.down));
         let down = down
@@ -156,6 +166,7 @@ impl Fsck<'_> {
             self.report.bytes = stores.bytes;
         }
         self.report.not_kept += namespace.not_kept + stores.not_kept;
+        self.in_use = joined.in_use;
         // Some were repaired where they were found.
         let (made, left): (Vec<_>, Vec<_>) =
             namespace.findings.into_iter().partition(|f| f.repaired);
@@ -170,12 +181,7 @@ impl Fsck<'_> {
         // The newest first: no id that is given out on the way is one of those that are still lost.
         findings.sort_by_key(|f| (repair::rank(f.fault), std::cmp::Reverse(f.file)));
         for finding in findings {
-            let done = if self.options.repair {
-                self.repair(&finding).await?
-            } else {
-                repair::Done::Left
-            };
-            match done {
+            match self.repair(&finding).await? {
                 repair::Done::Repaired(what) => {
                     repaired = true;
                     locked(&self.progress).repairs += 1;
@@ -188,6 +194,32 @@ impl Fsck<'_> {
             }
         }
         Ok(repaired)
+    }
+
+    /// Ends that servers do not know whether they had cells that they do not have, where no file is concerned any more.
+    async fn end_doubt(&mut self) -> Result<(), Error> {
+        if self.in_use > 0 || self.report.not_kept > 0 {
+            return Ok(());
+        }
+        let unproven = |found: &Found, server: u32| {
+            let finding = &found.finding;
+            finding.fault == Fault::Unproven as i32 && finding.server == Some(server)
+        };
+        for server in self.servers.clone() {
+            let about: Vec<&Found> = self.found.values().collect();
+            let about = about.into_iter().filter(|f| unproven(f, server));
+            let (of_files, of_server): (Vec<_>, Vec<_>) = about.partition(|f| f.finding.file != 0);
+            let [of_server] = of_server[..] else {
+                continue;
+            };
+            if !of_files.is_empty() || locked(&self.down).contains_key(&server) {
+                continue;
+            }
+            let finding = of_server.finding.clone();
+            self.volume.accept_unproven(ServerId(server)).await?;
+            self.keep(finding, Some("no file is concerned any more".to_owned()));
+        }
+        Ok(())
     }
 
     fn keep(&mut self, finding: Finding, done: Option<String>) {

@@ -36,11 +36,15 @@ pub(super) struct Looked {
     pub(super) bytes: u64,
     pub(super) findings: Vec<Finding>,
     pub(super) not_kept: u64,
+    /// Files that changed whenever they were looked at.
+    pub(super) in_use: u64,
 }
 
 /// A server's cells, or checkpoints, from a place on, page by page.
 struct Stream<T> {
     server: u32,
+    /// Cells of files before this one that are not listed may have been there.
+    doubted_below: u64,
     page: VecDeque<T>,
     more: bool,
 }
@@ -49,6 +53,7 @@ impl<T> Stream<T> {
     fn new(server: u32) -> Stream<T> {
         Stream {
             server,
+            doubted_below: 0,
             page: VecDeque::new(),
             more: true,
         }
@@ -246,6 +251,8 @@ impl Fsck<'_> {
                 }
             }
             looked.cells += known.cells.len() as u64;
+            let doubted = cells.iter().filter(|stream| id < stream.doubted_below);
+            known.doubted = doubted.map(|stream| stream.server).collect();
             if !known.judge(&self.known_servers()).is_empty() {
                 suspects.push((id, servers_of(&known)));
             }
@@ -327,6 +334,7 @@ impl Fsck<'_> {
             );
             match page.await {
                 Ok(page) => {
+                    stream.doubted_below = page.doubted_below;
                     stream.more = page.more && !page.cells.is_empty();
                     if let Some(last) = page.cells.last() {
                         let (cell, fork) = (last.cell, last.fork.clone());
@@ -412,6 +420,7 @@ impl Fsck<'_> {
             suspects = again;
         }
         // What changes all the time is in use, and looked at the next time.
+        looked.in_use += suspects.len() as u64;
         Ok(())
     }
 
@@ -452,6 +461,10 @@ impl Fsck<'_> {
                 .volume
                 .io("list cells", id, &request, Repeat::Safe)
                 .await?;
+            if file < page.doubted_below {
+                known.doubted.insert(server);
+            }
+            known.ends_doubted |= page.doubted_ends;
             after = page.cells.last().map(|last| ForkPlace {
                 cell: last.cell,
                 fork: last.fork.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weft_layout::{ServerId, ServerSlot};
+use weft_layout::{FileId, ServerId, ServerSlot};
 use weft_proto::fsck::{
     AdoptFileRequest, Fault, FileState, Finding, RepairNamespaceReply, RepairNamespaceRequest,
 };
@@ -48,9 +48,13 @@ pub(super) fn rank(fault: i32) -> u32 {
 impl Fsck<'_> {
     pub(super) async fn repair(&self, finding: &Finding) -> Result<Done, Error> {
         match Fault::try_from(finding.fault) {
-            Ok(Fault::LostCells) => self.adopt(finding.file).await,
+            Ok(Fault::Emptied | Fault::CheckpointMissing) if !self.accepts(finding) => {
+                Ok(Done::Left)
+            }
             Ok(Fault::Emptied) => self.accept(finding, None).await,
             Ok(Fault::CheckpointMissing) => self.accept(finding, Some(finding.expected)).await,
+            _ if !self.options.repair => Ok(Done::Left),
+            Ok(Fault::LostCells) => self.adopt(finding.file).await,
             Ok(Fault::NoInode | Fault::NoLayout) => match self.adopt(finding.file).await? {
                 Done::Repaired(what) => Ok(Done::Repaired(what)),
                 // There are no cells that tell anything.
@@ -60,9 +64,16 @@ impl Fsck<'_> {
                 self.place(finding).await
             }
             Ok(Fault::Removed | Fault::IdRemoved) => self.let_go(finding).await,
-            Ok(Fault::PartRemoved | Fault::Unknown) | Err(_) => Ok(Done::Left),
+            Ok(Fault::PartRemoved | Fault::Unproven | Fault::Unknown) | Err(_) => Ok(Done::Left),
             Ok(_) => self.ask(finding, None).await,
         }
+    }
+
+    /// Whether the administrator takes what a server lost of a file as empty.
+    fn accepts(&self, finding: &Finding) -> bool {
+        let (files, servers) = (&self.options.accept_files, &self.options.accept_servers);
+        let on = finding.server.map(ServerId);
+        files.contains(&FileId(finding.file)) || on.is_some_and(|on| servers.contains(&on))
     }
 
     /// What is known now of the file of a finding, if it still holds.

@@ -101,8 +101,10 @@ fn of_server(kind: Kind) -> Kind {
                     chunk: 65_536,
                 }],
                 more: true,
+                doubted_below: 300,
+                doubted_ends: true,
             },
-            "0a20084d10051a04646174612080808080802028ffffffffffffffffff01308080041001",
+            "0a20084d10051a04646174612080808080802028ffffffffffffffffff0130808004100118ac022001",
         ),
         Kind::ListKept => call(
             &ListKeptRequest {

@@ -133,7 +133,12 @@ impl IoService {
             .into_iter()
             .map(|(key, status)| cell(&key, status))
             .collect();
-        Ok(ListCellsReply { cells, more })
+        Ok(ListCellsReply {
+            cells,
+            more,
+            doubted_below: self.store.absent_doubted_below().map_or(0, |f| f.0),
+            doubted_ends: false,
+        })
     }
 
     async fn cells_of(
@@ -156,6 +161,12 @@ impl IoService {
         Ok(ListCellsReply {
             cells: cells.collect(),
             more,
+            doubted_below: if self.store.doubts_absent(file) {
+                file.0.saturating_add(1)
+            } else {
+                0
+            },
+            doubted_ends: self.store.doubts_ends(file, None),
         })
     }
 

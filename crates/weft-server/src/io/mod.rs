@@ -149,7 +149,7 @@ impl IoService {
             return Err(Failure::new(Code::Busy, what));
         }
         let what = "what this server held of the file is lost: the server was formatted after the file was made; restore the \
-                    file from a copy, or accept the loss by weft fsck --repair";
+                    file from a copy, or accept the loss by `weft fsck --accept FILE`, or of all files by `--accept-server`";
         Err(Failure::new(Code::Corrupt, what))
     }
 

@@ -388,7 +388,7 @@ pub(super) fn not_rolled_back(refusal: &Refusal, intent: &Intent) -> Failure {
 
 fn cannot(refusal: &Refusal, became: &str) -> Failure {
     let what = format!(
-        "{}; {became}. weft fsck says what is lost, and after weft fsck --repair the rest of the checkpoint can be used",
+        "{}; {became}. weft fsck says what is lost, and after `weft fsck --accept FILE`, or `--accept-server` for all files, the rest of the checkpoint can be used",
         refusal.reason
     );
     Failure::new(refusal.code, what)

@@ -313,10 +313,7 @@ impl MetaService {
                 self.answer(call, clients).await;
             }
             Kind::Heartbeat if call.peer.role == Role::IoServer => self.heartbeat(call).await,
-            Kind::AcceptRollback => {
-                let accept = |r: &AcceptRollbackRequest| self.rollback.accept(n, *r);
-                self.answer(call, accept).await;
-            }
+            Kind::AcceptRollback => self.accept_rollback(call).await,
             Kind::Truncate => self.truncate(call).await,
             Kind::MakeCheckpoint => self.make_checkpoint(call).await,
             Kind::RemoveCheckpoint => self.remove_checkpoint(call).await,
@@ -394,6 +391,23 @@ impl MetaService {
             Ok((SyncNamespaceReply {}, Stable::Now))
         };
         self.answer_with(call, sync).await;
+    }
+
+    async fn accept_rollback(&self, call: Served) {
+        let n = &self.namespace.by(call.peer.client);
+        if self.rollback.is_found() {
+            // The servers know sizes that an older namespace does not: on stable storage before anybody is served.
+            let doubted = match rollback::doubt_sizes(n).await {
+                Ok(()) => self.stable(Stable::Now, call.peer.client, call.kind).await,
+                Err(error) => Err(failure::of_meta(&error)),
+            };
+            if let Err(failure) = doubted {
+                return call.reply.fail(&failure);
+            }
+        }
+        let accept = |r: &AcceptRollbackRequest| self.rollback.accept(n, *r);
+        self.answer(call, accept).await;
+        self.unsettled.notify_one();
     }
 
     async fn heartbeat(&self, call: Served) {

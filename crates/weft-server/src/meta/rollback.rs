@@ -12,6 +12,19 @@ use weft_meta::{MetaError, Namespace};
 use weft_proto::meta::{AcceptRollbackReply, AcceptRollbackRequest, HeartbeatRequest};
 use weft_proto::{Code, Failure, Kind};
 
+/// Inodes whose sizes are made inexact at a time.
+const INODES: usize = 1000;
+
+/// Makes all sizes of files with cells inexact: their servers may hold more, or less, than a namespace that went back knows.
+pub(super) async fn doubt_sizes(namespace: &Namespace) -> Result<(), MetaError> {
+    let mut from = Some(0);
+    while let Some(first) = from {
+        from = namespace.doubt_sizes(first, INODES)?;
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
 /// Whether the namespace went back.
 #[derive(Default)]
 pub(super) struct Rollback {

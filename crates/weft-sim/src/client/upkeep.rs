@@ -72,8 +72,8 @@ impl Client {
     /// file may be shorter there than was told when it was closed: nobody had synced it.
     pub(super) async fn fsck(&self, volume: &Volume) -> Result<(), Error> {
         let options = FsckOptions {
-            repair: false,
             data: true,
+            ..FsckOptions::default()
         };
         let report = volume.fsck(options, &|_| {}).await?;
         let mut state = self.state.lock();

@@ -105,12 +105,11 @@ impl AcceptRollback {
                 Some(server) => output::line(format!(
                     "server {server} takes part again with the folder that it has{newest}; what was written to it since is lost. Reading what it \
                      holds is an error until that is written anew, restored or accepted: `weft fsck` names those files, `weft fsck --accept FILE` \
-                     takes one as it is. So is reading what it lacks of files that were there, which nothing names: `weft fsck --accept-server \
-                     {server}` takes all as it is, and ends that"
+                     takes one as it is, and `weft fsck --accept-server {server}` all of them"
                 ))?,
                 None if refused => output::line(
-                    "the metadata service serves the folder that it has; what was changed since that copy was made is lost, and sizes may be wrong \
-                     until `weft fsck --repair` has compared them with the cells",
+                    "the metadata service serves the folder that it has; what was changed since that copy was made is lost. The sizes of \
+                     files are what the servers say; `weft fsck` names cells of files that have no names here",
                 )?,
                 None => bail!("the metadata service is not refused: there is nothing to accept"),
             }

@@ -380,9 +380,8 @@ fn print_losses(report: &Report) -> Result<()> {
             continue;
         };
         if lost.files == 0 {
-            let server = row.node.trim_start_matches("server-");
             output::line(format!(
-                "{}: files of which it has nothing may have had bytes there, and reading those fails; `weft fsck --accept-server {server}` ends that",
+                "{}: files of which it has nothing may have had bytes there, and reading those fails; `weft fsck` names them, and `weft fsck --repair` ends this when there are none",
                 row.node
             ))?;
             continue;

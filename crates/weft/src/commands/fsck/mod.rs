@@ -33,12 +33,13 @@ Examples:
   weft fsck /tmp/volume --repair             repair as well
   weft fsck /tmp/volume --data --json        read every block, too
   weft fsck --accept /data/grid              what is lost of the file reads as zeros from now on, what is not proven as it is
-  weft fsck --accept-server 2                what is not proven on a server reads as it is, of all files
+  weft fsck --accept-server 2                the same for what is not proven, or was formatted away, of all files on a server
   weft fsck --offline /tmp/volume --repair   a stopped volume, also one whose stores refuse to open
 
 Bytes that are known to be lost, by an earlier repair for instance, or that are not proven to be what was written last, because a
 server lost a part of its log or runs from an older copy of its folder, are named by every check until they are written anew, their
-file is removed or restored, or --accept makes zeros of what is lost and shows what there is of the rest.
+file is removed or restored, or --accept makes zeros of what is lost and shows what there is of the rest. So is what a server held
+that was formatted anew, in files and in their checkpoints. --repair alone accepts nothing.
 
 Exit code: 0: nothing is wrong; 1: all that was wrong is repaired; 4: something that is wrong is left; 8: the check could not be
 made, or not wholly; 16: wrong usage; 130 or 143: interrupted.")]
@@ -59,7 +60,8 @@ pub(crate) struct Fsck {
     /// several times
     #[arg(long, value_name = "FILE", value_parser = remote::parser())]
     accept: Vec<RemotePath>,
-    /// Show what is not proven of all files on the server of this number, before the check; can be given several times
+    /// Show what is not proven of all files on the server of this number, before the check, and make zeros of what it held before it was
+    /// formatted anew; can be given several times
     #[arg(long, value_name = "SERVER", conflicts_with = "offline")]
     accept_server: Vec<u32>,
     /// Print JSON
@@ -112,6 +114,9 @@ struct Row {
     /// What was done about it; absent: it is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<String>,
+    /// Whether --repair may do something about it.
+    #[serde(skip)]
+    repairable: bool,
 }
 
 /// Bad blocks of a chunk.
@@ -201,8 +206,11 @@ impl Fsck {
     /// Checks a volume that can be connected to; `before`: what was found on the way there.
     async fn check(&self, volume: &Volume, before: Vec<Row>) -> Result<Report> {
         let mut before = before;
+        let mut accepted_files = BTreeMap::new();
         for path in &self.accept {
-            before.extend(accept(volume, path).await?);
+            let (file, rows) = accept(volume, path).await?;
+            accepted_files.insert(file, path);
+            before.extend(rows);
         }
         for server in &self.accept_server {
             let accepted = volume.accept_unproven(ServerId(*server)).await?;
@@ -226,6 +234,8 @@ impl Fsck {
         let options = FsckOptions {
             repair: self.repair,
             data: self.data,
+            accept_files: accepted_files.keys().copied().collect(),
+            accept_servers: self.accept_server.iter().copied().map(ServerId).collect(),
         };
         let check = async { Ok(volume.fsck(options, &show).await?) };
         let found = interrupt::guard(check, || {
@@ -241,6 +251,14 @@ impl Fsck {
         let mut report = report_of(found?);
         let before = not_found_again(before, &mut report.findings);
         report.findings.splice(0..0, before);
+        for (file, path) in accepted_files {
+            let found = |row: &Row| row.file == Some(file.0) && row.repaired.is_some();
+            if !report.findings.iter().any(found) {
+                output::say(format_args!(
+                    "weft: {path}: nothing of it is known to be lost"
+                ));
+            }
+        }
         report.findings.extend(missing_disks(volume).await?);
         name_files(volume, &mut report.findings).await?;
         let repaired = report
@@ -254,8 +272,8 @@ impl Fsck {
     }
 }
 
-/// Makes zeros of what is lost of a file; a row for each server that had lost something of it.
-async fn accept(volume: &Volume, path: &RemotePath) -> Result<Vec<Row>> {
+/// Makes zeros of what is lost of a file; which file that is, and a row for each server that had lost something of it.
+async fn accept(volume: &Volume, path: &RemotePath) -> Result<(FileId, Vec<Row>)> {
     let attributes = volume.stat(path).await?;
     if remote::kind(&attributes) != FileKind::Regular {
         bail!("{path}: only files have bytes that can be lost");
@@ -269,12 +287,7 @@ async fn accept(volume: &Volume, path: &RemotePath) -> Result<Vec<Row>> {
             rows.push(words::accepted(server.id, attributes.id, amount));
         }
     }
-    if rows.is_empty() {
-        output::say(format_args!(
-            "weft: {path}: nothing of it is known to be lost"
-        ));
-    }
-    Ok(rows)
+    Ok((FileId(attributes.id), rows))
 }
 
 fn report_of(found: FsckReport) -> Report {
@@ -393,7 +406,9 @@ fn print(report: &Report, repair: bool) -> Result<()> {
             (0, 0) if report.not_checked.is_empty() => "nothing is wrong".to_owned(),
             (0, 0) => "nothing is wrong in what was checked".to_owned(),
             (repaired, 0) => format!("{repaired} repaired"),
-            (0, left) if !repair => format!("{left} wrong; --repair repairs what can be"),
+            (0, left) if !repair && report.findings.iter().any(|row| row.repairable) =>
+                format!("{left} wrong; --repair repairs what can be"),
+            (0, left) if !repair => format!("{left} wrong"),
             (repaired, left) => format!("{repaired} repaired, {left} left"),
         }
     ))

@@ -113,17 +113,21 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
             "{found} bytes are charged for its forks beside `data`, but the servers have {expected}"
         ),
         Fault::CheckpointMissing => {
-            format!("checkpoint {expected} is listed, but the server lacks it")
+            format!(
+                "the server lost its part of checkpoint {expected}: reading that fails until the checkpoint is removed, or --accept \
+                 makes zeros of it"
+            )
         }
         Fault::CheckpointUnknown => {
             format!("its servers have checkpoint {expected}, which is not listed")
         }
         Fault::Emptied if expected == 0 => {
-            "the server was formatted after the file was made; by its size it held no bytes of it"
+            "the server was formatted after the file was made; by its size it held no bytes of it, and --accept lets the file be used"
                 .to_owned()
         }
         Fault::Emptied => format!(
-            "the server was formatted after the file was made; what it held of it is lost, {expected} bytes by its size"
+            "the server was formatted after the file was made; what it held of it is lost, {expected} bytes by its size: reading it fails \
+             until the file is removed, or --accept makes zeros of that"
         ),
         Fault::Removed => {
             "it was removed: its servers have let go of it, but its name is there".to_owned()
@@ -163,8 +167,8 @@ fn unreadable(fault: Fault, finding: &Finding) -> String {
         );
     }
     if finding.file == 0 {
-        return "a part of the server's log was lost, or its folder is an older copy, and nothing says which files had bytes there that it does \
-                not have: reading those fails until --accept-server shows holes"
+        return "a part of the server's log was lost, or its folder is an older copy, and cells that it does not have may have been there: \
+                reading those fails. The files are named; --repair ends this when none of them is left, --accept-server at once, for all"
             .to_owned();
     }
     if from == to {
@@ -187,7 +191,12 @@ pub(super) fn row(found: Found) -> Row {
     if !finding.text.is_empty() {
         what = format!("{what}: {}", finding.text);
     }
+    let ends_otherwise = matches!(
+        fault,
+        Fault::Emptied | Fault::CheckpointMissing | Fault::PartRemoved | Fault::Unknown
+    );
     let lost = matches!(fault, Fault::Lost | Fault::Unproven);
+    let repairable = !(lost || ends_otherwise);
     let lost = (lost && finding.file != 0).then_some(Bytes {
         offset: finding.expected,
         length: finding.found,
@@ -211,6 +220,7 @@ pub(super) fn row(found: Found) -> Row {
         blocks,
         lost,
         repaired: found.done,
+        repairable,
     }
 }
 
@@ -232,6 +242,7 @@ pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
     };
     Row {
         fault: "missing disk",
+        repairable: false,
         what: format!(
             "disk {} ({}) is missing, and what lies there cannot be read until it is back: {}",
             disk.number, disk.path, disk.reason
