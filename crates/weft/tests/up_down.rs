@@ -358,3 +358,24 @@ fn down_ends_no_process_that_does_not_hold_the_lock() {
     other.kill().unwrap();
     other.wait().unwrap();
 }
+
+#[test]
+fn a_server_whose_folder_was_replaced_under_it_is_stopped_too() {
+    let volume = Volume::up();
+    let folder = volume.path("volume");
+    volume.feed("put /f", b"bytes");
+    let (server, copy) = (folder.join("server-1"), folder.join("copy"));
+    let copied = Command::new("cp").arg("-a").args([&server, &copy]).status();
+    assert!(copied.unwrap().success());
+    fs::remove_dir_all(&server).unwrap();
+    fs::rename(&copy, &server).unwrap();
+    let told = succeeded(&down(&folder));
+    assert!(
+        told.contains("server-1 (process ") && told.contains("ran without its folder"),
+        "{told}"
+    );
+    // It is gone with its port, and the copy is looked at.
+    let told = said(&up(&folder));
+    assert!(!told.contains("ddress"), "{told}");
+    assert!(!said(&down(&folder)).contains("without its folder"));
+}

@@ -12,7 +12,7 @@ use crate::Global;
 use crate::commands::mount;
 use crate::output;
 use crate::volume_config::{
-    Here, NodeHere, Starter, holds_lock, lock_in, note_stopped, wait_for_end,
+    Here, NodeHere, Starter, holds_lock, lock_in, note_stopped, strays, wait_for_end,
 };
 
 /// Stop a volume that runs on this machine; nothing is lost
@@ -60,21 +60,14 @@ impl Down {
                 ending.extend(stop(node)?.map(|pid| (node, pid)));
             }
             for (node, pid) in &ending {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if !wait_for_end(*pid, left) {
-                    bail!(
-                        "{} (process {}) has not ended; its log is {}. Killing it loses nothing that was acknowledged",
-                        node.name,
-                        pid.as_raw_nonzero(),
-                        here.base().join(format!("log/{}.log", node.name)).display()
-                    );
-                }
+                wait_for(&here, &node.name, *pid, deadline)?;
             }
             for node in &group {
                 note_stopped(here.base(), &node.name);
             }
             stopped += ending.len();
         }
+        stopped += stop_strays(&here, deadline)?;
         let dir = dir.display();
         let again = match here.hindrance() {
             Some(first) => format!("{first} before `weft up {dir}`"),
@@ -87,6 +80,42 @@ impl Down {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Waits until the process of a node has ended.
+fn wait_for(here: &Here, name: &str, pid: Pid, deadline: Instant) -> Result<()> {
+    if wait_for_end(pid, deadline.saturating_duration_since(Instant::now())) {
+        return Ok(());
+    }
+    bail!(
+        "{name} (process {}) has not ended; its log is {}. Killing it loses nothing that was acknowledged",
+        pid.as_raw_nonzero(),
+        here.base().join(format!("log/{name}.log")).display()
+    )
+}
+
+/// Has the processes end of nodes whose folders are not the ones they were started with; how many there were.
+fn stop_strays(here: &Here, deadline: Instant) -> Result<usize> {
+    let found = strays(here.base());
+    for stray in &found {
+        let process = stray.pid.as_raw_nonzero();
+        let told = pidfd_open(stray.pid, PidfdFlags::empty())
+            .and_then(|handle| pidfd_send_signal(&handle, Signal::TERM));
+        match told {
+            Ok(()) => output::say(format_args!(
+                "weft: {} (process {process}) ran without its folder, which was removed or replaced under it: it is stopped, and what is in \
+                 the folder now is what is left of it",
+                stray.name
+            )),
+            Err(Errno::SRCH) => continue,
+            Err(error) => {
+                return Err(anyhow!(error)
+                    .context(format!("cannot stop {}, process {process}", stray.name)));
+            }
+        }
+        wait_for(here, &stray.name, stray.pid, deadline)?;
+    }
+    Ok(found.len())
 }
 
 /// Has the process of a node end, if it runs. The process that is told so is the one that holds the node's lock: numbers are given

@@ -9,6 +9,7 @@ mod private;
 mod settings;
 mod size;
 mod starter;
+mod strays;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub(crate) use private::{close_to_others, make_folder, narrow_umask, open_log};
 pub(crate) use settings::changed;
 pub(crate) use size::Size;
 pub(crate) use starter::{Starter, is_starter};
+pub(crate) use strays::strays;
 pub(crate) use wire::WireSetting;
 
 /// The name of the configuration in a volume's folder.

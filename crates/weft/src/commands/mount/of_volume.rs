@@ -10,7 +10,7 @@ use weft_mount::fuse::{self, Look, Mounted};
 use super::Mount;
 use crate::Global;
 use crate::commands::unmount::unmount;
-use crate::volume_config::{Config, Here, hex};
+use crate::volume_config::{Config, FILE, Here, hex};
 
 /// In the volume's folder: where `weft up --mount` mounted it.
 const NOTE: &str = "mounted";
@@ -91,13 +91,19 @@ pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
 /// service has, and under any name (`-o fsname`). So the mount is asked, unless it is `silent`; only of one that does not answer its
 /// source decides.
 fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
+    let folder = std::fs::canonicalize(volume.base())?;
+    // Of a mount that names the folder of another volume nothing is asked: its own unmounting is not to be disturbed.
+    let names_another =
+        |source: &Path| source.is_absolute() && source.join(FILE).is_file() && *source != folder;
+    if names_another(Path::new(&mounted.source)) {
+        return Ok(false);
+    }
     let ask = || fuse::told(&mounted.path, VOLUME_XATTR);
     let told = (!silent).then(ask).flatten();
     if let Some(told) = told.filter(|told| !told.is_empty()) {
         // Without its key nobody has mounted it from here.
         return Ok(volume.id().is_some_and(|id| told == hex(&id)));
     }
-    let folder = std::fs::canonicalize(volume.base())?;
     let by_address = |address| mounted.source.to_str() == Some(address);
     Ok(mounted.source == folder || volume.address().is_some_and(by_address))
 }
