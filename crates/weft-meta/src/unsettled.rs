@@ -205,7 +205,9 @@ impl Namespace {
             }
             Ok(())
         })?;
-        sized.iter().for_each(|id| self.unsettled.note(*id));
+        for id in sized {
+            self.unsettled.note(id);
+        }
         Ok(next)
     }
 

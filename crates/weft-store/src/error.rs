@@ -147,7 +147,9 @@ pub enum StoreError {
         file: FileId,
     },
     /// The file has no checkpoint of this number on this server.
-    #[error("file {file} has no checkpoint {number}")]
+    #[error(
+        "the server has nothing of checkpoint {number} of file {file}: `weft fsck` says what is lost"
+    )]
     NoCheckpoint {
         /// The file.
         file: FileId,

@@ -198,8 +198,8 @@ fn a_file_that_an_accepted_copy_lacks_does_not_read_as_zeros() {
         let (code, said) = check(args);
         assert_eq!(code, Some(4), "{said}");
         for path in &held {
-            let named = format!("{path} (file");
-            let row = said.lines().find(|line| line.contains(&named));
+            let place = format!("{path} (file");
+            let row = said.lines().find(|line| line.contains(&place));
             assert!(row.is_some_and(|row| row.contains("not proven")), "{said}");
         }
     }

@@ -16,7 +16,7 @@ pub enum DataError {
     Call(Arc<weft_client::Error>),
     /// Bytes that were acknowledged could not be written and were dropped.
     #[error(
-        "bytes written between {start} and {end} of {file} are lost: they could not be sent for {tried:?}: {source}"
+        "bytes written between {start} and {end} of {file} are lost: they could not be sent for {tried:.1?}: {source}"
     )]
     Lost {
         /// The file's path and id, for people.

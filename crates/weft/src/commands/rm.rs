@@ -53,7 +53,12 @@ impl Rm {
     }
 
     async fn remove(&self, volume: &Volume, problems: &Problems, path: &RemotePath) -> Result<()> {
-        if matches!(path.name(), b"" | b"." | b"..") {
+        if path.name().is_empty() {
+            return Err(anyhow!(
+                "{path} is the top of the volume and stays: name what is in it"
+            ));
+        }
+        if matches!(path.name(), b"." | b"..") {
             return Err(anyhow!(
                 "{path} cannot be removed: name the directory itself"
             ));

@@ -321,9 +321,15 @@ impl Config {
         let options = weft_client::ConnectOptions::from_address(&self.meta.address, &path);
         let options = match options {
             Err(error) if !path.exists() => {
-                return Err(error).context(
-                    "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here",
-                );
+                let formatted = self.nodes().into_iter().any(|node| {
+                    let folder = node.folder(self);
+                    folder.is_ok_and(|folder| Marker::exists(&folder))
+                });
+                return Err(error).context(if formatted {
+                    "the volume's key is missing: put a copy of it back; every machine of the volume has the same"
+                } else {
+                    "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here"
+                });
             }
             options => options?,
         };

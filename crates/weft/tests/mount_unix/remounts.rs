@@ -85,7 +85,7 @@ fn the_command_changes_only_the_options_that_it_names() {
     };
     assert_eq!(shown(), "rw,nosuid,nodev,noatime");
     let said = weft_ok(&["mount", path, "-o", "remount,ro"]);
-    assert_eq!(said, format!("mounted otherwise on {path}\n"));
+    assert_eq!(said, format!("remounted {path}\n"));
     assert_eq!(shown(), "ro,nosuid,nodev,noatime");
     weft_ok(&["mount", path, "-o", "remount,rw,suid,strictatime"]);
     assert_eq!(shown(), "rw,nodev");

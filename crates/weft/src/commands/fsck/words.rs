@@ -152,7 +152,7 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
             "bytes are lost".to_owned()
         }
         Fault::Unreadable => "the disk does not give the blocks".to_owned(),
-        Fault::IndexRecord => "an index is damaged".to_owned(),
+        Fault::IndexRecord => "a table or journal of a server, or of the metadata service, is damaged".to_owned(),
         Fault::Lost | Fault::Unproven => unreadable(fault, finding),
         Fault::Unknown => "something that this program does not know".to_owned(),
     }

@@ -85,7 +85,7 @@ impl Mount {
     pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
         if self.options.remount {
             let path = remount::remount(&self.path, &self.options)?;
-            self.say(format!("mounted otherwise on {}", path.display()))?;
+            self.say(format!("remounted {}", path.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         options::take_key(&mut global, self.options.key_file.as_deref())?;
