@@ -55,7 +55,7 @@ impl Rm {
     async fn remove(&self, volume: &Volume, problems: &Problems, path: &RemotePath) -> Result<()> {
         if path.name().is_empty() {
             return Err(anyhow!(
-                "{path} is the top of the volume and stays: name what is in it"
+                "{path} cannot be removed: it is the top of the volume; name what is in it"
             ));
         }
         if matches!(path.name(), b"." | b"..") {
