@@ -141,11 +141,13 @@ impl Known {
             let mut held = self.cells.iter();
             held.any(|(server, held)| *server == on && held.cell == cell.0 && held.fork == "data")
         };
-        let absent = cells.filter(|(server, cell)| !there(*server, *cell));
+        // Forks beside `data` are not known by name: where some of their bytes are nowhere, any cell may have had them.
+        let forks_absent = self.other_forks(&layout) < state.fork_bytes;
+        let absent = cells.filter(|(server, cell)| forks_absent || !there(*server, *cell));
         let findings = absent.filter_map(|(server, cell)| {
             let bytes = grid.cell_length(state.size, cell);
             // Of an exact size is known that the cell had none.
-            (bytes > 0 || !state.size_exact).then(|| Finding {
+            (bytes > 0 || !state.size_exact || forks_absent).then(|| Finding {
                 server: Some(server),
                 place: Some(ForkPlace {
                     cell: cell.0,
@@ -630,6 +632,14 @@ pub(super) mod tests {
         assert_eq!(judged(&known), []);
         known.state.size_exact = false;
         assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        // Forks beside `data` had bytes that nobody has.
+        (
+            known.state.size,
+            known.state.size_exact,
+            known.state.fork_bytes,
+        ) = (10, true, 7);
+        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        known.state.fork_bytes = 0;
         (known.state.size, known.state.inline) = (55, true);
         known.cells.clear();
         assert_eq!(judged(&known), []);
