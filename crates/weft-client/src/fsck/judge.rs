@@ -632,7 +632,7 @@ pub(super) mod tests {
         assert_eq!(judged(&known), []);
         known.state.size_exact = false;
         assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
-        // Forks beside `data` had bytes that nobody has.
+        // Forks beside `data` had bytes that no server has.
         (
             known.state.size,
             known.state.size_exact,

@@ -94,7 +94,7 @@ fn wait_for(here: &Here, name: &str, pid: Pid, deadline: Instant) -> Result<()> 
     )
 }
 
-/// Has the processes end of nodes whose folders are not the ones they were started with; how many there were.
+/// Stops the processes of nodes whose folders are not the ones they were started with; how many there were.
 fn stop_strays(here: &Here, deadline: Instant) -> Result<usize> {
     let found = strays(here.base());
     for stray in &found {

@@ -307,12 +307,14 @@ impl Config {
 
     /// What each node on this machine may take of its memory: of all that were formatted here, and at least one is being started.
     pub(crate) fn share(&self) -> Share {
-        let mut nodes = self.nodes();
-        nodes.retain(|node| {
-            let folder = node.folder(self);
-            folder.is_ok_and(|folder| Marker::exists(&folder))
-        });
-        Share::of(nodes.len())
+        Share::of(self.formatted_here())
+    }
+
+    /// How many nodes were formatted on this machine.
+    fn formatted_here(&self) -> usize {
+        let folders = self.nodes().into_iter().map(|node| node.folder(self));
+        let formatted = folders.filter(|folder| folder.as_ref().is_ok_and(|f| Marker::exists(f)));
+        formatted.count()
     }
 
     /// The volume's key.
@@ -321,11 +323,7 @@ impl Config {
         let options = weft_client::ConnectOptions::from_address(&self.meta.address, &path);
         let options = match options {
             Err(error) if !path.exists() => {
-                let formatted = self.nodes().into_iter().any(|node| {
-                    let folder = node.folder(self);
-                    folder.is_ok_and(|folder| Marker::exists(&folder))
-                });
-                return Err(error).context(if formatted {
+                return Err(error).context(if self.formatted_here() > 0 {
                     "the volume's key is missing: put a copy of it back; every machine of the volume has the same"
                 } else {
                     "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here"
