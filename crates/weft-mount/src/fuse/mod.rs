@@ -15,6 +15,7 @@
 
 mod abi;
 mod attach;
+mod attribute_requests;
 mod buffers;
 mod device;
 mod flags;

@@ -18,6 +18,7 @@ use super::abi::{
     InvalEntryOut, InvalInodeOut, MINOR_EPOCH, NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY,
     NOTIFY_INVAL_INODE,
 };
+use super::attribute_requests::AttributeRequests;
 use super::device::Device;
 use super::flags::Current;
 use super::init::Negotiated;
@@ -138,12 +139,13 @@ impl Notices {
         device: Arc<Device>,
         with: &Negotiated,
         current: Current,
+        requests: Arc<AttributeRequests>,
     ) -> std::io::Result<Notices> {
         let queue = Arc::<Queue>::default();
         let (to, notices) = (device.clone(), queue.clone());
         std::thread::Builder::new()
             .name("weft-notices".into())
-            .spawn(move || run_on(&to, &notices))?;
+            .spawn(move || run_on(&to, &notices, &requests))?;
         Ok(Notices {
             device,
             queue,
@@ -222,11 +224,11 @@ impl Holder for Notices {
 }
 
 /// Whatever panics, the thread goes on: answers wait until everything before them was told.
-fn run_on(device: &Device, queue: &Queue) {
-    while catch_unwind(AssertUnwindSafe(|| run(device, queue))).is_err() {}
+fn run_on(device: &Device, queue: &Queue, requests: &AttributeRequests) {
+    while catch_unwind(AssertUnwindSafe(|| run(device, queue, requests))).is_err() {}
 }
 
-fn run(device: &Device, queue: &Queue) {
+fn run(device: &Device, queue: &Queue, requests: &AttributeRequests) {
     let mut again = Vec::new();
     loop {
         let patience = (!again.is_empty()).then_some(BETWEEN_TRIES);
@@ -235,6 +237,9 @@ fn run(device: &Device, queue: &Queue) {
                 let _ = say.send(());
             }
             (Some(Task::Tell(notice)), _) => {
+                if let Notice::Data(file) = notice {
+                    requests.wait_for_replies(file);
+                }
                 if tell(device, &notice).is_err() && again.len() < AGAIN {
                     again.push((notice, TRIES));
                 }

@@ -14,6 +14,7 @@ use weft_net::Quiet;
 
 use super::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
 use super::attach::{Appearance, MountError, attach};
+use super::attribute_requests::AttributeRequests;
 use super::buffers::Buffers;
 use super::device::{Device, Incoming, Reader};
 use super::flags::Current;
@@ -49,6 +50,7 @@ struct Door {
     fs: Arc<FileSystem>,
     runtime: Handle,
     requests: Requests,
+    attribute_requests: Arc<AttributeRequests>,
     failures: Quiet,
     losses: Quiet,
 }
@@ -60,12 +62,19 @@ impl Mount {
         let buffers = init::buffers();
         let negotiated = init::shake_hands(&device, &buffers)?;
         let current = Current::of(&self.path, self.appearance.flags);
-        let notices = Notices::start(device.clone(), &negotiated, current)?;
+        let attribute_requests = Arc::<AttributeRequests>::default();
+        let notices = Notices::start(
+            device.clone(),
+            &negotiated,
+            current,
+            attribute_requests.clone(),
+        )?;
         fs.set_holder(Arc::new(notices));
         let door = Arc::new(Door {
             fs,
             runtime: runtime.clone(),
             requests: Requests::default(),
+            attribute_requests,
             failures: Quiet::default(),
             losses: Quiet::default(),
         });
@@ -207,6 +216,8 @@ type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let unique = request.header.unique;
     let (number, thread) = (request.header.opcode, request.header.pid);
+    let in_flight =
+        (number == opcode::GETATTR).then(|| door.attribute_requests.begin(request.header.nodeid));
     let fs = door.fs.clone();
     let mut task: Task = Box::pin(async move { carry_out(&fs, &request).await });
     let _entered = door.runtime.enter();
@@ -218,6 +229,7 @@ fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let interrupted = door.requests.add(unique);
     let (door, device) = (door.clone(), device.clone());
     let rest = async move {
+        let _in_flight = in_flight;
         let mut task = task;
         let mut unanswered = Unanswered(Some((device.clone(), unique)));
         let outcome = finish(&mut task, interrupted, (number, thread)).await;
