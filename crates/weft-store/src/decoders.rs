@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use crate::frames;
+use crate::log::{parse, scattered};
 use crate::record::{
     CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
     Header, HeardRecord, HistoryRecord, ItemRecord, LabelRecord, NoteRecord, ReachedRecord,
@@ -75,7 +75,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
 
 /// The kinds of the items in the whole frames of a log's segment, as `docs/format.md` numbers them.
 pub fn item_kinds(segment: &[u8]) -> BTreeSet<u8> {
-    let frames = frames::scattered(&Bytes::copy_from_slice(segment), 0);
+    let frames = scattered(&Bytes::copy_from_slice(segment), 0);
     let items = frames.iter().flat_map(|(_, _, items)| items);
     let kind = |item: &ItemRecord| {
         let mut out = Vec::new();
@@ -95,7 +95,7 @@ fn label(bytes: &[u8]) -> Option<Vec<u8>> {
 /// A segment, as a restart reads it; what is cut off is as it was, and so are frames of an older version.
 fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
     let segment = Bytes::copy_from_slice(bytes);
-    let parsed = frames::parse(&[segment], 0, power_lost, 0).ok()?;
+    let parsed = parse(&[segment], 0, power_lost, 0).ok()?;
     if parsed.damage.is_some() {
         return None;
     }

@@ -6,8 +6,7 @@ use std::ops::Range;
 use thiserror::Error;
 use weft_layout::{CellIndex, FileId};
 
-use crate::addressed::ChunkName;
-use crate::key::{ForkKey, ForkName};
+use crate::key::{ChunkName, ForkKey, ForkName};
 
 /// What can go wrong in a store. Cheap to clone: one failed sync answers many callers.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -273,6 +272,14 @@ fn log_damage(file: &str, at: u64, what: &str, first: u64) -> String {
 }
 
 impl StoreError {
+    /// What a store says after a panic has interrupted work on its state.
+    pub(crate) fn panicked() -> Self {
+        StoreError::SyncFailed {
+            doing: "work on its state",
+            reason: "a panic interrupted it; the server's log says where".into(),
+        }
+    }
+
     /// What is wrong, without what to do about it: for who has done that.
     pub(crate) fn fault(&self) -> String {
         match self {

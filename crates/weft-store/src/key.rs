@@ -174,3 +174,53 @@ pub struct Usage {
     /// Writable now.
     pub available: u64,
 }
+
+/// The file whose forks are the chunks: no namespace gives out this id, and calls that name it are refused.
+pub const ADDRESSED: FileId = FileId(u64::MAX);
+
+/// A chunk's name: the BLAKE3 hash of its bytes (C1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkName([u8; 32]);
+
+impl ChunkName {
+    /// The name of these bytes. Cost: 0.1 to 0.3 ns a byte.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// A name that was told.
+    pub fn from_bytes(hash: [u8; 32]) -> Self {
+        Self(hash)
+    }
+
+    /// The hash.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn key(&self) -> ForkKey {
+        let fork = ForkName::new(&self.to_string()).expect("64 hexadecimal digits are a name");
+        ForkKey {
+            file: ADDRESSED,
+            cell: CellIndex(0),
+            fork,
+        }
+    }
+
+    pub(crate) fn of_fork(fork: &ForkName) -> Option<Self> {
+        let hash = blake3::Hash::from_hex(fork.as_str()).ok()?;
+        Some(Self(*hash.as_bytes()))
+    }
+}
+
+impl fmt::Display for ChunkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for ChunkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChunkName({self})")
+    }
+}

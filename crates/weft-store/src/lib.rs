@@ -14,96 +14,69 @@
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!
+//! Rooms, lowest first. A room imports only from rooms above it in this list, and `./check` sees to it:
+//!
+//! | room | owns |
+//! | --- | --- |
+//! | `key`, `error`, `config`, `counters`, `finding`, `limits`, `signals` | the words that all rooms share |
+//! | `pool`, `storage`, `record` | memory; the seam to files and devices; durable bytes |
+//! | `space`, `disk` | free blocks; which disk has which number, and what failed |
+//! | `log` | segment files and the frames on their way there |
+//! | `cache`, `forks`, `doubt`, `index` | pages; names and lengths; what is not proven; what the index lacks |
+//! | `state` | the parts above under one lock, and the rules that touch several of them |
+//! | `engine` | the open store: the state, its locks, its bounds, who may go on |
+//! | `paging`, `provision`, `commit`, `io`, `files` | nothing: operations over the engine |
+//! | `upkeep`, `recovery` | nothing: scrub, check and repair; opening and rescue |
+//!
 //! Deliberately absent: redundancy between the disks of a store; that is for layouts to give.
 
-mod addressed;
-mod admit;
-mod ahead;
-mod alloc;
-mod apply;
-mod check;
-mod checkpoint;
-mod chunk;
-mod clear;
+mod cache;
+mod commit;
 mod config;
-mod count;
 mod counters;
-mod cut;
 mod decoders;
-mod direct;
 mod disk;
 mod doubt;
-mod entries;
+mod engine;
 mod error;
-mod evict;
-mod flight;
-mod flush;
-mod folder;
-mod frames;
-mod give_up;
-mod incarnation;
-mod index_room;
+mod files;
+mod finding;
+mod forks;
+mod index;
+mod io;
 mod key;
-mod list;
-mod load;
-mod locked;
+mod limits;
 mod log;
-mod losses;
-mod merge;
-mod note;
-mod part;
+mod paging;
 mod pool;
-mod proof;
-mod put;
-mod queued;
-mod read;
+mod provision;
 mod record;
-mod recover;
-mod relabel;
-mod removal;
-mod replay;
-mod rescue;
-mod restore;
-mod runs;
-mod salvage;
-mod scrub;
-pub mod sim;
+mod recovery;
+mod signals;
 mod space;
 mod state;
 mod storage;
-mod store;
-mod sync;
-mod tail;
-mod touched;
-mod trace;
-mod tree;
-mod trim;
-mod unproven;
-mod write;
+mod upkeep;
 
-pub use addressed::{ADDRESSED, ChunkName};
-pub use check::{CheckPass, Checked};
 pub use config::{CacheRules, DiskConfig, INDEX_MEMTABLE, StoreConfig};
 pub use counters::CounterSnapshot;
 pub use decoders::{DECODERS, Decoder, item_kinds};
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};
+pub use engine::Store;
 pub use error::StoreError;
-pub use folder::{DeviceStorage, FolderStorage, Reach};
+pub use files::Page;
+pub use finding::{Fault, Finding};
+pub use io::{DataRuns, Part, READ_TRIES};
 pub use key::{
-    CHUNK_MAX, CHUNK_MIN, ForkKey, ForkName, ForkNameError, ForkStatus, Run, Scattered, Timestamp,
-    Usage, Write,
+    ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus, Run,
+    Scattered, Timestamp, Usage, Write,
 };
-pub use list::Page;
-pub use losses::Losses;
-pub use part::Part;
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Landing, Pool, Slice};
-pub use read::READ_TRIES;
+pub use provision::Trimmed;
 pub use record::INDEX_SPACES;
-pub use recover::{has_log, log_reaches};
-pub use rescue::{Obstacle, rescue};
-pub use runs::DataRuns;
-pub use scrub::{Fault, Finding, ScrubPosition, Scrubbed};
-pub use sim::SimStorage;
-pub use storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
-pub use store::Store;
-pub use trim::Trimmed;
+pub use recovery::{Obstacle, has_log, log_reaches, rescue};
+pub use storage::sim::{self, SimStorage};
+pub use storage::{
+    BoxFuture, DeviceStorage, FileKind, FolderStorage, Reach, Storage, StorageFile, Work,
+};
+pub use upkeep::{CheckPass, Checked, Losses, ScrubPosition, Scrubbed};

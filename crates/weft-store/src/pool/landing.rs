@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 
 use super::{Buffer, FULL, Free, Pool, UNIT, UNITS};
-use crate::direct::DIRECT_MIN;
+use crate::limits::DIRECT_MIN;
 
 /// Shorter payloads lie on no page alone: they are received elsewhere.
 const SHORTEST: usize = DIRECT_MIN as usize;

@@ -6,11 +6,10 @@ use bytes::BufMut;
 use weft_layout::{CellIndex, FileId, OFFSET_MAX};
 
 use super::index::{corrupt, open, seal};
+use super::ranges::Ranges;
 use super::{Fields, ForkId, VERSION, name};
-use crate::addressed::ADDRESSED;
-use crate::doubt::Ranges;
 use crate::error::StoreError;
-use crate::key::{ForkKey, ForkName};
+use crate::key::{ADDRESSED, ForkKey, ForkName};
 
 /// What keys of forks' doubts begin with.
 const DOUBT_PREFIX: &[u8] = b"doubt.";

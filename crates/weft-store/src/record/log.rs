@@ -8,11 +8,12 @@ use weft_layout::{CellIndex, CellOffset, FileId};
 use super::{
     Fields, ForkId, RunsRecord, TouchedRecord, checksum, chunk_is_legal, end_is_legal, name,
 };
-use crate::addressed::ADDRESSED;
-use crate::key::{ForkKey, Run};
+use crate::key::{ADDRESSED, ForkKey, Run};
 
 /// Largest body of a frame.
 pub(crate) const BODY_MAX: usize = 64 << 20;
+/// A frame's body is closed when it has grown to this.
+pub(crate) const BODY_SOFT: usize = BODY_MAX / 4;
 /// Bytes of a [`FrameRecord`].
 pub(crate) const FRAME_BYTES: usize = 32;
 /// Begins every frame of a log.

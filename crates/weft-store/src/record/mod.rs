@@ -11,10 +11,14 @@ mod disk;
 mod doubt;
 mod index;
 mod log;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
 use bytes::BufMut;
+
+use crate::key::ForkName;
+use crate::pool::BLOCK;
 
 pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
 pub(crate) use doubt::{AbsentRecord, DoubtRecord, TouchedRecord, TrustRecord};
@@ -25,12 +29,10 @@ pub(crate) use index::{
     StoreRecord,
 };
 pub(crate) use log::{
-    BODY_MAX, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, decode_body, new_body,
-    rows,
+    BODY_MAX, BODY_SOFT, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, decode_body,
+    new_body, rows,
 };
-
-use crate::key::ForkName;
-use crate::pool::BLOCK;
+pub(crate) use ranges::Ranges;
 
 /// Version of every record but those that have one of their own.
 pub(crate) const VERSION: u8 = 1;
@@ -192,4 +194,11 @@ pub(crate) fn end_is_legal(offset: u64, length: u64) -> bool {
     offset
         .checked_add(length)
         .is_some_and(|end| end <= weft_layout::OFFSET_MAX)
+}
+
+impl Place {
+    /// Whether the block that was here is lost.
+    pub(crate) fn is_lost(self) -> bool {
+        self.disk() == Place::LOST_DISK
+    }
 }

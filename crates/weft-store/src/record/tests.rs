@@ -4,10 +4,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use weft_layout::{CellIndex, CellOffset, FileId};
 
+use super::ranges::Ranges;
 use super::*;
-use crate::addressed::ADDRESSED;
-use crate::doubt::Ranges;
-use crate::key::{ForkKey, ForkName, Run};
+use crate::key::{ADDRESSED, ForkKey, ForkName, Run};
 
 /// The document that explains the bytes; every golden line must stand in it.
 const FORMAT: &str = include_str!("../../../../docs/format.md");

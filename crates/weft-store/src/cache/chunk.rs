@@ -1,0 +1,335 @@
+//! One chunk in memory: where its blocks lie, and the pages of it that are cached or dirty.
+//!
+//! A *slot* is 16 blocks of the chunk; its page is a buffer of 1, 4 or 16 blocks that grows to
+//! cover what is cached, so that a cold read of one block costs one block of memory. Buffers are
+//! shared with readers and with writes under way: a page that somebody else still holds is copied
+//! before it is changed, so nobody ever sees a buffer change.
+
+use std::ops::Range;
+
+use super::page::{Page, bit, slot_of};
+use crate::pool::BUFFER_BLOCKS_MAX;
+use crate::record::{Place, RunRecord, RunsRecord};
+
+/// A chunk's entry differs from the index.
+pub(crate) const CHANGED: u8 = 1;
+/// A chunk's entry is on its way to the index.
+pub(crate) const APPLYING: u8 = 2;
+
+/// One chunk of one fork.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    places: Vec<Place>,
+    crcs: Vec<u32>,
+    /// Which places belong to a fork that this one derives from; empty: none.
+    inherited: Vec<bool>,
+    /// Some of its places may be lost.
+    lacks: bool,
+    /// The fork has nothing of this chunk: what its parent has shows.
+    pub(crate) through: bool,
+    pub(crate) pages: Vec<Option<Page>>,
+    /// [`CHANGED`] and [`APPLYING`]; the chunk is evicted only at 0.
+    pub(crate) marks: u8,
+    /// Memory counted for it in the cache.
+    pub(crate) cost: u64,
+}
+
+impl Chunk {
+    /// The chunk of a stored entry.
+    pub(crate) fn from_runs(runs: &RunsRecord) -> Self {
+        let mut chunk = Self::default();
+        let mut crcs = runs.crcs.iter();
+        for run in &runs.runs {
+            for i in 0..run.blocks {
+                let crc = *crcs.next().expect("the decoder counted the checksums");
+                chunk.set(run.first + i, run.place.plus(i), crc);
+                if run.inherited {
+                    chunk.inherit(run.first + i, true);
+                }
+            }
+        }
+        chunk
+    }
+
+    /// The entry to be stored.
+    pub(crate) fn to_runs(&self) -> RunsRecord {
+        let mut out = RunsRecord::default();
+        for (block, (&place, &crc)) in (0_u32..).zip(self.places.iter().zip(&self.crcs)) {
+            if place == Place::NONE {
+                continue;
+            }
+            push_block(&mut out, block, place, crc, self.is_inherited(block));
+        }
+        out
+    }
+
+    /// A chunk of a fork of which nothing is stored.
+    pub(crate) fn absent(through: bool) -> Self {
+        Self {
+            through,
+            ..Self::default()
+        }
+    }
+
+    /// What a fork that derives from this chunk's begins with: all of it, nothing its own.
+    pub(crate) fn derived(&self) -> Self {
+        Self {
+            places: self.places.clone(),
+            crcs: self.crcs.clone(),
+            inherited: self.places.iter().map(|p| *p != Place::NONE).collect(),
+            lacks: self.lacks,
+            ..Self::default()
+        }
+    }
+
+    /// Takes all places away, as they are.
+    pub(crate) fn take_places(&mut self) -> Self {
+        Self {
+            places: std::mem::take(&mut self.places),
+            crcs: std::mem::take(&mut self.crcs),
+            inherited: std::mem::take(&mut self.inherited),
+            lacks: self.lacks,
+            ..Self::default()
+        }
+    }
+
+    /// Shows these places from now on.
+    pub(crate) fn put_places(&mut self, given: Self) {
+        self.places = given.places;
+        self.crcs = given.crcs;
+        self.inherited = given.inherited;
+        self.lacks = given.lacks;
+        self.through = false;
+    }
+
+    /// Whether a block's place belongs to another fork.
+    pub(crate) fn is_inherited(&self, block: u32) -> bool {
+        self.inherited.get(block as usize).copied().unwrap_or(false)
+    }
+
+    /// Says whose a block's place is.
+    pub(crate) fn inherit(&mut self, block: u32, inherited: bool) {
+        let at = block as usize;
+        if at >= self.inherited.len() && inherited {
+            self.inherited.resize(at + 1, false);
+        }
+        if let Some(mark) = self.inherited.get_mut(at) {
+            *mark = inherited;
+        }
+    }
+
+    /// Where a block lies, and its checksum.
+    pub(crate) fn place(&self, block: u32) -> Option<(Place, u32)> {
+        let place = *self.places.get(block as usize)?;
+        (place != Place::NONE).then(|| (place, self.crcs[block as usize]))
+    }
+
+    /// Sets where a block of this fork's own lies; the old place, if there was one, and whether it was inherited.
+    pub(crate) fn set(&mut self, block: u32, place: Place, crc: u32) -> Option<(Place, bool)> {
+        let at = block as usize;
+        let inherited = self.is_inherited(block);
+        self.inherit(block, false);
+        self.lacks |= place.is_lost();
+        if at >= self.places.len() {
+            self.places.resize(at + 1, Place::NONE);
+            self.crcs.resize(at + 1, 0);
+        }
+        self.crcs[at] = crc;
+        let old = std::mem::replace(&mut self.places[at], place);
+        (old != Place::NONE).then_some((old, inherited))
+    }
+
+    /// Makes holes of blocks; calls `freed` with each place and whether it was inherited.
+    pub(crate) fn empty(&mut self, blocks: Range<u32>, mut freed: impl FnMut(Place, bool)) {
+        let held = self.places.len();
+        let (first, end) = (blocks.start as usize, (blocks.end as usize).min(held));
+        if first >= end {
+            return;
+        }
+        for at in first..end {
+            let place = std::mem::replace(&mut self.places[at], Place::NONE);
+            if place != Place::NONE {
+                freed(place, self.is_inherited(at as u32));
+                self.inherit(at as u32, false);
+            }
+        }
+        if end == held {
+            self.places.truncate(first);
+            self.crcs.truncate(first);
+        }
+    }
+
+    /// Blocks that are lost, ascending.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = u32> + '_ {
+        let held = if self.lacks { self.places.len() } else { 0 };
+        let blocks = (0_u32..).zip(self.places[..held].iter());
+        let lost = blocks.filter(|(_, place)| **place != Place::NONE && place.is_lost());
+        lost.map(|(block, _)| block)
+    }
+
+    /// Whether any block may be.
+    pub(crate) fn lacks(&self) -> bool {
+        self.lacks
+    }
+
+    /// Every block with a place of the fork's own.
+    pub(crate) fn own_blocks(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
+        let blocks = (0_u32..).zip(self.places.iter().copied());
+        blocks.filter(|(block, place)| *place != Place::NONE && !self.is_inherited(*block))
+    }
+
+    /// Every place of the fork's own.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.own_blocks().map(|(_, place)| place)
+    }
+
+    /// The page that holds a block, where the block is valid.
+    pub(crate) fn valid_page(&self, block: u32) -> Option<&Page> {
+        let page = self.pages.get(slot_of(block))?.as_ref()?;
+        (page.valid & bit(block) != 0).then_some(page)
+    }
+
+    /// The checksum that a valid block's bytes must have.
+    pub(crate) fn sum(&self, block: u32) -> u32 {
+        match self.valid_page(block) {
+            Some(page) if page.dirty & bit(block) != 0 => {
+                page.sums[block as usize % BUFFER_BLOCKS_MAX]
+            }
+            _ => self.place(block).map_or(0, |(_, crc)| crc),
+        }
+    }
+
+    /// Whether zeroing a part of a block dirties it anew.
+    pub(crate) fn needs_promise(&self, block: u32) -> bool {
+        match self.valid_page(block) {
+            Some(page) => page.promised() & bit(block) == 0,
+            None => self.place(block).is_some(),
+        }
+    }
+
+    /// The slot's page.
+    pub(crate) fn page_mut(&mut self, slot: usize) -> Option<&mut Page> {
+        self.pages.get_mut(slot)?.as_mut()
+    }
+
+    /// The slot's place for a page.
+    pub(crate) fn slot_mut(&mut self, slot: usize) -> &mut Option<Page> {
+        if slot >= self.pages.len() {
+            if slot == 0 {
+                // Small chunks have one slot, and there are many of them.
+                self.pages.reserve_exact(1);
+            }
+            self.pages.resize_with(slot + 1, || None);
+        }
+        &mut self.pages[slot]
+    }
+
+    /// Those of some blocks that are dirty and have no place.
+    pub(crate) fn unplaced(&self, wanted: &Range<u32>) -> u64 {
+        let mut count = 0;
+        for (slot, page) in (0_u32..).zip(&self.pages) {
+            let Some(page) = page.as_ref().filter(|p| p.dirty != 0) else {
+                continue;
+            };
+            let blocks = (slot * 16..slot * 16 + 16)
+                .filter(|b| wanted.contains(b) && page.dirty & bit(*b) != 0);
+            count += blocks.filter(|b| self.place(*b).is_none()).count() as u64;
+        }
+        count
+    }
+
+    /// Whether a block is dirty.
+    pub(crate) fn block_is_dirty(&self, block: u32) -> bool {
+        self.pages
+            .get(slot_of(block))
+            .and_then(Option::as_ref)
+            .is_some_and(|p| p.dirty & bit(block) != 0)
+    }
+
+    /// The blocks that hold data, on the disk or dirty in memory, ascending.
+    pub(crate) fn data_blocks(&self) -> impl Iterator<Item = u32> + '_ {
+        let blocks = self.places.len().max(self.pages.len() * BUFFER_BLOCKS_MAX);
+        (0..blocks as u32).filter(|b| self.place(*b).is_some() || self.block_is_dirty(*b))
+    }
+
+    /// Whether any page is dirty.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.pages.iter().flatten().any(|p| p.dirty != 0)
+    }
+
+    /// Memory of the entry itself.
+    pub(crate) fn entry_bytes(&self) -> u64 {
+        (256 + self.places.capacity() * 12
+            + self.inherited.capacity()
+            + self.pages.capacity() * size_of::<Option<Page>>()) as u64
+    }
+}
+
+/// Adds one block to runs, as part of the last run where it continues that.
+pub(crate) fn push_block(
+    out: &mut RunsRecord,
+    block: u32,
+    place: Place,
+    crc: u32,
+    inherited: bool,
+) {
+    match out.runs.last_mut() {
+        Some(run)
+            if run.first + run.blocks == block
+                && run.place.plus(run.blocks) == place
+                && run.inherited == inherited =>
+        {
+            run.blocks += 1;
+        }
+        _ => out.runs.push(RunRecord {
+            first: block,
+            blocks: 1,
+            place,
+            inherited,
+        }),
+    }
+    out.crcs.push(crc);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pool::{BLOCK, Pool};
+
+    #[test]
+    fn an_entry_survives_its_encoding() {
+        let mut chunk = Chunk::default();
+        for (block, place) in [(0, 10), (1, 11), (2, 20), (9, 21), (10, 22)] {
+            chunk.set(block, Place(place), block * 7);
+        }
+        let runs = chunk.to_runs();
+        assert_eq!(runs.runs.len(), 3);
+        assert_eq!(Chunk::from_runs(&runs).to_runs(), runs);
+        let mut derived = Chunk::from_runs(&runs).derived();
+        assert_eq!(derived.places().count(), 0);
+        assert_eq!(derived.set(1, Place(30), 5), Some((Place(11), true)));
+        assert_eq!(derived.set(1, Place(31), 5), Some((Place(30), false)));
+        let own: Vec<_> = derived.own_blocks().collect();
+        assert_eq!(own, [(1, Place(31))]);
+        let runs = derived.to_runs();
+        assert_eq!(runs.runs.len(), 4);
+        assert_eq!(Chunk::from_runs(&runs).to_runs(), runs);
+    }
+
+    #[test]
+    fn a_shared_page_is_copied_before_it_changes() {
+        let pool = Pool::new();
+        let mut page = Page::covering(&pool, 3, 3);
+        page.block_mut(&pool, 3).fill(1);
+        page.valid |= bit(3);
+        let reader = Arc::clone(page.buffer());
+        page.block_mut(&pool, 3)[0] = 2;
+        assert_eq!(reader[0], 1);
+        page.block_mut(&pool, 14).fill(9);
+        page.valid |= bit(14);
+        assert_eq!(page.buffer()[page.at(3)], 2);
+        assert_eq!(page.bytes(), 16 * BLOCK as u64);
+    }
+}

@@ -1,0 +1,12 @@
+//! A block that a call needs from the disk.
+
+use crate::record::{ForkId, Place};
+
+/// A block that is wanted from the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wanted {
+    pub(crate) id: ForkId,
+    pub(crate) chunk: u64,
+    pub(crate) block: u32,
+    pub(crate) place: Place,
+}

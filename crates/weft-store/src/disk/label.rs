@@ -1,0 +1,122 @@
+//! Labels: which disk of which server a folder is.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::config::{DiskConfig, StoreConfig};
+use crate::error::StoreError;
+use crate::pool::BLOCK;
+use crate::record::LabelRecord;
+use crate::storage::{FileKind, Storage};
+
+/// The name of a disk's file of blocks.
+pub(crate) const DATA: &str = "data";
+/// The name of a disk's label.
+pub(crate) const LABEL: &str = "label";
+
+/// What a folder may hold that is given to a store as a disk.
+const HARMLESS: [&str; 3] = ["lock", "lost+found", DATA];
+
+pub(crate) enum Found {
+    Labelled(u16, Arc<dyn Storage>),
+    New(Arc<dyn Storage>),
+    Missing(String),
+}
+
+/// Whether a disk has its file of blocks.
+pub(crate) fn has_data(storage: &dyn Storage) -> bool {
+    storage
+        .list()
+        .is_ok_and(|names| names.iter().any(|name| name == DATA))
+}
+
+/// Looks at what a path of the configuration holds.
+pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
+    let storage = match &disk.storage {
+        Ok(storage) => Arc::clone(storage),
+        Err(reason) => return Ok(Found::Missing(reason.clone())),
+    };
+    let wrong = |reason: String| StoreError::Disk {
+        path: disk.path.clone(),
+        reason,
+    };
+    let names = match storage.list() {
+        Ok(names) => names,
+        Err(error) => return Ok(Found::Missing(error.to_string())),
+    };
+    if !names.iter().any(|n| n == LABEL) {
+        if !disk.new {
+            let reason = "it has no label: is it mounted? A new, empty disk gets one by `weft format --new-disks`";
+            return Ok(Found::Missing(reason.to_owned()));
+        }
+        if let Some(name) = names.iter().find(|n| !HARMLESS.contains(&n.as_str())) {
+            return Err(wrong(format!("it is not empty: it holds {name:?}")));
+        }
+        return Ok(Found::New(storage));
+    }
+    let label = storage
+        .open(LABEL, FileKind::Log)
+        .and_then(|f| f.read_plain(0, BLOCK));
+    let label = match label {
+        Ok(bytes) => match LabelRecord::decode(&bytes) {
+            Ok(label) => label,
+            Err(StoreError::Corrupt { .. }) if disk.new && is_empty(&*storage) => {
+                // A crash cut its writing short: nothing was put on the disk yet.
+                return Ok(Found::New(storage));
+            }
+            Err(error @ StoreError::Corrupt { .. }) => {
+                let help = "`weft fsck --offline DIR --repair` writes its label anew if it can tell which disk it is";
+                return Err(wrong(format!("{error}. {help}")));
+            }
+            Err(error) => return Err(wrong(error.to_string())),
+        },
+        Err(error) => return Ok(Found::Missing(error.to_string())),
+    };
+    if label.owner != owner {
+        return Err(wrong(format!(
+            "it belongs to {}, not to {owner}",
+            label.owner
+        )));
+    }
+    Ok(Found::Labelled(label.number, storage))
+}
+
+impl DiskConfig {
+    /// Refuses a disk that no new store can have: one that holds anything, is another's, or is not there. Writes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Disk`].
+    pub fn check_new(&self) -> Result<(), StoreError> {
+        let refused = |reason| {
+            Err(StoreError::Disk {
+                path: self.path.clone(),
+                reason,
+            })
+        };
+        match find(self, "a new volume")? {
+            Found::New(_) => Ok(()),
+            Found::Missing(reason) => refused(reason),
+            Found::Labelled(..) => refused("it has a label already".to_owned()),
+        }
+    }
+}
+
+fn is_empty(storage: &dyn Storage) -> bool {
+    let data = storage.open(DATA, FileKind::Data);
+    data.and_then(|file| file.length()).is_ok_and(|n| n == 0)
+}
+
+pub(crate) async fn write_label(
+    storage: &dyn Storage,
+    number: u16,
+    config: &StoreConfig,
+) -> Result<(), StoreError> {
+    let fail = |e: io::Error| StoreError::io("write the label of", "a disk", &e);
+    let file = storage.open(LABEL, FileKind::Log).map_err(fail)?;
+    let owner = config.owner.clone();
+    file.truncate(0).map_err(fail)?;
+    file.write_plain(0, &LabelRecord { number, owner }.encode())
+        .map_err(fail)?;
+    file.sync().await.map_err(fail)?;
+    storage.sync_folder().map_err(fail)
+}

@@ -1,0 +1,16 @@
+//! The disks of a store: their files and their labels.
+//!
+//! Owns which disk has which number, and what is known of a disk that fails or is missing.
+//!
+//! Invariants:
+//! 1. A disk keeps its number for ever; number 0 is the file `data` beside the log.
+//! 2. A disk that failed gets no new data while another one is left.
+
+mod label;
+mod set;
+pub(crate) use label::write_label;
+pub(crate) use set::known_disks;
+
+pub(crate) use label::{DATA, Found, LABEL, find, has_data};
+pub use set::{DISKS_MAX, DiskState, DiskStatus};
+pub(crate) use set::{Disk, DiskSet};

@@ -1,0 +1,396 @@
+//! The disks of a store: their files, their labels, and what becomes of one that fails.
+//!
+//! Number 0 is the file `data` beside the log; the others carry a label. A disk that is not there
+//! keeps its number and its record: reading what lies on it is a typed error, and everything else
+//! goes on.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use parking_lot::Mutex;
+use weft_kv::{Batch, OrderedKv};
+
+use super::label::{DATA, Found, find, has_data, write_label};
+use crate::config::StoreConfig;
+use crate::error::StoreError;
+use crate::pool::BLOCK;
+use crate::record::{DISK_PREFIX, DiskRecord, META, Place, STORE_KEY, StoreRecord};
+use crate::space::Allocator;
+use crate::storage::{FileKind, Storage, StorageFile};
+
+/// Most disks of a store, those that are gone included.
+pub const DISKS_MAX: usize = 256;
+
+/// One disk of a store.
+pub(crate) struct Disk {
+    pub(crate) number: u16,
+    /// Its path, as the configuration has it.
+    pub(crate) path: String,
+    parts: Option<(Arc<dyn Storage>, Arc<dyn StorageFile>)>,
+    capacity: u64,
+    reserve: u64,
+    /// Written since the last sync began.
+    pub(crate) written: AtomicBool,
+    errors: AtomicU64,
+    failed: Mutex<Option<String>>,
+    /// It was said to be full.
+    full: AtomicBool,
+    /// Its host takes nothing back.
+    pub(crate) keeps_all: AtomicBool,
+}
+
+/// Whether a disk is given new data, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskState {
+    /// It is.
+    InUse,
+    /// It has no room; it is given data again when something on it was freed.
+    Full,
+    /// It failed an operation: it is read, but gets nothing new until the store is opened again.
+    Failed,
+    /// It was not there when the store was opened: what lies on it cannot be read.
+    Missing,
+    /// The configuration says that it gets nothing new.
+    Closed,
+}
+
+/// A disk, as a store's owner wants to know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskStatus {
+    /// Its number, as errors name it.
+    pub number: u16,
+    /// Its path; empty: the store's own folder.
+    pub path: String,
+    /// Whether it is given new data.
+    pub state: DiskState,
+    /// What it failed at, or why it is missing.
+    pub reason: String,
+    /// Bytes of its blocks that are in use.
+    pub used: u64,
+    /// Bytes it could still hold.
+    pub available: u64,
+    /// Operations that failed since the store was opened.
+    pub errors: u64,
+}
+
+impl Disk {
+    /// The file of blocks; an error where the disk is not there.
+    pub(crate) fn file(&self) -> io::Result<&Arc<dyn StorageFile>> {
+        match &self.parts {
+            Some((_, file)) => Ok(file),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, self.reason())),
+        }
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.parts.is_none()
+    }
+
+    fn reason(&self) -> String {
+        let failed = self.failed.lock();
+        failed.clone().unwrap_or_else(|| "it is missing".to_owned())
+    }
+
+    /// Bytes that it could still grow by, where `away` bytes of its free blocks have no sure place.
+    pub(crate) fn growth(&self, size: u64, away: u64) -> io::Result<u64> {
+        let Some((storage, _)) = &self.parts else {
+            return Ok(0);
+        };
+        if !storage.grows() {
+            return Ok(away);
+        }
+        let left = self.capacity.saturating_sub(size - away);
+        if left == 0 {
+            return Ok(0);
+        }
+        Ok(left.min(storage.available()?.saturating_sub(self.reserve)))
+    }
+
+    /// How errors name it.
+    pub(crate) fn shown(&self) -> String {
+        match self.path.as_str() {
+            "" => DATA.to_owned(),
+            path => format!("disk {} ({path})", self.number),
+        }
+    }
+}
+
+/// The disks of a store, by number.
+pub(crate) struct DiskSet(Vec<Disk>);
+
+impl DiskSet {
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Disk] {
+        &self.0
+    }
+
+    /// A disk by its number.
+    pub(crate) fn get(&self, number: u16) -> Option<&Disk> {
+        let at = self.0.binary_search_by_key(&number, |d| d.number).ok()?;
+        self.0.get(at)
+    }
+
+    /// The file that holds a place.
+    pub(crate) fn file(&self, place: Place) -> io::Result<&Arc<dyn StorageFile>> {
+        let unknown = || {
+            let reason = if place.is_lost() {
+                "it is lost: a repair gave it up; write it anew, or restore the file from a copy"
+            } else {
+                "no disk has this number"
+            };
+            io::Error::new(io::ErrorKind::NotFound, reason)
+        };
+        self.get(place.disk()).ok_or_else(unknown)?.file()
+    }
+
+    /// How errors name the disk of a place.
+    pub(crate) fn shown(&self, place: Place) -> String {
+        match self.get(place.disk()) {
+            Some(disk) => disk.shown(),
+            None if place.is_lost() => "the store".to_owned(),
+            None => format!("disk {}", place.disk()),
+        }
+    }
+
+    /// Takes note of a failure. Unless it is the last one, the disk gets no new data from now on;
+    /// whether that is so.
+    pub(crate) fn fail(&self, alloc: &mut Allocator, number: u16, reason: &str) -> bool {
+        let Some(disk) = self.get(number) else {
+            return false;
+        };
+        disk.errors.fetch_add(1, Relaxed);
+        let open = alloc.open();
+        if !open.contains(&number) {
+            return open.iter().any(|n| *n != number);
+        }
+        disk.failed.lock().get_or_insert_with(|| reason.to_owned());
+        let last = open.len() == 1;
+        if !last {
+            alloc.close(number);
+        }
+        tracing::error!(disk = number, path = %disk.path, reason, last, "a disk failed; it gets no new data if there is another");
+        !last
+    }
+
+    /// Makes the disks known to an allocator, with the blocks they have.
+    pub(crate) fn count(&self, alloc: &mut Allocator) -> Result<(), StoreError> {
+        for disk in &self.0 {
+            let Some((_, file)) = &disk.parts else {
+                alloc.miss(disk.number);
+                continue;
+            };
+            let size = file.length();
+            let size = size.map_err(|e| StoreError::io("measure", &disk.shown(), &e))?;
+            let growth = disk.growth(size, 0).unwrap_or(0) / BLOCK as u64;
+            alloc.grow(disk.number, size / BLOCK as u64, growth);
+            if disk.capacity == 0 {
+                alloc.close(disk.number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says of each disk once that it became full, and once that it has room again.
+    ///
+    /// Cost: a few additions a disk; a call to the system for one that has nothing free.
+    pub(crate) fn look(&self, alloc: &Allocator) {
+        for number in alloc.open() {
+            let Some(disk) = self.get(number) else {
+                continue;
+            };
+            let size = alloc.of_disk(number).0 * BLOCK as u64;
+            let away = alloc.away(number) * BLOCK as u64;
+            let full = alloc.is_full(number)
+                && disk
+                    .growth(size, away)
+                    .is_ok_and(|growth| growth < BLOCK as u64);
+            let path = disk.shown();
+            match (full, disk.full.swap(full, Relaxed)) {
+                (true, false) => tracing::warn!(disk = number, %path, "a disk is full"),
+                (false, true) => {
+                    tracing::warn!(disk = number, %path, "a disk that was full has room again");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What there is to know of each disk.
+    pub(crate) fn status(&self, alloc: &Allocator) -> Vec<DiskStatus> {
+        let open = alloc.open();
+        let of = |disk: &Disk| {
+            let (blocks, free) = alloc.of_disk(disk.number);
+            let unit = BLOCK as u64;
+            let away = alloc.away(disk.number);
+            let failed = disk.failed.lock().clone();
+            let closed = !open.contains(&disk.number);
+            let growth = if closed {
+                0
+            } else {
+                disk.growth(blocks * unit, away * unit).unwrap_or(0)
+            };
+            let state = match &failed {
+                _ if disk.is_missing() => DiskState::Missing,
+                Some(_) => DiskState::Failed,
+                None if closed => DiskState::Closed,
+                None if growth < unit && alloc.is_full(disk.number) => DiskState::Full,
+                None => DiskState::InUse,
+            };
+            DiskStatus {
+                number: disk.number,
+                path: disk.path.clone(),
+                state,
+                reason: failed.unwrap_or_default(),
+                used: (blocks - free - away) * unit,
+                available: if closed { 0 } else { free * unit + growth },
+                errors: disk.errors.load(Relaxed),
+            }
+        };
+        self.0.iter().map(of).collect()
+    }
+
+    /// Opens the disks of a configuration: reads labels, gives new disks theirs, and registers all
+    /// numbers in the index before anything is put on them.
+    pub(crate) async fn open(config: &StoreConfig) -> Result<Self, StoreError> {
+        let own = config.storage.open(DATA, FileKind::Data);
+        let own = own.map_err(|e| StoreError::io("open", DATA, &e))?;
+        let mut disks = vec![Disk::new(0, "", config.capacity, config.reserve_bytes)];
+        disks[0].parts = Some((Arc::clone(&config.storage), own));
+        let known = known_disks(&*config.index)?;
+        let mut next = known.iter().map(|(n, _)| n + 1).max().unwrap_or(1);
+        let mut reasons = BTreeMap::new();
+        let mut found = Vec::new();
+        for disk in &config.disks {
+            found.push((disk, find(disk, &config.owner)?));
+        }
+        for (_, label) in &found {
+            if let Found::Labelled(number, _) = label {
+                next = next.max(number + 1);
+            }
+        }
+        for (disk, label) in found {
+            let (number, parts) = match label {
+                // An empty file in its place would have others' blocks where this store's were.
+                Found::Labelled(number, storage)
+                    if known.iter().any(|(n, _)| *n == number) && !has_data(&*storage) =>
+                {
+                    let reason = format!("its file `{DATA}` is gone");
+                    tracing::error!(path = %disk.path, %reason, "a disk is missing");
+                    reasons.insert(disk.path.clone(), reason);
+                    continue;
+                }
+                Found::Labelled(number, storage) => (number, storage),
+                Found::New(storage) => {
+                    let number = next;
+                    next += 1;
+                    write_label(&*storage, number, config).await?;
+                    (number, storage)
+                }
+                Found::Missing(reason) => {
+                    tracing::error!(path = %disk.path, %reason, "a disk is missing");
+                    reasons.insert(disk.path.clone(), reason);
+                    continue;
+                }
+            };
+            let file = parts.open(DATA, FileKind::Data);
+            // Its entry must be as durable as what is synced in it.
+            let file = file.and_then(|file| parts.sync_folder().map(|()| file));
+            let file = file.map_err(|e| StoreError::io("open the data of", &disk.path, &e))?;
+            let mut opened = Disk::new(number, &disk.path, disk.capacity, disk.reserve);
+            opened.parts = Some((parts, file));
+            disks.push(opened);
+        }
+        for (number, path) in known {
+            if !disks.iter().any(|d| d.number == number) {
+                let lost = Disk::new(number, &path, 0, 0);
+                let reason = reasons.remove(&path);
+                let reason =
+                    reason.unwrap_or_else(|| "its path holds no disk of this server".to_owned());
+                *lost.failed.lock() = Some(reason);
+                tracing::error!(disk = number, %path, "a disk is missing: what lies on it cannot be read");
+                disks.push(lost);
+            }
+        }
+        disks.sort_by_key(|d| d.number);
+        if disks.len() > DISKS_MAX || disks.windows(2).any(|w| w[0].number == w[1].number) {
+            return Err(StoreError::Disk {
+                path: disks.last().map(|d| d.path.clone()).unwrap_or_default(),
+                reason: format!("two disks with one number, or more than {DISKS_MAX} disks"),
+            });
+        }
+        register(&*config.index, &disks)?;
+        Ok(Self(disks))
+    }
+}
+
+impl Disk {
+    fn new(number: u16, path: &str, capacity: u64, reserve: u64) -> Self {
+        Self {
+            number,
+            path: path.to_owned(),
+            parts: None,
+            reserve,
+            capacity: capacity / BLOCK as u64 * BLOCK as u64,
+            written: AtomicBool::new(true),
+            errors: AtomicU64::new(0),
+            failed: Mutex::default(),
+            full: AtomicBool::new(false),
+            keeps_all: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Numbers and paths of the disks that the index knows, number 0 not among them.
+pub(crate) fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, StoreError> {
+    use std::ops::{Bound, ControlFlow};
+    let mut known = Vec::new();
+    let mut failed = None;
+    let from = Bound::Included(DISK_PREFIX);
+    index
+        .snapshot()?
+        .scan(META, from, Bound::Unbounded, &mut |key, value| {
+            if let Some(number) = DiskRecord::decode_key(key) {
+                match DiskRecord::decode(key, value) {
+                    Ok(record) => known.push((number, record.path)),
+                    Err(error) => {
+                        failed = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+    failed.map_or(Ok(known), Err)
+}
+
+/// Puts numbers and paths that the index does not know yet into it.
+fn register(index: &dyn OrderedKv, disks: &[Disk]) -> Result<(), StoreError> {
+    let known = known_disks(index)?;
+    let news = disks.iter().filter(|d| d.number != 0 && !d.is_missing());
+    let news = news.filter(|d| !known.contains(&(d.number, d.path.clone())));
+    let mut changes: Vec<_> = news
+        .map(|d| {
+            let record = DiskRecord {
+                path: d.path.clone(),
+            };
+            (META, DiskRecord::key(d.number), Some(record.encode()))
+        })
+        .collect();
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let value = index.snapshot()?.get(META, STORE_KEY)?;
+    let record = value.map(|v| StoreRecord::decode(&v)).transpose()?;
+    let record = StoreRecord {
+        several: true,
+        ..record.unwrap_or_default()
+    };
+    changes.push((META, STORE_KEY.to_vec(), Some(record.encode())));
+    index.write(Batch { changes })?;
+    index.sync()?;
+    // The log says nothing of it: an index that goes back must not forget it.
+    Ok(index.settle()?)
+}

@@ -1,0 +1,10 @@
+//! What is not proven: bytes that a damaged log or an older copy puts in doubt, and which forks the
+//! last frames touched, so that damage of a frame puts few files in doubt.
+//!
+//! Owns both sets; `docs/design/0024-losses.md` has the rules.
+
+mod doubts;
+mod touches;
+
+pub(crate) use doubts::Doubts;
+pub(crate) use touches::{Touches, Window};

@@ -1,0 +1,54 @@
+//! Bounds and sizes of a store, from its configuration.
+
+use crate::config::{CacheRules, StoreConfig};
+use crate::pool::BLOCK;
+
+/// Bounds and sizes, from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) cache: u64,
+    pub(crate) dirty: u64,
+    pub(crate) log: u64,
+    pub(crate) growth: u64,
+    /// Free blocks that stay at rest.
+    pub(crate) spare: u64,
+    /// What replaying the log may cost, in units of [`State::logged`].
+    pub(crate) replay: u64,
+    /// Entries that differ from the index before the log is applied: they cannot be evicted.
+    pub(crate) changed: u64,
+    /// Chunks that a cut empties at one moment.
+    pub(crate) cut: u32,
+    pub(crate) rules: CacheRules,
+}
+
+/// Dirty pages that any cache can hold.
+const DIRTY_MIN: u64 = 256 << 10;
+
+/// A replay of so many units takes about half a second.
+const REPLAY_MAX: u64 = 4 << 20;
+
+/// Memory of an entry of a small chunk.
+const ENTRY_BYTES: u64 = 512;
+
+impl Bounds {
+    pub(crate) fn of(config: &StoreConfig) -> Self {
+        Self {
+            cache: config.cache_bytes,
+            // Dirty pages are pages of the cache, and the rest must not go for them.
+            dirty: config
+                .dirty_bytes
+                .min(config.cache_bytes / 2)
+                .max(DIRTY_MIN),
+            log: config.log_bytes,
+            growth: config
+                .growth_bytes
+                .next_multiple_of(BLOCK as u64)
+                .max(BLOCK as u64),
+            spare: config.spare_bytes / BLOCK as u64,
+            replay: REPLAY_MAX,
+            cut: config.cut_chunks.max(1),
+            rules: config.rules,
+            changed: (config.cache_bytes / 4 / ENTRY_BYTES).clamp(1024, REPLAY_MAX / 32),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Checkpoints of files: made, read, rolled back to and dropped in a time that does not depend on the files' sizes.
+//!
+//! `docs/design/0007-checkpoints.md` says why and how. An operation is numbered as cuts are: one that is not newer than the
+//! file's last is skipped, so repeating is safe. A checkpoint's number is that of the operation that made it.
+
+use bytes::Bytes;
+use weft_layout::{CellOffset, FileId};
+
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::key::{ForkKey, ForkStatus, Timestamp};
+use crate::record::{BODY_MAX, ForkId, ItemRecord, new_body};
+use crate::state::{State, remove};
+
+/// A frame's body takes no further file when it has grown to this.
+const FRAME_SOFT: usize = BODY_MAX / 2;
+
+impl Store {
+    /// Keeps all forks of a file's cells on this server as they are now, under the number of the operation.
+    ///
+    /// Cost: O(forks of the file on this server).
+    /// # Durability
+    /// As [`Store::write`]; all forks are kept at one moment.
+    pub async fn checkpoint(
+        &self,
+        file: FileId,
+        op: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.checkpoint_files(&[file], op, made).await
+    }
+
+    /// As [`Store::checkpoint`], of several files: a crash leaves it made of all of them or of none, as long as their forks are
+    /// fewer than some 400,000.
+    /// # Errors
+    /// Leave all files as they were.
+    pub async fn checkpoint_files(
+        &self,
+        files: &[FileId],
+        op: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        let possible = |_: &State, _| Ok(());
+        self.operate(files, op, made, possible, |state, file, body, _| {
+            ItemRecord::Checkpoint { file, number: op }.encode(body);
+            state.add_checkpoint(file, op, made.0);
+            for id in living(state, file) {
+                ItemRecord::Keep { id, number: op }.encode(body);
+                state.keep(id, op);
+                let modified = state.forks[&id].modified;
+                derive(state, id, modified, body);
+            }
+        })
+        .await
+    }
+
+    /// Makes a checkpoint of a file that keeps nothing, where there is none of this number: what it kept was lost.
+    ///
+    /// # Durability
+    /// As [`Store::write`].
+    pub fn accept_checkpoint(
+        &self,
+        file: FileId,
+        number: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        let sequence = {
+            let mut state = self.0.lock();
+            state.check_writable()?;
+            state.check_alive(file)?;
+            let there = state.files.get(&file);
+            if there.is_some_and(|f| f.checkpoints.contains_key(&number)) {
+                return Ok(());
+            }
+            let mut body = new_body(made.0);
+            ItemRecord::Checkpoint { file, number }.encode(&mut body);
+            state.add_checkpoint(file, number, made.0);
+            state.log(&body)
+        };
+        self.0.append(sequence)
+    }
+
+    /// Makes a file's forks on this server what they were when a checkpoint was made; forks that are younger go. Other
+    /// checkpoints stay, younger ones as well.
+    ///
+    /// Cost, durability: as [`Store::checkpoint`].
+    /// # Errors
+    /// [`StoreError::NoCheckpoint`] leaves everything as it was.
+    pub async fn roll_back(
+        &self,
+        file: FileId,
+        number: u64,
+        op: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.roll_back_files(&[file], number, op, modified).await
+    }
+
+    /// As [`Store::roll_back`], of several files, all or none as in [`Store::checkpoint_files`].
+    pub async fn roll_back_files(
+        &self,
+        files: &[FileId],
+        number: u64,
+        op: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let possible = |state: &State, file| checkpoint(state, file, number).map(drop);
+        self.operate(
+            files,
+            op,
+            modified,
+            possible,
+            |state, file, body, sequence| {
+                let kept = checkpoint(state, file, number);
+                let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
+                for id in living(state, file) {
+                    remove(state, id, body, sequence);
+                }
+                for id in kept {
+                    let made = derive(state, id, modified.0, body);
+                    state.touches().touch(made);
+                }
+            },
+        )
+        .await
+    }
+
+    /// Drops a checkpoint; one that does not exist is no error. Its space comes back in the background.
+    ///
+    /// Cost, durability: as [`Store::checkpoint`].
+    pub async fn drop_checkpoint(
+        &self,
+        file: FileId,
+        number: u64,
+        op: u64,
+    ) -> Result<(), StoreError> {
+        let possible = |_: &State, _| Ok(());
+        let time = Timestamp(0);
+        self.operate(
+            &[file],
+            op,
+            time,
+            possible,
+            |state, file, body, sequence| {
+                let kept = checkpoint(state, file, number);
+                let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
+                ItemRecord::Forget { file, number }.encode(body);
+                state.forget(file, number);
+                for id in kept {
+                    if state.forks.get(&id).is_some_and(|f| f.children == 0) {
+                        remove(state, id, body, sequence);
+                    }
+                }
+            },
+        )
+        .await?;
+        self.0.signals.work.notify_one();
+        Ok(())
+    }
+
+    /// The checkpoints that a file has on this server: number and time, ascending.
+    pub fn checkpoints(&self, file: FileId) -> Result<Vec<(u64, Timestamp)>, StoreError> {
+        let (found, sequence) = {
+            let state = self.0.lock();
+            state.check_alive(file)?;
+            let all = state.files.get(&file).map(|f| f.checkpoints.iter());
+            let all = all.into_iter().flatten();
+            let found: Vec<_> = all.map(|(n, c)| (*n, Timestamp(c.made))).collect();
+            (found, state.sequence())
+        };
+        self.0.seen(sequence)?;
+        Ok(found)
+    }
+
+    /// As [`Store::forks`], of a checkpoint.
+    pub fn checkpoint_forks(
+        &self,
+        file: FileId,
+        number: u64,
+    ) -> Result<Vec<(ForkKey, ForkStatus)>, StoreError> {
+        let state = self.0.lock();
+        state.check_alive(file)?;
+        let forks = checkpoint(&state, file, number)?;
+        Ok(forks
+            .map(|id| (state.forks[&id].key.clone(), state.status(id)))
+            .collect())
+    }
+
+    /// Whether a numbered operation was done on all of these files: a checkpoint, a cut, a rollback or the drop of a checkpoint.
+    pub fn have_done(&self, files: &[FileId], op: u64) -> bool {
+        let state = self.0.lock();
+        files.iter().all(|file| state.has_done(*file, op))
+    }
+
+    /// As [`Store::read`], of a checkpoint.
+    pub async fn read_checkpoint(
+        &self,
+        key: &ForkKey,
+        number: u64,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        self.read_of(key, Some(number), offset, length).await
+    }
+
+    /// Runs a numbered operation on files, on each of them once, as one frame of the log; on none of them where it is not
+    /// `possible` on all. Where that frame grew too large there are several, which a crash may part.
+    async fn operate(
+        &self,
+        files: &[FileId],
+        op: u64,
+        time: Timestamp,
+        possible: impl Fn(&State, FileId) -> Result<(), StoreError>,
+        change: impl Fn(&mut State, FileId, &mut Vec<u8>, u64),
+    ) -> Result<(), StoreError> {
+        self.0.admit_cut().await?;
+        let sequence = {
+            let mut state = self.0.lock();
+            state.check_writable()?;
+            for file in files {
+                state.check_alive(*file)?;
+                if !state.has_done(*file, op) {
+                    possible(&state, *file)?;
+                }
+            }
+            let empty = new_body(time.0);
+            let mut body = empty.clone();
+            for file in files {
+                if state.has_done(*file, op) {
+                    continue;
+                }
+                let sequence = state.next_sequence();
+                change(&mut state, *file, &mut body, sequence);
+                ItemRecord::Operation { file: *file, op }.encode(&mut body);
+                state.files.entry(*file).or_default().op = op;
+                state.changes.files.insert(*file);
+                if body.len() > FRAME_SOFT {
+                    state.log(&body);
+                    body.clone_from(&empty);
+                }
+            }
+            if body.len() > empty.len() {
+                state.log(&body);
+            }
+            state.sequence()
+        };
+        self.0.append(sequence)
+    }
+}
+
+/// The forks of a file's names.
+fn living(state: &State, file: FileId) -> Vec<ForkId> {
+    let forks = state.files.get(&file).map(|f| f.forks.values().copied());
+    forks.into_iter().flatten().collect()
+}
+
+/// The forks of a checkpoint.
+fn checkpoint(
+    state: &State,
+    file: FileId,
+    number: u64,
+) -> Result<impl Iterator<Item = ForkId> + use<'_>, StoreError> {
+    let found = state
+        .files
+        .get(&file)
+        .and_then(|f| f.checkpoints.get(&number));
+    let found = found.ok_or(StoreError::NoCheckpoint { file, number })?;
+    Ok(found.forks.values().copied())
+}
+
+/// Lets a new fork take over the name of a kept one.
+fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
+    let (id, of) = (ForkId(state.next_fork), &state.forks[&parent]);
+    let (chunk, length, key) = (of.chunk, of.length, of.key.clone());
+    state.derive(id, parent, chunk, &key, length, modified);
+    ItemRecord::Derive {
+        id,
+        parent,
+        chunk,
+        length,
+        modified,
+        key,
+    }
+    .encode(body);
+    id
+}

@@ -1,0 +1,118 @@
+//! What a store holds, in pages, for whoever compares it with a namespace.
+
+use std::ops::{Bound, ControlFlow};
+
+use weft_layout::FileId;
+
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::key::{ADDRESSED, ForkKey, ForkStatus, Timestamp};
+use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord};
+
+/// Files that are looked up under one lock.
+const LOOKS: usize = 256;
+
+/// One page: what was found, and whether there is more behind it.
+pub type Page<T> = (Vec<T>, bool);
+
+impl Store {
+    /// Forks that have a name, in the order of file, cell and name: those of `file` behind `after`, and those of later files.
+    /// Forks that came since the log was last brought into the index may be missing.
+    ///
+    /// Cost: a scan of about `most` entries of the index; the state's lock for each page once.
+    pub fn list_forks(
+        &self,
+        file: FileId,
+        after: Option<&ForkKey>,
+        most: usize,
+    ) -> Result<Page<(ForkKey, Option<ForkStatus>)>, StoreError> {
+        if file == ADDRESSED {
+            return Ok((Vec::new(), false));
+        }
+        let first = after.map_or_else(|| FileRecord::key(file), ForkRecord::key);
+        let from = match after {
+            Some(_) => Bound::Excluded(first.as_slice()),
+            None => Bound::Included(first.as_slice()),
+        };
+        let (mut keys, mut more, mut failed) = (Vec::new(), false, None);
+        let reader = self.0.index.snapshot()?;
+        // Addressed chunks are no cells of a file.
+        let end = FileRecord::key(ADDRESSED);
+        reader.scan(FORKS, from, Bound::Excluded(&end), &mut |key, _| {
+            match ForkRecord::decode_key(key) {
+                Ok(ForkPlace::Living(_)) if keys.len() == most => {
+                    more = true;
+                    return ControlFlow::Break(());
+                }
+                Ok(ForkPlace::Living(key)) => keys.push(key),
+                Ok(ForkPlace::Kept(..)) => {}
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let state = self.0.lock();
+        let found = keys.into_iter().map(|key| {
+            // One that is gone meanwhile still says how far the page is.
+            let status = state.find(&key).map(|id| state.status(id));
+            (key, status)
+        });
+        Ok((found.collect(), more))
+    }
+
+    /// Checkpoints in the order of file and number: those of `file` above `after`, and those of later files.
+    ///
+    /// Cost: as [`Store::list_forks`].
+    pub fn list_checkpoints(
+        &self,
+        file: FileId,
+        after: u64,
+        most: usize,
+    ) -> Result<Page<(FileId, u64, Timestamp)>, StoreError> {
+        let (mut found, mut more) = (Vec::new(), false);
+        let first = CheckpointRecord::key(file, after);
+        let from = Bound::Excluded(first.as_slice());
+        let reader = self.0.index.snapshot()?;
+        reader.scan(FILES, from, Bound::Unbounded, &mut |key, value| {
+            let Some((file, number)) = CheckpointRecord::decode_key(key) else {
+                return ControlFlow::Continue(());
+            };
+            if found.len() == most {
+                more = true;
+                return ControlFlow::Break(());
+            }
+            let made = CheckpointRecord::decode(key, value).map_or(0, |record| record.made);
+            found.push((file, number, Timestamp(made)));
+            ControlFlow::Continue(())
+        })?;
+        Ok((found, more))
+    }
+
+    /// Which of these files were deleted here. A store never forgets that, but where a repair went on without what its log or
+    /// index said of it.
+    ///
+    /// Cost: a look-up for each; the state's lock for a few hundred at a time.
+    pub fn deleted_of(&self, files: &[FileId]) -> Vec<FileId> {
+        let some = files.chunks(LOOKS).flat_map(|files| {
+            let state = self.0.lock();
+            let deleted = |file: &&FileId| state.files.get(file).is_some_and(|f| f.deleted);
+            files.iter().filter(deleted).copied().collect::<Vec<_>>()
+        });
+        some.collect()
+    }
+
+    /// The numbers of a file's checkpoints now.
+    pub fn checkpoints_of(&self, file: FileId) -> Vec<(u64, Timestamp)> {
+        let state = self.0.lock();
+        let known = state.files.get(&file).map(|file| &file.checkpoints);
+        let known = known.into_iter().flatten();
+        known
+            .map(|(number, c)| (*number, Timestamp(c.made)))
+            .collect()
+    }
+}

@@ -1,0 +1,155 @@
+//! The space of dropped checkpoints comes back: a kept fork that no checkpoint needs and from which one fork derives is
+//! merged into that, some chunks at a time. Each step is a frame of the log, and what is done is in the index before the next
+//! step begins, so memory is bounded and a crash loses one step of work.
+
+use std::ops::{Bound, ControlFlow};
+
+use crate::engine::{Inner, Room};
+use crate::error::StoreError;
+use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
+use crate::state::State;
+
+/// Chunks of one step.
+const STEP: usize = 1024;
+
+impl Inner {
+    /// Merges all there is to merge.
+    pub(crate) async fn merge(&self) -> Result<(), StoreError> {
+        while self.merge_one().await? {}
+        Ok(())
+    }
+
+    /// Merges one fork, if there is one; whether there may be more. Whoever waits for space has his turn in between.
+    pub(crate) async fn merge_one(&self) -> Result<bool, StoreError> {
+        let _one = self.merge_lock.lock().await;
+        let next = {
+            let state = self.lock();
+            state.check_writable()?;
+            state
+                .mergeable()
+                .map(|pair| (pair, state.is_in_index(pair.0)))
+        };
+        let Some(((from, to), in_index)) = next else {
+            return Ok(false);
+        };
+        // Its pages are flushed and its entries in the index then, for good: unless a disk failed and took the free
+        // blocks with it. Then it is left as it is, until there are others.
+        if !in_index {
+            self.apply_in(Room::Last).await?;
+            if self.lock().has_dirty(from) {
+                return Ok(false);
+            }
+        }
+        let mut at = 0;
+        while let Some(chunks) = self.entries_of(from, at)? {
+            at = chunks[chunks.len() - 1] + 1;
+            if !self.adopt_all(from, to, &chunks)? {
+                break;
+            }
+            self.apply_in(Room::Last).await?;
+        }
+        self.finish_merge(from, to)?;
+        Ok(true)
+    }
+
+    /// Merges until so many blocks are free, or will be after a sync.
+    pub(crate) async fn merge_for(&self, blocks: u64) -> Result<(), StoreError> {
+        let enough = || {
+            let disk = &self.lock().disk;
+            disk.available() + disk.waiting() >= blocks
+        };
+        while !enough() && self.merge_one().await? {}
+        Ok(())
+    }
+
+    /// The next chunks of a fork that are in the index.
+    fn entries_of(&self, id: ForkId, from: u64) -> Result<Option<Vec<u64>>, StoreError> {
+        let (low, high) = (ChunkRecord::key(id, from), ChunkRecord::key(id, u64::MAX));
+        let (mut found, mut failed) = (Vec::new(), None);
+        self.index.snapshot()?.scan(
+            CHUNKS,
+            Bound::Included(&low),
+            Bound::Included(&high),
+            &mut |key, _| match ChunkRecord::decode_key(key) {
+                Ok((_, n)) => {
+                    found.push(n);
+                    if found.len() < STEP {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    }
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            },
+        )?;
+        let found = (!found.is_empty()).then_some(found);
+        failed.map_or(Ok(found), Err)
+    }
+
+    /// Gives chunks to the child; false when it or the parent has gone meanwhile.
+    fn adopt_all(&self, from: ForkId, to: ForkId, chunks: &[u64]) -> Result<bool, StoreError> {
+        loop {
+            for n in chunks {
+                self.load_entry(from, *n)?;
+                self.load_entry(to, *n)?;
+            }
+            let mut state = self.lock();
+            state.check_writable()?;
+            if !still(&state, from, to) {
+                return Ok(false);
+            }
+            let loaded = |id: ForkId, n| state.forks[&id].chunks.contains_key(n);
+            if !chunks.iter().all(|n| loaded(from, n) && loaded(to, n)) {
+                continue;
+            }
+            let (mut body, sequence) = (new_body(0), state.next_sequence());
+            for &chunk in chunks {
+                state.adopt(from, to, chunk, sequence);
+                ItemRecord::Adopt { from, to, chunk }.encode(&mut body);
+            }
+            let sequence = state.log(&body);
+            drop(state);
+            self.append(sequence)?;
+            return Ok(true);
+        }
+    }
+
+    fn finish_merge(&self, from: ForkId, to: ForkId) -> Result<(), StoreError> {
+        let sequence = {
+            let mut state = self.lock();
+            state.check_writable()?;
+            if !still(&state, from, to) {
+                return Ok(());
+            }
+            let mut body = new_body(0);
+            ItemRecord::Merged { from, to }.encode(&mut body);
+            state.merged(from, to);
+            state.log(&body)
+        };
+        self.append(sequence)
+    }
+
+    /// Merges in the background; a store that closes meanwhile is no failure.
+    pub(crate) async fn merge_if_open(&self) -> Result<(), StoreError> {
+        if self.lock().mergeable().is_none() {
+            return Ok(());
+        }
+        match self.merge().await {
+            Err(StoreError::Closed) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Whether a fork still is to be merged into this one, and can be.
+fn still(state: &State, from: ForkId, to: ForkId) -> bool {
+    let idle = |id| {
+        let fork = state.forks.get(&id)?;
+        Some(fork.kept == Some(0) && fork.children == 1 && !state.has_dirty(id))
+    };
+    let child = state.forks.get(&to);
+    idle(from) == Some(true) && child.is_some_and(|f| f.parent == Some(from))
+}

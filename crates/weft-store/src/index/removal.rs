@@ -1,0 +1,132 @@
+//! What leaves the index beside what was logged: chunks of removed forks, and of forks that are gone since the last opening.
+//!
+//! A removed fork's record goes with the application that first knows of its removal; its chunks follow in parts, so that what the
+//! index takes for that at a time is bounded. Killed in between, the rest are chunks of nobody: the next opening counts their
+//! blocks as free, and the application after it removes them.
+
+use std::ops::{Bound, ControlFlow};
+
+use weft_kv::{Batch, OrderedKv};
+
+use super::changes::Dead;
+use crate::error::StoreError;
+use crate::record::{CHUNKS, ChunkRecord};
+use crate::space::Extent;
+
+/// Changes in one batch of the index.
+const BATCH: usize = 1024;
+
+/// Entries that are to be removed.
+#[derive(Default)]
+pub(crate) struct Removal {
+    /// Forks that were removed.
+    pub(crate) dead: Vec<Dead>,
+    /// Keys of chunks whose forks are gone.
+    pub(crate) garbage: Vec<Vec<u8>>,
+    /// Blocks of entries that are removed, which is not synced.
+    freed: Vec<Extent>,
+}
+
+impl Removal {
+    /// Chunks of nobody.
+    pub(crate) fn of_nobody(garbage: Vec<Vec<u8>>) -> Self {
+        Self {
+            garbage,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.dead.is_empty() && self.garbage.is_empty() && self.freed.is_empty()
+    }
+
+    /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more. After an error it goes on where it
+    /// was.
+    pub(crate) fn part(
+        &mut self,
+        index: &dyn OrderedKv,
+        most: usize,
+    ) -> Result<Vec<Extent>, StoreError> {
+        let mut left = most;
+        while left > 0
+            && let Some(fork) = self.dead.last_mut()
+        {
+            let most = BATCH.min(left);
+            let removed = remove_chunks(index, fork, most, &mut self.freed)?;
+            left -= removed;
+            if removed < most {
+                self.dead.pop();
+            }
+        }
+        while left > 0 && !self.garbage.is_empty() {
+            let keep = self.garbage.len().saturating_sub(BATCH.min(left));
+            let keys = &self.garbage[keep..];
+            let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
+            let changes: Vec<_> = changes.collect();
+            left -= changes.len();
+            index.write(Batch { changes })?;
+            self.garbage.truncate(keep);
+        }
+        index.sync()?;
+        Ok(std::mem::take(&mut self.freed))
+    }
+}
+
+/// Removes at most so many chunks of a dead fork from the index; how many there were.
+fn remove_chunks(
+    index: &dyn OrderedKv,
+    dead: &mut Dead,
+    most: usize,
+    freed: &mut Vec<Extent>,
+) -> Result<usize, StoreError> {
+    let (low, high) = (
+        ChunkRecord::key(dead.id, dead.next),
+        ChunkRecord::key(dead.id, u64::MAX),
+    );
+    let mut batch = Batch::default();
+    let (mut failed, mut next, before) = (None, dead.next, freed.len());
+    index.snapshot()?.scan(
+        CHUNKS,
+        Bound::Included(&low),
+        Bound::Included(&high),
+        &mut |key, value| {
+            let decoded = ChunkRecord::decode_key(key).and_then(|(_, n)| {
+                next = n.saturating_add(1);
+                Ok((n, ChunkRecord::decode(key, value)?))
+            });
+            match decoded {
+                Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
+                    let own = runs.runs.iter().filter(|r| !r.inherited);
+                    let extents = own.map(|r| Extent {
+                        start: r.place.0,
+                        blocks: u64::from(r.blocks),
+                    });
+                    freed.extend(extents);
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+            batch.changes.push((CHUNKS, key.to_vec(), None));
+            if batch.changes.len() >= most || failed.is_some() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )?;
+    if let Some(error) = failed {
+        freed.truncate(before);
+        return Err(error);
+    }
+    let removed = batch.changes.len();
+    if removed > 0
+        && let Err(error) = index.write(batch)
+    {
+        freed.truncate(before);
+        return Err(error.into());
+    }
+    dead.next = next;
+    let blocks: u64 = freed[before..].iter().map(|extent| extent.blocks).sum();
+    dead.blocks = dead.blocks.saturating_sub(blocks);
+    Ok(removed)
+}

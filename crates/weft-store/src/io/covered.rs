@@ -1,0 +1,57 @@
+//! Blocks that cannot be read and that a batch covers with its own bytes.
+
+use std::collections::BTreeSet;
+
+use super::plan::Plan;
+use super::put::Fragments;
+use crate::cache::Wanted;
+use crate::error::StoreError;
+use crate::key::Scattered;
+use crate::pool::BLOCK;
+use crate::record::BODY_SOFT;
+use crate::state::State;
+
+/// Blocks that cannot be read, of which a batch has all bytes.
+pub(crate) type Covered = BTreeSet<Wanted>;
+
+/// Those of some blocks that a batch fills with its small pieces together, where `error` says that they cannot be read. None
+/// where the batch may need several frames: a crash between them would leave a block that is partly written.
+pub(crate) fn all_of(
+    state: &State,
+    writes: &[Scattered],
+    plans: &[Plan],
+    blocks: &[Wanted],
+    error: &StoreError,
+) -> Covered {
+    let bad = matches!(
+        error,
+        StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. } | StoreError::Lost { .. }
+    );
+    // A run takes some bytes of the frame besides its own.
+    let runs = plans.iter().flat_map(|p| &p.small);
+    let bytes: u64 = runs.map(|run| run.bytes() + 32).sum();
+    if !bad || bytes > BODY_SOFT as u64 / 2 {
+        return Covered::new();
+    }
+    let mut found = Covered::new();
+    for wanted in blocks {
+        let mut marks = [false; BLOCK];
+        let mut held = BLOCK;
+        for (w, plan) in writes.iter().zip(plans) {
+            if state.find(&w.key) != Some(wanted.id) {
+                continue;
+            }
+            for fragment in Fragments::new(w.chunk, &plan.small) {
+                let place = fragment.place;
+                if (place.chunk, place.block) == (wanted.chunk, wanted.block) {
+                    held = (place.end - place.start) as usize;
+                    fragment.mark(&mut marks);
+                }
+            }
+        }
+        if marks[..held].iter().all(|mark| *mark) {
+            found.insert(*wanted);
+        }
+    }
+    found
+}

@@ -1,0 +1,225 @@
+//! The direct way of large writes: whole blocks go to free places, then into the map.
+
+use crate::cache::{Page, bit, push_block, slot_of};
+use crate::counters::Counters;
+use crate::engine::Inner;
+use crate::forks::{by_chunk, whole_blocks};
+use crate::limits::DIRECT_MIN;
+use crate::log::MAP_COST;
+use crate::paging::{Operations, WriteFailed};
+use crate::pool::BLOCK;
+use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
+use crate::space::Extent;
+use crate::state::{State, set_page};
+
+/// Blocks of a write that go the direct way; 0 when it is too small.
+pub(crate) fn direct_blocks(size: u32, offset: u64, length: u64) -> u64 {
+    if length < DIRECT_MIN {
+        return 0;
+    }
+    let blocks: u64 = by_chunk(size, offset, length)
+        .map(|r| whole_blocks(&r, size).len() as u64)
+        .sum();
+    if blocks * BLOCK as u64 >= DIRECT_MIN {
+        blocks
+    } else {
+        0
+    }
+}
+
+/// Blocks of one slot, in a page that nobody sees yet, with their checksums and their new places.
+pub(crate) struct Prepared {
+    pub(crate) chunk: u64,
+    pub(crate) first: u32,
+    page: Page,
+    pub(crate) blocks: Vec<(Place, u32)>,
+    /// Bytes that were copied.
+    copied: usize,
+}
+
+/// Hands out the blocks of extents one by one.
+struct Places {
+    extents: std::vec::IntoIter<Extent>,
+    now: Extent,
+}
+
+impl Iterator for Places {
+    type Item = Place;
+    fn next(&mut self) -> Option<Place> {
+        while self.now.blocks == 0 {
+            self.now = self.extents.next()?;
+        }
+        let place = Place(self.now.start);
+        self.now.start += 1;
+        self.now.blocks -= 1;
+        Some(place)
+    }
+}
+
+impl Inner {
+    /// Makes pages of the whole blocks of a write, which are copied at most once, and gives them places. `known` tells the sum of the
+    /// block at a place of the data, where that is known: it is the block's, unless it is copied.
+    pub(crate) fn prepare(
+        &self,
+        size: u32,
+        offset: u64,
+        data: &[u8],
+        extents: Vec<Extent>,
+        known: impl Fn(usize) -> Option<u32>,
+    ) -> Vec<Prepared> {
+        let mut places = Places {
+            extents: extents.into_iter(),
+            now: Extent {
+                start: 0,
+                blocks: 0,
+            },
+        };
+        let mut out = Vec::new();
+        for range in by_chunk(size, offset, data.len() as u64) {
+            let whole = whole_blocks(&range, size);
+            let origin = range.chunk * u64::from(size);
+            let mut first = whole.start;
+            while first < whole.end {
+                let end = whole.end.min((first / 16 + 1) * 16);
+                let from = (origin + u64::from(first) * BLOCK as u64 - offset) as usize;
+                let held = (size.min(end * BLOCK as u32) - first * BLOCK as u32) as usize;
+                let (mut page, copied) = self.page_of(first % 16, &data[from..from + held]);
+                page.valid = (first..end).fold(0, |valid, block| valid | bit(block));
+                let at = page.at(first % 16);
+                let memory = page.buffer()[at..].chunks_exact(BLOCK);
+                let blocks = (first..end).zip(memory).zip((from..).step_by(BLOCK));
+                let blocks = blocks.map(|((_, block), from)| {
+                    let place = places.next().expect("the caller took enough blocks");
+                    let sum = known(from).filter(|_| copied == 0);
+                    (place, sum.unwrap_or_else(|| checksum(block)))
+                });
+                out.push(Prepared {
+                    chunk: range.chunk,
+                    first,
+                    blocks: blocks.collect(),
+                    page,
+                    copied,
+                });
+                first = end;
+            }
+        }
+        out
+    }
+
+    /// A page of bytes whose first block is `first` of a slot; the rest of the last block is zeros. It is the memory in which they
+    /// were received, where they lie there as in the slot and are half of it at least.
+    ///
+    /// And how many bytes were copied.
+    fn page_of(&self, first: u32, bytes: &[u8]) -> (Page, usize) {
+        let whole = bytes.len() >= DIRECT_MIN as usize && bytes.len().is_multiple_of(BLOCK);
+        if whole
+            && let Some((unit, at)) = self.pool.unit_of(bytes)
+            && at == first as usize * BLOCK
+        {
+            return (Page::filled(0, unit, 0), 0);
+        }
+        let last = first + (bytes.len().div_ceil(BLOCK) - 1) as u32;
+        let mut page = Page::covering(&self.pool, first, last);
+        let memory = page.new_blocks(first, last);
+        memory[..bytes.len()].copy_from_slice(bytes);
+        memory[bytes.len()..].fill(0);
+        (page, bytes.len())
+    }
+
+    /// Writes prepared blocks to their places and waits for all of them.
+    pub(crate) async fn write_prepared(
+        &self,
+        prepared: impl Iterator<Item = &Prepared>,
+    ) -> Result<(), WriteFailed> {
+        let mut operations = Operations::default();
+        for p in prepared {
+            operations.add(&p.page, p.first, p.blocks.iter().map(|b| b.0));
+        }
+        self.write_operations(operations).await
+    }
+
+    /// Puts prepared blocks into the map and the cache, and their `Map` items into the frame.
+    pub(crate) fn install_prepared(
+        &self,
+        state: &mut State,
+        id: ForkId,
+        end: u64,
+        prepared: Vec<Prepared>,
+        body: &mut Vec<u8>,
+    ) {
+        let sequence = state.next_sequence();
+        let mut runs: Option<(u64, RunsRecord)> = None;
+        let mut finish = |state: &mut State, runs: Option<(u64, RunsRecord)>| {
+            if let Some((chunk, runs)) = runs {
+                state.mark_changed(id, chunk);
+                state.count_entry(id, chunk);
+                state.charge_replay(MAP_COST + runs.crcs.len() as u64 / 4);
+                ItemRecord::Map {
+                    id,
+                    chunk,
+                    as_of: sequence,
+                    end,
+                    runs,
+                }
+                .encode(body);
+            }
+        };
+        for p in prepared {
+            if runs.as_ref().is_some_and(|(chunk, _)| *chunk != p.chunk) {
+                finish(state, runs.take());
+            }
+            let record = &mut runs
+                .get_or_insert_with(|| (p.chunk, RunsRecord::default()))
+                .1;
+            for (i, &(place, crc)) in (0_u32..).zip(&p.blocks) {
+                push_block(record, p.first + i, place, crc, false);
+                state.place_block(id, p.chunk, p.first + i, place, crc, sequence);
+            }
+            self.install_page(state, id, p);
+        }
+        finish(state, runs);
+    }
+
+    /// Replaces what the cache has of the prepared blocks.
+    fn install_page(&self, state: &mut State, id: ForkId, p: Prepared) {
+        Counters::add(&self.counters.copied_bytes, p.copied as u64);
+        let slot = slot_of(p.first);
+        let Some(chunk) = state
+            .forks
+            .get_mut(&id)
+            .and_then(|f| f.chunks.get_mut(&p.chunk))
+        else {
+            return;
+        };
+        let bytes = (p.blocks.len() * BLOCK) as u32;
+        let Some(old) = chunk.page_mut(slot) else {
+            set_page(state, id, p.chunk, slot, p.page);
+            state.touch_page(id, p.chunk, slot, bytes);
+            return;
+        };
+        let dirty = (old.dirty & p.page.valid).count_ones();
+        let promises = old.forget(p.page.valid);
+        let merge = old.valid != 0;
+        if merge {
+            Counters::add(&self.counters.copied_bytes, u64::from(bytes));
+            let before = old.bytes();
+            for block in (p.first..).take(p.blocks.len()) {
+                let from = p.page.at(block % 16);
+                old.block_mut(&self.pool, block % 16)
+                    .copy_from_slice(&p.page.buffer()[from..from + BLOCK]);
+                // At once: growing for the next block keeps only what is valid.
+                old.valid |= bit(block);
+            }
+            state.cached = state.cached + old.bytes() - before;
+        }
+        state.dirty_blocks -= u64::from(dirty);
+        state.disk.unreserve(u64::from(promises));
+        if dirty > 0 && !chunk.is_dirty() {
+            state.dirty_chunks.remove(&(id, p.chunk));
+        }
+        if !merge {
+            set_page(state, id, p.chunk, slot, p.page);
+        }
+        state.touch_page(id, p.chunk, slot, bytes);
+    }
+}

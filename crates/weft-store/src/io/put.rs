@@ -1,0 +1,330 @@
+//! Small pieces into dirty pages, block by block: what a block costs is paid once for all its pieces.
+
+use std::slice;
+
+use weft_layout::{CellOffset, Spaced, copy_spaced};
+
+use super::proof::Proof;
+use crate::cache::{Page, bit, slot_of};
+use crate::engine::Inner;
+use crate::key::Run;
+use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
+use crate::record::{ForkId, checksum, end_is_legal};
+use crate::state::{State, set_page};
+
+/// Pieces further apart than this get no page between them.
+const SPARSE: u64 = 4 * BLOCK as u64;
+
+/// One block of a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockAt {
+    pub(crate) chunk: u64,
+    /// In the chunk.
+    pub(crate) block: u32,
+    /// Bytes of the fork; the last block of a chunk may be short.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Pieces, or a part of one, that lie in one block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) place: BlockAt,
+    /// Where in the block.
+    to: Spaced,
+    /// Where in the data.
+    at: usize,
+    length: usize,
+    count: usize,
+    /// The last block of the chunk that the run goes on to, if it is dense.
+    last: u32,
+}
+
+impl Fragment {
+    /// Bytes of all its pieces.
+    fn bytes(&self) -> u32 {
+        (self.length * self.count) as u32
+    }
+
+    /// Marks its bytes of the block.
+    pub(crate) fn mark(&self, block: &mut [bool; BLOCK]) {
+        for n in 0..self.count {
+            let at = self.to.at + n * self.to.step.unsigned_abs();
+            block[at..at + self.length].fill(true);
+        }
+    }
+
+    /// Whether it is the whole block.
+    pub(crate) fn whole(&self) -> bool {
+        self.count == 1 && self.length as u64 == self.place.end - self.place.start
+    }
+}
+
+/// The fragments of runs, in order.
+pub(crate) struct Fragments<'a> {
+    size: u64,
+    runs: slice::Iter<'a, Run>,
+    /// What is left of the current run.
+    run: Run,
+    /// Bytes of its first piece that were passed.
+    passed: u64,
+    place: BlockAt,
+}
+
+impl<'a> Fragments<'a> {
+    /// The fragments of runs in a fork of this chunk size.
+    pub(crate) fn new(size: u32, runs: &'a [Run]) -> Self {
+        Self {
+            size: u64::from(size),
+            runs: runs.iter(),
+            run: Run::one(0, 0, 0),
+            passed: 0,
+            place: BlockAt {
+                chunk: 0,
+                block: 0,
+                start: 1,
+                end: 0,
+            },
+        }
+    }
+
+    fn place_of(&self, offset: u64) -> BlockAt {
+        let chunk = offset / self.size;
+        let origin = chunk * self.size;
+        let block = (offset - origin) / BLOCK as u64;
+        let start = block * BLOCK as u64;
+        BlockAt {
+            chunk,
+            block: block as u32,
+            start: origin + start,
+            end: origin + self.size.min(start + BLOCK as u64),
+        }
+    }
+
+    fn last_block(&self, run: &Run) -> u32 {
+        let chunk_end = (self.place.chunk + 1) * self.size;
+        if run.count > 1 && run.stride > SPARSE {
+            return self.place.block;
+        }
+        let last = run.end().min(chunk_end) - 1;
+        ((last - self.place.chunk * self.size) / BLOCK as u64) as u32
+    }
+}
+
+impl Iterator for Fragments<'_> {
+    type Item = Fragment;
+
+    #[inline]
+    fn next(&mut self) -> Option<Fragment> {
+        if self.run.count == 0 {
+            self.run = *self.runs.next()?;
+        }
+        let offset = self.run.offset.0 + self.passed;
+        if offset < self.place.start || offset >= self.place.end {
+            self.place = self.place_of(offset);
+        }
+        let (run, room) = (self.run, self.place.end - offset);
+        let last = self.last_block(&run);
+        let to = Spaced {
+            at: (offset - self.place.start) as usize,
+            step: run.stride.cast_signed() as isize,
+        };
+        let place = self.place;
+        let fragment = |at, length, count| Fragment {
+            place,
+            to,
+            at,
+            length,
+            count,
+            last,
+        };
+        let rest = run.length - self.passed;
+        let at = run.at + self.passed as usize;
+        if rest > room {
+            self.passed += room;
+            return Some(fragment(at, room as usize, 1));
+        }
+        let count = if self.passed > 0 || run.count == 1 {
+            1
+        } else {
+            ((room - rest) / run.stride + 1).min(run.count)
+        };
+        self.passed = 0;
+        self.run = run.after(count);
+        Some(fragment(at, rest as usize, count as usize))
+    }
+}
+
+impl Inner {
+    /// Puts bytes into dirty pages; what they lie on is in memory.
+    pub(crate) fn put(&self, state: &mut State, id: ForkId, size: u32, offset: u64, data: &[u8]) {
+        let run = Run::one(offset, 0, data.len() as u64);
+        self.put_runs(state, id, size, &[run], data, &mut Proof::of(None));
+    }
+
+    /// As [`Inner::put`], of many pieces, and tells `proof` of those that are blocks. No run is empty.
+    pub(crate) fn put_runs(
+        &self,
+        state: &mut State,
+        id: ForkId,
+        size: u32,
+        runs: &[Run],
+        data: &[u8],
+        proof: &mut Proof,
+    ) {
+        let mut fragments = Fragments::new(size, runs);
+        let mut next = fragments.next();
+        while let Some(first) = next {
+            let place = first.place;
+            let (page, carry) = self.open_block(state, id, &first);
+            let in_slot = place.block % BUFFER_BLOCKS_MAX as u32;
+            let block = page.block_mut(&self.pool, in_slot);
+            let (mut now, mut single) = (first, true);
+            loop {
+                let from = Spaced::packed(now.at, now.length);
+                copy_spaced(block, now.to, data, from, now.length, now.count);
+                next = fragments.next();
+                match next {
+                    Some(more) if more.place == place => (now, single) = (more, false),
+                    _ => break,
+                }
+            }
+            let sum = checksum(block) ^ carry;
+            page.sums[in_slot as usize] = sum;
+            if single && first.length == BLOCK {
+                proof.put(first.at, sum);
+            }
+        }
+    }
+
+    /// The page of a block that is about to be changed, marked dirty, and what its new checksum is to be off by: nothing,
+    /// except where the block's bytes are not what they were. So what became of them in memory stays known.
+    fn open_block<'s>(
+        &self,
+        state: &'s mut State,
+        id: ForkId,
+        first: &Fragment,
+    ) -> (&'s mut Page, u32) {
+        let (sequence, held) = (state.next_sequence(), state.held_below());
+        let BlockAt {
+            chunk: n, block, ..
+        } = first.place;
+        let (slot, mask) = (slot_of(block), bit(block));
+        let blocks = BUFFER_BLOCKS_MAX as u32;
+        let chunk = state
+            .forks
+            .get_mut(&id)
+            .expect("the fork was found under this lock")
+            .chunks
+            .entry(n)
+            .or_default();
+        let placed = chunk.place(block).is_some();
+        let expected = chunk.sum(block);
+        let uncounted = chunk.cost == 0;
+        if chunk.page_mut(slot).is_none() {
+            let last = first.last.clamp(block, slot as u32 * blocks + blocks - 1);
+            let page = Page::covering(&self.pool, block % blocks, last % blocks);
+            set_page(state, id, n, slot, page);
+        }
+        if uncounted {
+            state.count_entry(id, n);
+        }
+        let fork = state
+            .forks
+            .get_mut(&id)
+            .expect("the fork was found under this lock");
+        let page = fork
+            .chunks
+            .get_mut(&n)
+            .and_then(|c| c.page_mut(slot))
+            .expect("the page was made above");
+        let (before, known) = (page.bytes(), page.valid & mask != 0);
+        let bytes = page.block_mut(&self.pool, block % blocks);
+        let whole = first.whole();
+        let carry = if known && !whole {
+            checksum(bytes) ^ expected
+        } else {
+            0
+        };
+        if !known {
+            assert!(
+                !placed || whole,
+                "a block is loaded before part of it is written"
+            );
+            let held = (first.place.end - first.place.start) as usize;
+            bytes[if whole { held } else { 0 }..].fill(0);
+        }
+        state.cached = state.cached + page.bytes() - before;
+        if page.promised() & mask == 0 {
+            state.disk.reserve(1);
+        }
+        if page.dirty & mask == 0 {
+            state.dirty_blocks += 1;
+            fork.unplaced += u64::from(!placed);
+            state.dirty_chunks.insert((id, n));
+        }
+        page.valid |= mask;
+        let was_full = page.dirty == u16::MAX;
+        page.dirty |= mask;
+        state.full_slots += u64::from(page.dirty == u16::MAX && !was_full);
+        page.redirtied |= page.flushing & mask;
+        page.oldest = page.oldest.min(sequence);
+        if page.touch(first.bytes(), held) {
+            state.replace.push_back((id, n, slot as u32));
+        }
+        (page, carry)
+    }
+}
+
+impl Run {
+    /// One piece.
+    pub fn one(offset: u64, at: usize, length: u64) -> Run {
+        Run {
+            offset: CellOffset(offset),
+            at,
+            length,
+            count: u64::from(length > 0),
+            stride: length.max(1),
+        }
+    }
+
+    /// Takes in a run whose bytes follow directly, if it goes on in the same way; whether it did.
+    pub fn join(&mut self, next: &Run) -> bool {
+        let single = |run: &Run| run.count == 1 || run.stride == run.length;
+        let follows = self.at + self.bytes() as usize == next.at;
+        let meets = single(self) && single(next) && self.end() == next.offset.0;
+        if follows && meets {
+            *self = Run::one(self.offset.0, self.at, self.bytes() + next.bytes());
+        }
+        follows && meets
+    }
+
+    /// Whether all its pieces lie within what a fork may have.
+    pub(crate) fn is_legal(&self) -> bool {
+        let last = self
+            .stride
+            .checked_mul(self.count.saturating_sub(1))
+            .and_then(|far| far.checked_add(self.offset.0));
+        last.is_some_and(|last| end_is_legal(last, self.length))
+    }
+
+    /// One past the last piece's last byte in the fork.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.0 + self.stride * (self.count - 1) + self.length
+    }
+
+    /// All pieces but the first `n`.
+    pub(crate) fn after(&self, n: u64) -> Run {
+        Run {
+            offset: CellOffset(self.offset.0 + self.stride * n),
+            at: self.at + (self.length * n) as usize,
+            count: self.count - n,
+            ..*self
+        }
+    }
+
+    /// Bytes of all pieces.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.length * self.count
+    }
+}

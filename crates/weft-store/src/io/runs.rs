@@ -1,0 +1,109 @@
+//! Where a fork has data, told without reading any.
+
+use std::ops::Range;
+
+use weft_layout::{CellOffset, OFFSET_MAX};
+
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::key::ForkKey;
+use crate::pool::BLOCK;
+use crate::record::ForkId;
+use crate::state::{State, find_in};
+
+/// Most blocks that one call looks at: some 50 µs under the lock.
+const BLOCKS_MAX: usize = 1 << 15;
+
+/// A part of what is known of a fork's data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataRuns {
+    /// Bytes of the fork that are no hole: ascending, disjoint, not empty.
+    pub runs: Vec<Range<u64>>,
+    /// All data before this was told: ask again from there. `None`: there is no more.
+    pub next: Option<CellOffset>,
+}
+
+impl Store {
+    /// The runs of a fork, living or of the checkpoint of this number, that hold data at or after `from`, in blocks of 4 KiB cut at the fork's
+    /// length; none where there is no such fork. Zeros that were written count as data.
+    ///
+    /// Cost: looks at no more than `limit` chunks (at least one), whatever the holes between
+    /// them, and stops after the chunk with which there are `limit` runs. Progress is certain:
+    /// [`DataRuns::next`] is beyond `from`.
+    #[expect(
+        clippy::unused_async,
+        reason = "an evicted fork will have to be loaded"
+    )]
+    pub async fn data_runs(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        from: CellOffset,
+        limit: usize,
+    ) -> Result<DataRuns, StoreError> {
+        let inner = &self.0;
+        let mut most = limit.max(1);
+        loop {
+            let (id, size) = {
+                let mut state = inner.lock();
+                state.check_alive(key.file)?;
+                state.evict(inner.bounds.cache);
+                let found = find_in(&state, key, checkpoint)?;
+                state.check_proven(key, (found, checkpoint), from.0..OFFSET_MAX)?;
+                let Some(id) = found else {
+                    return Ok(DataRuns::default());
+                };
+                (id, state.forks[&id].chunk)
+            };
+            if size == 0 {
+                return Ok(DataRuns::default());
+            }
+            most = most.min(BLOCKS_MAX / (size as usize).div_ceil(BLOCK));
+            let (evictions, loaded) = inner.load_view(id, from.0 / u64::from(size), most)?;
+            let (found, sequence) = {
+                let state = inner.lock();
+                if state.evictions != evictions {
+                    // Others evict what was just loaded: less of it may stay.
+                    most = (most / 2).max(1);
+                    continue;
+                }
+                (
+                    data_runs(&state, id, from.0, loaded, most),
+                    state.sequence(),
+                )
+            };
+            inner.seen(sequence)?;
+            return Ok(found);
+        }
+    }
+}
+
+/// The runs from `from` on in the first `most` chunks; entries before chunk `loaded` are in memory.
+fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> DataRuns {
+    let fork = &state.forks[&id];
+    let (size, block_size) = (u64::from(fork.chunk), BLOCK as u64);
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    let mut next = (loaded != u64::MAX).then(|| loaded * size);
+    let chunks = state.view_chunks(id, from / size..loaded, most + 1);
+    for (looked, n) in chunks.into_iter().enumerate() {
+        let Some(chunk) = state.shown_of_loaded(id, n) else {
+            continue;
+        };
+        let first = n * size;
+        if looked == most || runs.len() >= most {
+            next = Some(first);
+            break;
+        }
+        for block in chunk.data_blocks().map(u64::from) {
+            let start = (first + block * block_size).max(from);
+            let end = (first + ((block + 1) * block_size).min(size)).min(fork.length);
+            match runs.last_mut() {
+                _ if start >= end => {}
+                Some(run) if run.end == start => run.end = end,
+                _ => runs.push(start..end),
+            }
+        }
+    }
+    let next = next.filter(|n| *n < fork.length).map(CellOffset);
+    DataRuns { runs, next }
+}

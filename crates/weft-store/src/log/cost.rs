@@ -1,0 +1,37 @@
+//! What replaying the log costs, in units of about 100 ns.
+
+use super::frames::Parsed;
+use crate::key::Run;
+use crate::pool::BLOCK;
+use crate::record::ItemRecord;
+
+/// What replaying a `Map` item costs, in units of [`State::logged`], besides its blocks.
+pub(crate) const MAP_COST: u64 = 8;
+
+/// The same for a `Data` item.
+pub(crate) const DATA_COST: u64 = 4;
+
+/// The same for a piece of a `Pieces` item.
+const PIECE_COST: u64 = 2;
+
+/// What replaying the pieces of a run costs.
+pub(crate) fn cost_of_run(run: &Run) -> u64 {
+    run.count * (PIECE_COST + run.length / BLOCK as u64)
+}
+
+fn cost_of(item: &ItemRecord) -> u64 {
+    match item {
+        ItemRecord::Map { runs, .. } => MAP_COST + runs.crcs.len() as u64 / 4,
+        ItemRecord::Data { data, .. } => DATA_COST + (data.len() / BLOCK) as u64,
+        ItemRecord::Pieces { runs, .. } => runs.iter().map(cost_of_run).sum(),
+        _ => DATA_COST,
+    }
+}
+
+impl Parsed {
+    /// What replaying it again would cost, in the units of [`super::Head`].
+    pub(crate) fn cost(&self) -> u64 {
+        let items = self.frames.iter().flat_map(|frame| &frame.items);
+        items.map(cost_of).sum()
+    }
+}

@@ -1,0 +1,142 @@
+//! The head of the log: frames that wait to be appended, and how far each stage behind it has come.
+//!
+//! Invariants:
+//! 1. Sequences count frames without a gap; `pending` holds the last of them, in order.
+//! 2. `settled <= indexed <= logged`: what the index's tables have, its journal has; what its journal
+//!    has, the log had.
+//! 3. While a frame is open no other is queued, so that none gets in front of it.
+
+use super::queue::{OpenFrame, Queued};
+
+/// The head of a store's log.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    sequence: u64,
+    last_change: u64,
+    pending: Queued,
+    open: bool,
+    durable: u64,
+    /// The newest `Synced` record: its own sequence and what it covers.
+    synced: Option<(u64, u64)>,
+    logged: u64,
+    indexed: u64,
+    settled: u64,
+}
+
+impl Head {
+    /// The head of a log that recovery replayed up to frame `sequence`, for this cost.
+    pub(crate) fn recovered(sequence: u64, cost: u64) -> Self {
+        Self {
+            sequence,
+            last_change: sequence,
+            // What was replayed is in the log until the next application.
+            logged: cost,
+            ..Self::default()
+        }
+    }
+
+    /// The last frame's sequence.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The last frame that changed something.
+    pub(crate) fn last_change(&self) -> u64 {
+        self.last_change
+    }
+
+    /// Queues a frame that changes something; returns its sequence.
+    pub(crate) fn append(&mut self, body: &[u8]) -> u64 {
+        self.logged += 1 + body.len() as u64 / 4;
+        self.append_note(body);
+        self.last_change = self.sequence;
+        self.sequence
+    }
+
+    /// Queues a frame that changes nothing that a caller sees.
+    pub(crate) fn append_note(&mut self, body: &[u8]) {
+        self.queue(false, body);
+    }
+
+    /// Queues a `Synced` frame, which says that everything up to frame `through` is on stable storage.
+    pub(crate) fn append_synced(&mut self, through: u64, body: &[u8]) {
+        self.queue(true, body);
+        self.synced = Some((self.sequence, through));
+    }
+
+    fn queue(&mut self, synced: bool, body: &[u8]) {
+        assert!(!self.open, "frames are queued one at a time");
+        self.sequence += 1;
+        self.pending.append(self.sequence, synced, body);
+    }
+
+    /// Begins a frame behind those that wait, so that its items need not be copied there.
+    pub(crate) fn begin(&mut self, modified: i64) -> OpenFrame {
+        assert!(!self.open, "frames are queued one at a time");
+        self.open = true;
+        std::mem::take(&mut self.pending).begin(modified)
+    }
+
+    /// Queues the frame that was begun; returns its sequence.
+    pub(crate) fn end(&mut self, frame: OpenFrame) -> u64 {
+        self.open = false;
+        self.sequence += 1;
+        self.last_change = self.sequence;
+        self.pending = frame.finish(self.sequence);
+        self.sequence
+    }
+
+    /// Swaps the waiting frames with `frames`, which is empty; returns the sequence of the last one.
+    pub(crate) fn take(&mut self, frames: &mut Queued) -> u64 {
+        std::mem::swap(&mut self.pending, frames);
+        self.sequence
+    }
+
+    /// Everything up to frame `through` is on stable storage. Returns the last frame of which a durable `Synced` record says
+    /// so: what was freed up to there may be used again.
+    pub(crate) fn synced(&mut self, through: u64) -> Option<u64> {
+        self.durable = self.durable.max(through);
+        let covering = self.synced.filter(|(own, _)| *own <= through);
+        covering.map(|(_, covers)| covers)
+    }
+
+    /// Whether everything up to a frame is on stable storage.
+    pub(crate) fn is_durable(&self, sequence: u64) -> bool {
+        self.durable >= sequence
+    }
+
+    /// Adds to what replaying the log would cost, in units of about 100 ns.
+    pub(crate) fn charge(&mut self, cost: u64) {
+        self.logged += cost;
+    }
+
+    /// What replaying everything ever logged would cost.
+    pub(crate) fn logged(&self) -> u64 {
+        self.logged
+    }
+
+    /// How much of that the index has.
+    pub(crate) fn indexed(&self) -> u64 {
+        self.indexed
+    }
+
+    /// The index has what had been logged at this cost.
+    pub(crate) fn applied(&mut self, logged: u64) {
+        self.indexed = logged;
+    }
+
+    /// The index's tables have what it had at this cost. Another application may have ended meanwhile.
+    pub(crate) fn settled(&mut self, indexed: u64) {
+        self.settled = self.settled.max(indexed);
+    }
+
+    /// What replaying would cost of what the index does not have.
+    pub(crate) fn to_replay(&self) -> u64 {
+        self.logged.saturating_sub(self.indexed)
+    }
+
+    /// What replaying would cost besides if the index lost its journal.
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.indexed.saturating_sub(self.settled)
+    }
+}

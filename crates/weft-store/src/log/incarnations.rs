@@ -1,0 +1,121 @@
+//! Which incarnations of the store there were, and whether a write that one of them acknowledged is still there.
+//!
+//! The history ([`weft_kv::History`]) lies beside the log in two files of 4 KiB that are written in turn, so that a crash in
+//! the middle leaves the one before. They keep their space: an opening on a full disk overwrites. A history that
+//! cannot be read is as good as none: everything acknowledged under earlier incarnations then counts as lost, which is
+//! what a client must assume of a store that cannot say better.
+//!
+//! Invariant: the history on stable storage names this incarnation before the store acknowledges anything under it.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weft_kv::History;
+
+use crate::error::StoreError;
+use crate::record::HistoryRecord;
+use crate::storage::{FileKind, Storage};
+
+/// The two files.
+const FILES: [&str; 2] = ["incarnations.0", "incarnations.1"];
+/// Bytes of each.
+const FILE_BYTES: usize = 4096;
+
+/// The incarnations of an open store, and how far its log is.
+pub(crate) struct Incarnations {
+    history: History,
+    /// Everything up to this frame is in the kernel: what was acknowledged reaches no further.
+    appended: AtomicU64,
+    /// Everything up to this frame is on stable storage.
+    durable: AtomicU64,
+}
+
+impl Incarnations {
+    /// Begins an incarnation of a store whose log was recovered up to frame `found`.
+    ///
+    /// # Durability
+    /// On stable storage on return; on a disk without room for files that are not there yet only until the next crash.
+    pub(crate) async fn begin(
+        storage: &dyn Storage,
+        number: u64,
+        found: u64,
+        now: i64,
+    ) -> Result<Incarnations, StoreError> {
+        let (turn, mut history) = read(storage)?;
+        history.begin(number, found, now);
+        let record = HistoryRecord {
+            turn: turn + 1,
+            history: history.encode(),
+        };
+        match write(storage, &record).await {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                tracing::warn!(
+                    "no room to note this incarnation of the store: after a crash clients will be told that they lost what they had not synced"
+                );
+            }
+            written => written.map_err(|e| StoreError::io("write", FILES[0], &e))?,
+        }
+        Ok(Incarnations {
+            history,
+            appended: AtomicU64::new(found),
+            durable: AtomicU64::new(0),
+        })
+    }
+
+    /// All incarnations, oldest first.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The last frame that is in the kernel.
+    pub(crate) fn appended_through(&self) -> u64 {
+        self.appended.load(Ordering::Acquire)
+    }
+
+    /// The last frame that is on stable storage.
+    pub(crate) fn durable_through(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Frames up to this one are in the kernel.
+    pub(crate) fn appended(&self, sequence: u64) {
+        self.appended.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Frames up to this one are on stable storage.
+    pub(crate) fn synced(&self, sequence: u64) {
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+    }
+}
+
+/// The newest history that can be read, and its turn.
+fn read(storage: &dyn Storage) -> Result<(u64, History), StoreError> {
+    let fail = |e: io::Error| StoreError::io("read", FILES[0], &e);
+    let names = storage.list().map_err(fail)?;
+    let mut newest = (0, History::default());
+    for name in FILES.iter().filter(|name| names.iter().any(|n| n == *name)) {
+        let file = storage.open(name, FileKind::Log).map_err(fail)?;
+        let bytes = file.read_plain(0, FILE_BYTES).map_err(fail)?;
+        let record = HistoryRecord::decode(&bytes);
+        let known = record.and_then(|r| Some((r.turn, History::decode(&r.history)?)));
+        match known {
+            Some(known) if known.0 > newest.0 => newest = known,
+            Some(_) => {}
+            None => tracing::warn!(
+                file = name,
+                "this history of the store's incarnations is damaged"
+            ),
+        }
+    }
+    Ok(newest)
+}
+
+async fn write(storage: &dyn Storage, record: &HistoryRecord) -> io::Result<()> {
+    let name = FILES[(record.turn % 2) as usize];
+    let file = storage.open(name, FileKind::Log)?;
+    let mut bytes = record.encode();
+    bytes.resize(FILE_BYTES, 0);
+    file.write_plain(0, &bytes)?;
+    file.sync().await?;
+    storage.sync_folder()
+}

@@ -1,0 +1,199 @@
+//! Frames of the log that wait to be appended.
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes};
+
+use crate::record::{FRAME_BYTES, FrameRecord, checksum};
+
+/// Data of so many bytes stays where it is until it is appended: less is copied for less than a part of its own costs.
+const LENT_MIN: usize = 16 << 10;
+
+/// Frames, one behind the other: their own bytes, and data between them that stays where it was received.
+#[derive(Debug, Default)]
+pub(crate) struct Queued {
+    own: Vec<u8>,
+    lent: Vec<Lent>,
+    lent_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Lent {
+    /// The place in `own` that it comes before.
+    before: usize,
+    data: Bytes,
+    sum: u32,
+}
+
+/// Where a frame begins.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    own: usize,
+    lent: usize,
+    lent_bytes: usize,
+}
+
+/// A frame that is being made, behind those that are queued.
+pub(crate) struct OpenFrame {
+    /// When it is made: its items' time.
+    pub(crate) modified: i64,
+    queued: Queued,
+    start: Start,
+}
+
+impl Queued {
+    /// Begins a frame behind the others, whose items need not be copied there.
+    pub(crate) fn begin(self, modified: i64) -> OpenFrame {
+        let start = Start {
+            own: self.own.len(),
+            lent: self.lent.len(),
+            lent_bytes: self.lent_bytes,
+        };
+        let mut frame = OpenFrame {
+            modified,
+            queued: self,
+            start,
+        };
+        frame.items().put_bytes(0, FRAME_BYTES);
+        frame.items().put_i64_le(modified);
+        frame
+    }
+
+    /// Adds a whole frame.
+    pub(crate) fn append(&mut self, sequence: u64, synced: bool, body: &[u8]) {
+        FrameRecord::append(&mut self.own, sequence, synced, body);
+    }
+
+    /// Bytes of all frames.
+    pub(crate) fn bytes(&self) -> usize {
+        self.own.len() + self.lent_bytes
+    }
+
+    /// All bytes in order, none of the parts empty.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts_from(0, 0).map(|(part, _)| part)
+    }
+
+    /// Parts with their sums, where they are known.
+    fn parts_from(&self, own: usize, lent: usize) -> impl Iterator<Item = (&[u8], Option<u32>)> {
+        let mut at = own;
+        let lent = self.lent[lent..].iter();
+        let ends = lent.map(|lent| (lent.before, &lent.data[..], Some(lent.sum)));
+        let parts =
+            ends.chain([(self.own.len(), &[][..], None)])
+                .flat_map(move |(to, data, sum)| {
+                    let own = &self.own[std::mem::replace(&mut at, to)..to];
+                    [(own, None), (data, sum)]
+                });
+        parts.filter(|(part, _)| !part.is_empty())
+    }
+
+    /// Lets go of everything but of up to `keep` bytes of memory.
+    pub(crate) fn clear(&mut self, keep: usize) {
+        self.lent = Vec::new();
+        self.lent_bytes = 0;
+        self.own.clear();
+        self.own.shrink_to(keep);
+    }
+}
+
+impl OpenFrame {
+    /// A frame of nothing behind nothing.
+    pub(crate) fn empty() -> Self {
+        OpenFrame {
+            modified: 0,
+            queued: Queued::default(),
+            start: Start {
+                own: 0,
+                lent: 0,
+                lent_bytes: 0,
+            },
+        }
+    }
+
+    /// Where items are put; their data by [`OpenFrame::lend`].
+    pub(crate) fn items(&mut self) -> &mut Vec<u8> {
+        &mut self.queued.own
+    }
+
+    /// Adds a part of `data` to the item that was put last. Its sum, if it is known, is the one that the frame has of it: whoever
+    /// knows it sees to it that it is right before the frame is appended. Else it is computed now, before anybody proves by copies
+    /// that the data is still right.
+    pub(crate) fn lend(&mut self, data: &Bytes, part: Range<usize>, sum: Option<u32>) {
+        if part.len() < LENT_MIN {
+            return self.items().extend_from_slice(&data[part]);
+        }
+        self.queued.lent_bytes += part.len();
+        let before = self.queued.own.len();
+        let data = data.slice(part);
+        let sum = sum.unwrap_or_else(|| checksum(&data));
+        self.queued.lent.push(Lent { before, data, sum });
+    }
+
+    /// Bytes of the frame so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.queued.bytes() - self.start.own - self.start.lent_bytes
+    }
+
+    /// The frames with this one at their end.
+    pub(crate) fn finish(self, sequence: u64) -> Queued {
+        let Start { own, lent, .. } = self.start;
+        let body = self.queued.parts_from(own + FRAME_BYTES, lent);
+        let crc = body.fold(0, |sum, (part, known)| {
+            let of_part = known.unwrap_or_else(|| checksum(part));
+            weft_sum::joined(sum, of_part, part.len())
+        });
+        let length = self.bytes() - FRAME_BYTES;
+        let head = FrameRecord::head(length, crc, sequence, false);
+        let mut queued = self.queued;
+        queued.own[own..own + FRAME_BYTES].copy_from_slice(&head);
+        FrameRecord::end(&mut queued.own, length);
+        queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::new_body;
+
+    fn joined(queued: &Queued) -> Vec<u8> {
+        queued.parts().flatten().copied().collect()
+    }
+
+    #[test]
+    fn frames_with_lent_data_are_the_bytes_of_frames_without() {
+        let large = |n: u8, extra: usize| Bytes::from(vec![n; LENT_MIN + extra]);
+        let datas = [
+            vec![],
+            vec![large(1, 0)],
+            vec![large(2, 7), large(3, 1)],
+            vec![
+                Bytes::from_static(b"small"),
+                large(4, 4096),
+                Bytes::from_static(b"end"),
+            ],
+        ];
+        let (mut queued, mut plain) = (Queued::default(), Vec::new());
+        for (sequence, datas) in (1..).zip(&datas) {
+            queued.append(sequence * 2, true, b"between");
+            FrameRecord::append(&mut plain, sequence * 2, true, b"between");
+            let (mut frame, mut body) = (queued.begin(7), new_body(7));
+            for (n, data) in datas.iter().enumerate() {
+                frame.items().extend_from_slice(b"item");
+                frame.lend(data, 0..data.len(), (n % 2 == 1).then(|| checksum(data)));
+                body.extend_from_slice(b"item");
+                body.extend_from_slice(data);
+                assert_eq!(frame.bytes(), FRAME_BYTES + body.len());
+            }
+            queued = frame.finish(sequence * 2 + 1);
+            FrameRecord::append(&mut plain, sequence * 2 + 1, false, &body);
+            assert_eq!(queued.bytes(), plain.len());
+            assert!(joined(&queued) == plain, "frame {sequence}");
+        }
+        assert!(queued.parts().all(|part| !part.is_empty()));
+        assert_eq!(queued.parts().filter(|p| p.len() >= LENT_MIN).count(), 4);
+        queued.clear(64);
+        assert!(queued.bytes() == 0 && joined(&queued).is_empty());
+    }
+}

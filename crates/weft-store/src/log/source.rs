@@ -1,0 +1,30 @@
+//! Where the log gets its frames from.
+
+use super::queue::Queued;
+use crate::error::StoreError;
+
+/// The owner of the frames that wait to be appended.
+pub(crate) trait FrameSource {
+    /// Swaps the waiting frames with `frames`, which is empty; returns the sequence of the last one.
+    ///
+    /// # Errors
+    /// The failure that closed the store to writes; the frames stay where they are.
+    fn take(&self, frames: &mut Queued) -> Result<u64, StoreError>;
+
+    /// The sequence of the last frame that was queued.
+    fn last(&self) -> u64;
+
+    /// Closes the store to writes: frames that were taken are in no log.
+    fn fail(&self, error: StoreError);
+}
+
+/// Frames that were taken and are not in the log yet. A panic meanwhile closes the store to writes.
+pub(super) struct Taken<'a, S: FrameSource>(pub(super) &'a S);
+
+impl<S: FrameSource> Drop for Taken<'_, S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(StoreError::panicked());
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Blocks between disks and cache: loading, flushing, read-ahead.
+//!
+//! Owns no state. A loaded block is verified before it enters the cache; a flushed block goes to a
+//! free place, never over one in use.
+
+mod entries;
+mod flush;
+mod load;
+mod operations;
+mod prefetch;
+
+pub(crate) use flush::runs_of;
+pub(crate) use load::Missing;
+pub(crate) use operations::{Operations, WriteFailed};

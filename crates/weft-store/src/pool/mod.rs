@@ -1,0 +1,427 @@
+#![allow(unsafe_code)] // Aligned memory that is handed to the kernel cannot be expressed safely.
+//! Aligned buffers from slabs. Fresh memory is what costs, so a slab is given back only when nobody used any of it for a while.
+//!
+//! A guest's page fault on untouched memory costs more than the copy into it, so buffers are carved
+//! from 2 MiB slabs (huge pages where the system gives them) and return to the pool when dropped.
+//! A slab is 32 *units* of 64 KiB; a unit is given out whole, in quarters or in single blocks, and
+//! is whole again when all its parts came back. So a change of load does not strand memory.
+//!
+//! Invariants:
+//! 1. No two live [`Buffer`]s overlap.
+//! 2. All memory of a slab is initialised from its allocation on.
+
+mod landing;
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+pub use landing::Landing;
+
+/// The unit of disks, checksums and maps: 4,096 bytes.
+pub const BLOCK: usize = 4096;
+/// Blocks of the largest buffer.
+pub const BUFFER_BLOCKS_MAX: usize = 16;
+const UNIT: usize = BLOCK * BUFFER_BLOCKS_MAX;
+const SLAB: usize = 2 << 20;
+const UNITS: usize = SLAB / UNIT;
+const FULL: u16 = u16::MAX;
+/// Slabs that are given back at a time, during which nobody takes a buffer: a millisecond or two.
+const TIDIED: usize = 64;
+/// Aligned buffers of 1, 4 or 16 blocks. Clones share the memory.
+#[derive(Clone, Default)]
+pub struct Pool(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    free: Mutex<Free>,
+    landed: Mutex<landing::Units>,
+    /// Units that are received into, or were and are held as what was received.
+    received: AtomicUsize,
+}
+
+/// Whether a slab is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    /// A part of it was, since the pool was last tidied.
+    Used,
+    /// Nobody has used it since then.
+    Unused,
+    /// Its memory was given back: it is zeros, for which there is no memory.
+    GivenBack,
+}
+
+#[derive(Default)]
+struct Free {
+    slabs: Vec<NonNull<u8>>,
+    /// Free blocks of each unit, one bit each.
+    units: Vec<u16>,
+    whole: BTreeSet<u32>,
+    /// The same: a bit of each slab's units.
+    rows: Vec<u32>,
+    /// The slab in which the last row was found.
+    row: usize,
+    /// Of each slab, whether its memory may be given back.
+    idle: Vec<Idle>,
+    /// Taken units that are received into again: the first of each row, and how many.
+    ready: Vec<(u32, usize)>,
+    /// So many of them, the first ones, nobody has received into since the pool was last tidied.
+    ready_unused: usize,
+    /// Units with a free aligned quarter, not whole.
+    quarters: BTreeSet<u32>,
+    /// Units with a free block but no free quarter.
+    singles: BTreeSet<u32>,
+}
+
+// SAFETY: the slabs' addresses are only turned into buffers, each of which owns its range alone.
+unsafe impl Send for Free {}
+
+impl Free {
+    fn list(&mut self, mask: u16) -> Option<&mut BTreeSet<u32>> {
+        match mask {
+            0 => None,
+            FULL => Some(&mut self.whole),
+            m if quarter(m).is_some() => Some(&mut self.quarters),
+            _ => Some(&mut self.singles),
+        }
+    }
+
+    fn set(&mut self, unit: u32, mask: u16) {
+        let old = self.units[unit as usize];
+        if let Some(list) = self.list(old) {
+            list.remove(&unit);
+        }
+        self.units[unit as usize] = mask;
+        let (slab, within) = (unit as usize / UNITS, unit as usize % UNITS);
+        self.idle[slab] = Idle::Used;
+        self.rows[slab] &= !(1 << within);
+        self.rows[slab] |= u32::from(mask == FULL) << within;
+        if let Some(list) = self.list(mask) {
+            list.insert(unit);
+        }
+    }
+
+    fn take(&mut self, blocks: usize) -> (u32, u16) {
+        let found = match blocks {
+            1 => self
+                .singles
+                .first()
+                .or(self.quarters.first())
+                .or(self.whole.first()),
+            4 => self.quarters.first().or(self.whole.first()),
+            _ => self.whole.first(),
+        };
+        let unit = found.copied().unwrap_or_else(|| self.grow());
+        let mask = self.units[unit as usize];
+        let bits = match blocks {
+            1 => mask & mask.wrapping_neg(),
+            4 => quarter(mask).expect("the unit was listed with a free quarter"),
+            _ => FULL,
+        };
+        self.set(unit, mask & !bits);
+        (unit, bits)
+    }
+
+    fn grow(&mut self) -> u32 {
+        let slab = map_slab();
+        let first = u32::try_from(self.units.len()).expect("fewer than 2^32 units of memory");
+        self.slabs.push(slab);
+        self.rows.push(u32::MAX);
+        self.idle.push(Idle::Used);
+        for unit in first..first + UNITS as u32 {
+            self.units.push(FULL);
+            self.whole.insert(unit);
+        }
+        first
+    }
+}
+
+/// Zeroed memory of [`SLAB`] bytes, aligned to as much, and in a huge page where the system has one: a disk is told of one
+/// place in memory then instead of many, and the processor finds it faster.
+fn map_slab() -> NonNull<u8> {
+    // SAFETY: a new mapping of two slabs, anywhere, that nobody else has seen. `before` is a slab at most, so the slab from there on
+    // lies inside; only what is outside of it is given back, in whole pages, since `mapped` and a slab are multiples of one.
+    unsafe {
+        let mapped = libc::mmap(
+            ptr::null_mut(),
+            2 * SLAB,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if mapped == libc::MAP_FAILED {
+            handle_alloc_error(Layout::new::<[u8; SLAB]>())
+        }
+        let mapped = mapped.cast::<u8>();
+        // The upper of two, next to where the last one was mapped: then they are one mapping, of which there may not be many.
+        let before = match mapped.align_offset(SLAB) {
+            0 => SLAB,
+            before => before,
+        };
+        let slab = mapped.add(before);
+        libc::munmap(mapped.cast(), before);
+        if before < SLAB {
+            libc::munmap(slab.add(SLAB).cast(), SLAB - before);
+        }
+        // Whether the kernel follows the advice changes nothing but speed.
+        libc::madvise(slab.cast(), SLAB, libc::MADV_HUGEPAGE);
+        NonNull::new(slab).expect("a mapping is not at address 0")
+    }
+}
+
+fn quarter(mask: u16) -> Option<u16> {
+    (0..4)
+        .map(|q| 0xf << (4 * q))
+        .find(|&bits| mask & bits == bits)
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for slab in self.free.get_mut().slabs.drain(..) {
+            // SAFETY: mapped in `map_slab`; every buffer holds the pool, so none is left.
+            unsafe { libc::munmap(slab.as_ptr().cast(), SLAB) };
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("bytes", &self.bytes())
+            .finish()
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Memory taken from the system, and not given back.
+    pub fn bytes(&self) -> u64 {
+        let free = self.0.free.lock();
+        let kept = free.idle.iter().filter(|idle| **idle != Idle::GivenBack);
+        (kept.count() * SLAB) as u64
+    }
+
+    /// Gives back the memory of slabs of which nobody has used anything since the last call, [`TIDIED`] at most.
+    pub fn tidy(&self) {
+        let mut free = self.0.free.lock();
+        free.release_ready();
+        let mut given_back = 0;
+        for slab in 0..free.slabs.len() {
+            match free.idle[slab] {
+                Idle::Used if free.rows[slab] == u32::MAX => free.idle[slab] = Idle::Unused,
+                Idle::Unused if given_back < TIDIED => {
+                    given_back += 1;
+                    free.idle[slab] = Idle::GivenBack;
+                    // SAFETY: the slab is a mapping of ours, and no buffer is of it, as all its units are whole. Whoever takes it
+                    // again finds zeros, which are initialised.
+                    unsafe {
+                        libc::madvise(free.slabs[slab].as_ptr().cast(), SLAB, libc::MADV_DONTNEED)
+                    };
+                }
+                Idle::Used | Idle::Unused | Idle::GivenBack => {}
+            }
+        }
+    }
+
+    /// A buffer of 1, 4 or 16 blocks with whatever its last user left in it.
+    pub fn take(&self, blocks: usize) -> Buffer {
+        assert!(
+            matches!(blocks, 1 | 4 | 16),
+            "buffers have 1, 4 or 16 blocks"
+        );
+        let mut free = self.0.free.lock();
+        let (unit, bits) = free.take(blocks);
+        self.buffer(&free, unit, bits)
+    }
+
+    /// The buffer of these blocks of a unit, which were just taken.
+    fn buffer(&self, free: &Free, unit: u32, bits: u16) -> Buffer {
+        let at = (unit as usize % UNITS) * UNIT + bits.trailing_zeros() as usize * BLOCK;
+        Buffer {
+            // SAFETY: unit and bits lie inside the slab that `units` was extended for.
+            start: unsafe { free.slabs[unit as usize / UNITS].add(at) },
+            blocks: bits.count_ones() as usize,
+            unit,
+            bits,
+            pool: self.clone(),
+        }
+    }
+}
+
+/// An aligned buffer that goes back to its pool when dropped.
+pub struct Buffer {
+    start: NonNull<u8>,
+    blocks: usize,
+    unit: u32,
+    bits: u16,
+    pool: Pool,
+}
+
+// SAFETY: a buffer owns its range of the slab alone (invariant 1), like a boxed slice.
+unsafe impl Send for Buffer {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Blocks it holds.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range is ours, initialised and inside the slab, which the pool keeps alive.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.blocks * BLOCK) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` is the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.blocks * BLOCK) }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut free = self.pool.0.free.lock();
+        let mask = free.units[self.unit as usize];
+        free.set(self.unit, mask | self.bits);
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} blocks)", self.blocks)
+    }
+}
+
+/// Part of a shared buffer.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl Slice {
+    /// `range` of `buffer`.
+    pub fn new(buffer: Arc<Buffer>, range: Range<usize>) -> Self {
+        assert!(range.end <= buffer.len(), "a slice lies inside its buffer");
+        Self { buffer, range }
+    }
+
+    /// Whether it is part of this buffer.
+    pub(crate) fn is_of(&self, buffer: &Arc<Buffer>) -> bool {
+        Arc::ptr_eq(&self.buffer, buffer)
+    }
+
+    /// Whether `at` of `buffer` is where this slice ends.
+    pub(crate) fn grows(&self, buffer: &Arc<Buffer>, at: usize) -> bool {
+        Arc::ptr_eq(&self.buffer, buffer) && self.range.end == at
+    }
+
+    /// Takes in the next `bytes` of the buffer.
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        assert!(
+            self.range.end + bytes <= self.buffer.len(),
+            "a slice lies inside its buffer"
+        );
+        self.range.end += bytes;
+    }
+
+    /// The same bytes without a copy; the buffer lives until the last such handle is dropped.
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_nobody_uses_is_given_back_and_serves_again() {
+        let pool = Pool::new();
+        let take = |n: usize| (0..n).map(|_| pool.take(16)).collect::<Vec<Buffer>>();
+        let mut all = take(3 * UNITS);
+        for buffer in &mut all {
+            buffer.fill(7);
+        }
+        let used = 3 * SLAB as u64;
+        pool.tidy();
+        pool.tidy();
+        assert_eq!(pool.bytes(), used);
+        // One unit keeps its slab.
+        let one = all.pop();
+        drop(all);
+        pool.tidy();
+        assert_eq!(pool.bytes(), used, "it was used a moment ago");
+        pool.tidy();
+        assert_eq!(pool.bytes(), SLAB as u64);
+        assert!(one.unwrap().iter().all(|byte| *byte == 7));
+        for mut buffer in take(3 * UNITS) {
+            buffer.fill(9);
+            assert!(buffer.iter().all(|byte| *byte == 9));
+        }
+        assert_eq!(pool.bytes(), used);
+    }
+
+    #[test]
+    fn buffers_never_overlap_and_whole_units_come_back() {
+        let pool = Pool::new();
+        let mut held: Vec<(Buffer, u8)> = Vec::new();
+        let mut state = 7_u64;
+        for step in 0..4000_u32 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let pick = (state >> 33) as usize;
+            if held.len() > 150 || (pick.is_multiple_of(3) && !held.is_empty()) {
+                let (buffer, mark) = held.swap_remove(pick % held.len());
+                assert!(buffer.iter().all(|&b| b == mark));
+            } else {
+                let mut buffer = pool.take([1, 4, 16][pick % 3]);
+                buffer.fill(step as u8);
+                held.push((buffer, step as u8));
+            }
+        }
+        held.clear();
+        let before = pool.bytes();
+        let all: Vec<Buffer> = (0..before as usize / UNIT).map(|_| pool.take(16)).collect();
+        assert_eq!(pool.bytes(), before);
+        drop(all);
+    }
+}

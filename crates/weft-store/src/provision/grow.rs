@@ -1,0 +1,209 @@
+//! Room: blocks on the disk, memory for dirty pages, bytes in the log.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::counters::Counters;
+use crate::disk::Disk;
+use crate::engine::{Inner, whole};
+use crate::error::StoreError;
+use crate::key::ForkKey;
+use crate::paging::runs_of;
+use crate::pool::BLOCK;
+use crate::space::{Extent, WINDOW_MAX};
+
+impl Inner {
+    /// Takes free blocks for a direct write of a fork.
+    pub(crate) async fn take_blocks(
+        &self,
+        key: &ForkKey,
+        blocks: u64,
+    ) -> Result<Vec<Extent>, StoreError> {
+        self.grow_ahead(blocks).await?;
+        loop {
+            {
+                let mut state = self.lock();
+                let id = state.find(key);
+                let wish = state.wish(id);
+                if let Some(extents) = state.disk.take(blocks, wish) {
+                    let runs = runs_of(&extents, wish.goal);
+                    Counters::add(&self.counters.placed_runs, runs);
+                    Counters::add(&self.counters.placed_blocks, blocks);
+                    if let (Some(id), Some(last)) = (id, extents.last()) {
+                        let fork = state
+                            .forks
+                            .get_mut(&id)
+                            .expect("the fork was found under this lock");
+                        fork.goal = last.start + last.blocks;
+                    }
+                    return Ok(extents);
+                }
+            }
+            self.make_space(blocks).await?;
+        }
+    }
+
+    /// Grows before it must: windows are not to be taken from forks as long as disks can grow.
+    async fn grow_ahead(&self, blocks: u64) -> Result<(), StoreError> {
+        if !self.lock().disk.is_tight(blocks) {
+            return Ok(());
+        }
+        let me = self.me();
+        whole(async move {
+            let _growing = me.grow_lock.lock().await;
+            if me.lock().disk.is_tight(blocks) {
+                me.grow(blocks, me.bounds.growth).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes at least `blocks` available, by growing the disks' files or by freeing what waits.
+    pub(crate) async fn make_space(&self, blocks: u64) -> Result<(), StoreError> {
+        let me = self.me();
+        whole(async move { me.make_space_wholly(blocks).await }).await
+    }
+
+    /// As [`Inner::make_space`], for blocks that a cut divides: they may have what is held back.
+    pub(crate) async fn make_space_for_cut(&self, blocks: u64) -> Result<(), StoreError> {
+        if self.lock().disk.can_promise(blocks) {
+            return Ok(());
+        }
+        match self.make_space(blocks).await {
+            Err(StoreError::NoSpace { .. }) if self.lock().disk.can_promise(blocks) => Ok(()),
+            done => done,
+        }
+    }
+
+    async fn make_space_wholly(&self, blocks: u64) -> Result<(), StoreError> {
+        let _growing = self.grow_lock.lock().await;
+        if self.lock().disk.available() >= blocks || self.grow(blocks, self.bounds.growth).await? {
+            return Ok(());
+        }
+        let reclaimable = {
+            let state = self.lock();
+            // A dirty block that lies somewhere gives that place back once it has another.
+            let rewritten = state.dirty_blocks > 0 && state.disk.keeps_promises();
+            rewritten
+                || state.disk.waiting() > 0
+                || !state.tails.is_empty()
+                || !state.changes.dead.is_empty()
+                || state.mergeable().is_some()
+        };
+        if reclaimable {
+            if let Err(error) = self.settle_all().await {
+                tracing::warn!(%error, "what was cut keeps its space");
+            }
+            if let Err(error) = self.merge_for(blocks).await {
+                tracing::warn!(%error, "dropped checkpoints keep their space");
+            }
+            self.apply().await?;
+            self.sync_now().await?;
+            self.sync_now().await?;
+        }
+        if self.lock().disk.available() >= blocks || self.grow(blocks, 0).await? {
+            return Ok(());
+        }
+        // Not for each call that is refused: it leaves a small table.
+        if self.log.kept() > self.bounds.log / 64
+            && let Err(error) = self.give_kept_back().await
+        {
+            tracing::warn!(%error, "segments of the log that nobody needs stay");
+        }
+        let available = self.lock().disk.available();
+        if available >= blocks || self.grow(blocks, 0).await? {
+            return Ok(());
+        }
+        self.disks.look(&self.lock().disk);
+        let bytes = BLOCK as u64;
+        Err(StoreError::NoSpace {
+            needed: blocks * bytes,
+            available: available * bytes,
+        })
+    }
+
+    /// Grows the disks' files by `step` bytes together, or by what is missing, each by its share of
+    /// the room that they all have; false when that does not fit.
+    pub(crate) async fn grow(&self, blocks: u64, step: u64) -> Result<bool, StoreError> {
+        let unit = BLOCK as u64;
+        let (sizes, missing) = {
+            let disk = &self.lock().disk;
+            let open = disk.open().into_iter();
+            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
+            // What is held back scales with the size; twice its bound covers both sides of it.
+            (sizes, (blocks + 128).saturating_sub(disk.available()))
+        };
+        let mut rooms = Vec::new();
+        for (number, size, away) in sizes {
+            let Some(disk) = self.disks.get(number) else {
+                continue;
+            };
+            match disk.growth(size * unit, away * unit) {
+                Ok(room) => rooms.push((disk, size, room / unit)),
+                Err(e) => self.note(disk, &format!("ask its space: {e}")),
+            }
+        }
+        let total: u64 = rooms.iter().map(|r| r.2).sum();
+        let by = (step / unit).max(missing).min(total);
+        // With several, each by enough for a window: else one with little room would grow for ever.
+        let least = if rooms.len() > 1 { WINDOW_MAX } else { 1 };
+        let mut grown = false;
+        for (disk, size, room) in rooms {
+            let share = u128::from(by) * u128::from(room) / u128::from(total.max(1));
+            let share = (share as u64 + least).min(room);
+            if share == 0 {
+                self.lock().disk.grow(disk.number, size, 0);
+            }
+            grown |= share > 0 && self.grow_disk(disk, size, share, room).await?;
+        }
+        Ok(grown && self.lock().disk.available() >= blocks)
+    }
+
+    fn note(&self, disk: &Disk, reason: &str) {
+        self.disks.fail(&mut self.lock().disk, disk.number, reason);
+    }
+
+    async fn grow_disk(
+        &self,
+        disk: &Disk,
+        size: u64,
+        by: u64,
+        room: u64,
+    ) -> Result<bool, StoreError> {
+        let Ok(file) = disk.file().map(Arc::clone) else {
+            return Ok(false);
+        };
+        let filled = self.fill(disk, by).await?;
+        let (by, room) = (by - filled, room - filled);
+        if by == 0 {
+            return Ok(true);
+        }
+        if self.lock().disk.away(disk.number) > 0 {
+            // The host is full.
+            return Ok(filled > 0);
+        }
+        let bytes = (size + by) * BLOCK as u64;
+        match self.run(move || file.allocate(bytes)).await? {
+            Ok(()) => {
+                disk.written.store(true, Relaxed);
+                self.lock().disk.grow(disk.number, size + by, room - by);
+                Ok(true)
+            }
+            Err(e) => {
+                let full = io::ErrorKind::StorageFull;
+                if e.kind() == full || e.kind() == io::ErrorKind::QuotaExceeded {
+                    self.lock().disk.grow(disk.number, size, 0);
+                    return Ok(false);
+                }
+                let last = self.lock().disk.open() == [disk.number];
+                self.note(disk, &format!("grow: {e}"));
+                if last {
+                    return Err(StoreError::io("grow", &disk.shown(), &e));
+                }
+                Ok(false)
+            }
+        }
+    }
+}

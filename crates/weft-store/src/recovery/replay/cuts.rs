@@ -1,0 +1,238 @@
+//! Reading back what takes bytes away: cuts, tails, cleared ranges.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow, Range};
+
+use bytes::Bytes;
+use weft_kv::OrderedKv;
+use weft_layout::OFFSET_MAX;
+
+use super::{Piece, Replay};
+use crate::error::StoreError;
+use crate::forks::{edge, edges, numbers, whole_blocks, within};
+use crate::key::ForkKey;
+use crate::log::MAP_COST;
+use crate::pool::BLOCK;
+use crate::record::{CHUNKS, ChunkRecord, ForkId};
+
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+impl Replay<'_> {
+    pub(super) fn truncate(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        id: ForkId,
+        length: u64,
+    ) -> Result<(), StoreError> {
+        let Some(fork) = self.state.forks.get_mut(&id) else {
+            return Ok(());
+        };
+        let size = fork.chunk;
+        // The index may be newer than this record and have the cut length already, but not yet the
+        // zeros behind it: so the cut is made whatever the length is. Later records say again what
+        // lies beyond.
+        fork.length = OFFSET_MAX;
+        if size != 0 {
+            let first = length / u64::from(size);
+            for n in stored_chunks(self.index, id, first..u64::MAX)? {
+                self.load(id, n)?;
+            }
+            self.forget_beyond(id, size, length);
+        }
+        self.cost += MAP_COST * self.state.cut(id, length, modified, 0);
+        self.zero_edge(sequence, id, size, length);
+        Ok(())
+    }
+
+    /// As [`Replay::truncate`], of the chunk that it divides; what lies in later ones is emptied by items that follow, or when
+    /// the store is open.
+    pub(super) fn cut(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        id: ForkId,
+        length: u64,
+    ) -> Result<(), StoreError> {
+        let Some(size) = self.state.forks.get(&id).map(|fork| fork.chunk) else {
+            return Ok(());
+        };
+        if size == 0 {
+            return Err(StoreError::Corrupt {
+                what: "a cut item of the log",
+                at: format!("sequence {sequence}: the fork has no chunk size"),
+            });
+        }
+        if !length.is_multiple_of(u64::from(size)) {
+            self.load(id, length / u64::from(size))?;
+        }
+        self.forget_beyond(id, size, length);
+        self.state.cut_off(id, length, modified, 0);
+        self.zero_edge(sequence, id, size, length);
+        Ok(())
+    }
+
+    /// Bytes of a fork are in doubt, and it is this long at least; what an earlier cut left beyond its length goes.
+    pub(super) fn doubt(
+        &mut self,
+        (id, chunk, key): (ForkId, u32, &ForkKey),
+        modified: i64,
+        end: u64,
+        length: u64,
+    ) -> Result<(), StoreError> {
+        if self.state.check_alive(key.file).is_err() {
+            return Ok(());
+        }
+        self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+        if !self.state.forks.contains_key(&id) {
+            self.state.set_fork(id, chunk, key, modified);
+        }
+        let fork = &self.state.forks[&id];
+        let (old, modified) = (fork.length, fork.modified);
+        if length > old {
+            let behind = fork.end_chunk();
+            self.empty(id, behind..u64::MAX)?;
+            self.state.set_tail(id, None);
+            self.state.touch(id, length, modified);
+        }
+        self.state.doubt_below(id, end);
+        Ok(())
+    }
+
+    /// Chunks of a fork are empty.
+    pub(super) fn empty(&mut self, id: ForkId, chunks: Range<u64>) -> Result<(), StoreError> {
+        if !self.state.forks.contains_key(&id) {
+            return Ok(());
+        }
+        for n in stored_chunks(self.index, id, chunks.clone())? {
+            self.peek(id, n)?;
+        }
+        self.cost += MAP_COST * self.state.empty_chunks(id, chunks.clone(), 0);
+        let pieces = self.overlay.range((id, chunks.start)..(id, chunks.end));
+        let pieces: Vec<u64> = pieces.map(|((_, n), _)| *n).collect();
+        for n in pieces {
+            self.overlay.remove(&(id, n));
+        }
+        Ok(())
+    }
+
+    /// Drops pieces of blocks that lie beyond a length wholly.
+    fn forget_beyond(&mut self, id: ForkId, size: u32, length: u64) {
+        let (first, inside) = (length / u64::from(size), (length % u64::from(size)) as u32);
+        let mut beyond = self.overlay.split_off(&(id, first));
+        let mut others = beyond.split_off(&(ForkId(id.0 + 1), 0));
+        self.overlay.append(&mut others);
+        if let Some(mut blocks) = beyond.remove(&(id, first)) {
+            blocks.retain(|block, _| *block < inside.div_ceil(BLOCK as u32));
+            if !blocks.is_empty() {
+                self.overlay.insert((id, first), blocks);
+            }
+        }
+    }
+
+    fn zero_edge(&mut self, sequence: u64, id: ForkId, size: u32, length: u64) {
+        if let Some((n, block)) = edge(size, OFFSET_MAX, length) {
+            let at = (length % u64::from(size)) as u32;
+            let end = size.min((block + 1) * BLOCK as u32);
+            self.zero(sequence, id, n, at..end);
+        }
+    }
+
+    /// As [`Replay::truncate`], whatever the index has of the range: later records say it again.
+    pub(super) fn clear(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        id: ForkId,
+        range: Range<u64>,
+    ) -> Result<(), StoreError> {
+        let Some(size) = self.state.forks.get(&id).map(|fork| fork.chunk) else {
+            return Ok(());
+        };
+        if size == 0 {
+            return Err(StoreError::Corrupt {
+                what: "a clear item of the log",
+                at: format!("sequence {sequence}: the fork has no chunk size"),
+            });
+        }
+        let all = numbers(size, &range);
+        for n in stored_chunks(self.index, id, all.clone())? {
+            self.load(id, n)?;
+        }
+        let placed = self.state.forks[&id].chunks.range(all.clone());
+        let pieces = self.overlay.range((id, all.start)..(id, all.end));
+        let known = placed.map(|(n, _)| *n).chain(pieces.map(|((_, n), _)| *n));
+        let known: BTreeSet<u64> = known.collect();
+        for n in known {
+            let touched = within(size, &range, n);
+            let whole = whole_blocks(&touched, size);
+            if let Some(blocks) = self.overlay.get_mut(&(id, n)) {
+                blocks.retain(|block, _| !whole.contains(block));
+                if blocks.is_empty() {
+                    self.overlay.remove(&(id, n));
+                }
+            }
+            self.state.empty(id, n, whole, 0);
+            self.cost += MAP_COST;
+            for edge in edges(&touched, size) {
+                self.zero(sequence, id, n, edge);
+            }
+        }
+        let length = self.state.forks[&id].length;
+        self.state.touch(id, length, modified);
+        Ok(())
+    }
+
+    /// Bytes of one block, where it holds any, are zeros.
+    fn zero(&mut self, sequence: u64, id: ForkId, n: u64, bytes: Range<u32>) {
+        let block = bytes.start / BLOCK as u32;
+        let placed = self.state.forks[&id]
+            .chunks
+            .get(&n)
+            .and_then(|c| c.place(block));
+        let pieces = self
+            .overlay
+            .get(&(id, n))
+            .is_some_and(|b| b.contains_key(&block));
+        // What is lost has nothing that zeros could be laid over, unless it was written anew meanwhile.
+        let lies = placed.is_some_and(|(place, _)| !place.is_lost());
+        if lies || pieces {
+            let (at, data) = (bytes.start, Bytes::from_static(&ZEROS[..bytes.len()]));
+            let blocks = self.overlay.entry((id, n)).or_default();
+            blocks
+                .entry(block)
+                .or_default()
+                .push(Piece { sequence, at, data });
+        }
+    }
+}
+
+/// Those of some of a fork's chunks that are in the index.
+fn stored_chunks(
+    index: &dyn OrderedKv,
+    id: ForkId,
+    wanted: Range<u64>,
+) -> Result<Vec<u64>, StoreError> {
+    let (low, high) = (
+        ChunkRecord::key(id, wanted.start),
+        ChunkRecord::key(id, wanted.end),
+    );
+    let mut found = Vec::new();
+    let mut failed = None;
+    index.snapshot()?.scan(
+        CHUNKS,
+        Bound::Included(&low),
+        Bound::Excluded(&high),
+        &mut |key, _| {
+            match ChunkRecord::decode_key(key) {
+                Ok((_, n)) => found.push(n),
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
+    failed.map_or(Ok(found), Err)
+}

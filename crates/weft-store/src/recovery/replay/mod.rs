@@ -1,0 +1,335 @@
+//! Reading a log back: what its frames make of the state.
+
+mod cuts;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+use weft_kv::OrderedKv;
+use weft_layout::FileId;
+
+use crate::cache::Chunk;
+use crate::error::StoreError;
+use crate::forks::by_chunk;
+use crate::pool::BLOCK;
+use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, Place, RunsRecord};
+use crate::state::State;
+
+/// Bytes of a block that only the log has.
+pub(crate) struct Piece {
+    pub(crate) sequence: u64,
+    /// Where in the chunk.
+    pub(crate) at: u32,
+    pub(crate) data: Bytes,
+}
+
+/// Pieces by chunk and block, in the log's order.
+pub(crate) type Overlay = BTreeMap<(ForkId, u64), BTreeMap<u32, Vec<Piece>>>;
+
+/// Replays frames onto the state that the index holds.
+pub(crate) struct Replay<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) index: &'a dyn OrderedKv,
+    pub(crate) overlay: Overlay,
+    /// Forks of which the index has no chunk, and others.
+    pub(crate) bare: HashMap<ForkId, bool>,
+    /// What chunks cost that an item makes empty without naming them, in units of [`State::logged`].
+    pub(crate) cost: u64,
+}
+
+impl Replay<'_> {
+    /// Lets one item take effect.
+    pub(crate) fn item(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        item: &ItemRecord,
+    ) -> Result<(), StoreError> {
+        match item {
+            ItemRecord::Fork { id, chunk, key } => {
+                self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+                if self.state.check_alive(key.file).is_ok() {
+                    self.state.set_fork(*id, *chunk, key, modified);
+                }
+            }
+            ItemRecord::Data { id, offset, data } => {
+                self.data(sequence, modified, *id, *offset, data)?;
+            }
+            ItemRecord::Pieces { id, runs, data } => {
+                for run in runs {
+                    for n in 0..run.count {
+                        let piece = run.after(n);
+                        let bytes = data.slice(piece.at..piece.at + run.length as usize);
+                        self.data(sequence, modified, *id, piece.offset.0, &bytes)?;
+                    }
+                }
+            }
+            ItemRecord::Map {
+                id,
+                chunk,
+                as_of,
+                end,
+                runs,
+            } => {
+                if self.state.forks.contains_key(id) {
+                    self.map(*id, *chunk, *as_of, runs)?;
+                    self.extend(*id, *end, modified);
+                    if *end > 0 {
+                        self.prove(*id, *chunk, runs);
+                    }
+                }
+            }
+            ItemRecord::Truncate { id, length } => {
+                self.truncate(sequence, modified, *id, *length)?;
+            }
+            ItemRecord::Cut { id, length } => self.cut(sequence, modified, *id, *length)?,
+            ItemRecord::Empty { id, from, to } => self.empty(*id, *from..*to)?,
+            ItemRecord::Operation { file, op } => {
+                let entry = self.state.files.entry(*file).or_default();
+                entry.op = entry.op.max(*op);
+                self.state.changes.files.insert(*file);
+            }
+            ItemRecord::Remove { id } => {
+                self.overlay.retain(|(fork, _), _| fork != id);
+                self.state.remove(*id, sequence);
+            }
+            ItemRecord::Delete { file } => self.delete(sequence, *file),
+            ItemRecord::Synced { .. } | ItemRecord::Touched(_) => {}
+            ItemRecord::Doubt {
+                id,
+                chunk,
+                key,
+                end,
+                length,
+            } => self.doubt((*id, *chunk, key), modified, *end, *length)?,
+            ItemRecord::DoubtAll { below } => self.state.doubt_all(*below),
+            ItemRecord::Trust { file: Some(file) } => self.state.trust(*file),
+            ItemRecord::Trust { file: None } => self.state.trust_all(),
+            ItemRecord::Checkpoint { file, number } => {
+                self.state.add_checkpoint(*file, *number, modified);
+            }
+            ItemRecord::Keep { id, number } => self.state.keep(*id, *number),
+            ItemRecord::Derive {
+                id,
+                parent,
+                chunk,
+                length,
+                modified,
+                key,
+            } => {
+                self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+                if self.state.check_alive(key.file).is_ok() {
+                    self.state
+                        .derive(*id, *parent, *chunk, key, *length, *modified);
+                    // That may have been a checkpoint: then it is told of a fork too many.
+                    self.state.touches().touch(*id);
+                }
+            }
+            ItemRecord::Forget { file, number } => self.state.forget(*file, *number),
+            ItemRecord::Adopt { from, to, chunk } => {
+                self.peek(*from, *chunk)?;
+                self.peek(*to, *chunk)?;
+                self.state.adopt(*from, *to, *chunk, 0);
+            }
+            ItemRecord::Own { id, chunk } => self.load(*id, *chunk)?,
+            ItemRecord::Merged { from, to } => {
+                self.overlay.retain(|(fork, _), _| fork != from);
+                self.state.merged(*from, *to);
+            }
+            ItemRecord::Clear { id, offset, length } => {
+                self.clear(sequence, modified, *id, *offset..*offset + *length)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, sequence: u64, file: FileId) {
+        let known = self.state.files.get(&file);
+        let gone: Vec<ForkId> = known.map_or_else(Vec::new, |f| {
+            f.forks.values().chain(&f.kept).copied().collect()
+        });
+        self.overlay.retain(|(fork, _), _| !gone.contains(fork));
+        self.state.delete(file, sequence);
+    }
+
+    /// What only the log has; the entries below it are in memory then.
+    pub(crate) fn finish(mut self) -> Result<Overlay, StoreError> {
+        let overlay = std::mem::take(&mut self.overlay);
+        for &(id, n) in overlay.keys() {
+            self.load(id, n)?;
+        }
+        Ok(overlay)
+    }
+
+    fn extend(&mut self, id: ForkId, end: u64, modified: i64) {
+        // A flush's map has no end and no time of its own.
+        if end > 0 {
+            let length = self.state.forks[&id].length.max(end);
+            self.state.touch(id, length, modified);
+        }
+    }
+
+    fn data(
+        &mut self,
+        sequence: u64,
+        modified: i64,
+        id: ForkId,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<(), StoreError> {
+        let Some(fork) = self.state.forks.get(&id) else {
+            return Ok(());
+        };
+        if fork.chunk == 0 {
+            return Err(StoreError::Corrupt {
+                what: "a data item of the log",
+                at: format!("sequence {sequence}: the fork has no chunk size"),
+            });
+        }
+        let size = fork.chunk;
+        for range in by_chunk(size, offset, data.len() as u64) {
+            let blocks = self.overlay.entry((id, range.chunk)).or_default();
+            let mut at = range.bytes.start;
+            while at < range.bytes.end {
+                let block = at / BLOCK as u32;
+                let stop = range.bytes.end.min((block + 1) * BLOCK as u32);
+                let from = (range.chunk * u64::from(size) + u64::from(at) - offset) as usize;
+                let data = data.slice(from..from + (stop - at) as usize);
+                blocks
+                    .entry(block)
+                    .or_default()
+                    .push(Piece { sequence, at, data });
+                at = stop;
+            }
+        }
+        let end = offset + data.len() as u64;
+        self.extend(id, end, modified);
+        self.state.doubts().prove(id, &(offset..end));
+        Ok(())
+    }
+
+    /// What a direct write says is so.
+    fn prove(&mut self, id: ForkId, n: u64, runs: &RunsRecord) {
+        let size = u64::from(self.state.forks[&id].chunk);
+        let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
+        for run in &runs.runs {
+            let bytes = at(run.first)..at(run.first + run.blocks);
+            self.state.doubts().prove(id, &bytes);
+        }
+    }
+
+    fn map(&mut self, id: ForkId, n: u64, as_of: u64, runs: &RunsRecord) -> Result<(), StoreError> {
+        self.load(id, n)?;
+        let blocks = self.state.forks[&id].chunk.div_ceil(BLOCK as u32);
+        if runs
+            .runs
+            .last()
+            .is_some_and(|r| r.first + r.blocks > blocks)
+        {
+            return Err(StoreError::Corrupt {
+                what: "a map item of the log",
+                at: format!("fork {}, chunk {n}", id.0),
+            });
+        }
+        let mut overlay = self.overlay.get_mut(&(id, n));
+        for (block, place, crc) in each(runs) {
+            if place.is_lost() {
+                self.state.lose_block(id, n, block, Some(0));
+            } else {
+                self.state.place_block(id, n, block, place, crc, 0);
+            }
+            if let Some(blocks) = overlay.as_deref_mut()
+                && let Some(pieces) = blocks.get_mut(&block)
+            {
+                pieces.retain(|p| p.sequence > as_of);
+                if pieces.is_empty() {
+                    blocks.remove(&block);
+                }
+            }
+        }
+        self.state.mark_changed(id, n);
+        Ok(())
+    }
+
+    /// Brings a chunk into memory as the fork's own: copied where it shows through. The log has all of its parent's before.
+    fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
+        self.peek(id, n)?;
+        let mut at = id;
+        while let Some(fork) = self.state.forks.get(&at)
+            && fork.chunks.get(&n).is_some_and(|c| c.through)
+            && let Some(parent) = fork.parent
+        {
+            at = parent;
+            self.peek(at, n)?;
+        }
+        if at == id {
+            return Ok(());
+        }
+        self.state.copy_entry(id, at, n);
+        // A parent that is gone was merged: then this fork's own entry, if it has any, is in the index.
+        let fork = self.state.forks.get_mut(&id);
+        if let Some(chunk) = fork.and_then(|f| f.chunks.get_mut(&n)) {
+            chunk.through = false;
+        }
+        // The index has it as the parent's only, and what is logged from now on counts on its being the fork's own.
+        self.state.mark_changed(id, n);
+        Ok(())
+    }
+
+    /// Brings a chunk into memory as it is stored.
+    fn peek(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
+        let Some(fork) = self.state.forks.get_mut(&id) else {
+            return Ok(());
+        };
+        if fork.chunks.contains_key(&n) {
+            return Ok(());
+        }
+        // Asked once for each fork: most of what is replayed is of forks that the index lacks.
+        let bare = match self.bare.get(&id) {
+            Some(bare) => *bare,
+            None => !has_chunks(self.index, id)?,
+        };
+        self.bare.insert(id, bare);
+        if bare {
+            fork.chunks.insert(n, Chunk::absent(fork.inherits(n)));
+            self.state.count_entry(id, n);
+            return Ok(());
+        }
+        let key = ChunkRecord::key(id, n);
+        let chunk = match self.index.snapshot()?.get(CHUNKS, &key)? {
+            Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
+            None => Chunk::absent(fork.inherits(n)),
+        };
+        fork.chunks.insert(n, chunk);
+        self.state.count_entry(id, n);
+        Ok(())
+    }
+}
+
+/// Blocks of runs with their places and checksums.
+pub(crate) fn each(runs: &RunsRecord) -> impl Iterator<Item = (u32, Place, u32)> + '_ {
+    let blocks = runs
+        .runs
+        .iter()
+        .flat_map(|r| (0..r.blocks).map(|i| (r.first + i, r.place.plus(i))));
+    blocks
+        .zip(&runs.crcs)
+        .map(|((block, place), crc)| (block, place, *crc))
+}
+
+/// Whether the index has any chunk of a fork.
+fn has_chunks(index: &dyn OrderedKv, id: ForkId) -> Result<bool, StoreError> {
+    let (low, high) = (ChunkRecord::key(id, 0), ChunkRecord::key(id, u64::MAX));
+    let mut any = false;
+    index.snapshot()?.scan(
+        CHUNKS,
+        Bound::Included(&low),
+        Bound::Included(&high),
+        &mut |_, _| {
+            any = true;
+            ControlFlow::Break(())
+        },
+    )?;
+    Ok(any)
+}

@@ -1,0 +1,91 @@
+//! Which disk and which place a new window gets.
+
+use super::allocator::Allocator;
+use super::disk::Disk;
+use super::extent::{Extent, Wish};
+use super::windows::WINDOW_MAX;
+use crate::record::Place;
+
+impl Allocator {
+    /// Whether a disk that could grow has too little for windows: it would not get its share.
+    pub(crate) fn is_tight(&self, blocks: u64) -> bool {
+        let tight = |d: &Disk| d.growth > 0 && d.free.count() < blocks + WINDOW_MAX;
+        self.open_disks().any(tight)
+    }
+
+    /// A fork is gone: others may have what was kept for it.
+    pub(crate) fn close_window(&mut self, fork: u64) {
+        if let Some(extent) = self.windows.remove(fork) {
+            self.return_window(extent);
+        }
+    }
+
+    pub(super) fn return_window(&mut self, extent: Extent) {
+        let disk = self.disks.get_mut(&extent.disk());
+        disk.expect("a window is on a disk").windowed -= extent.blocks;
+        self.free(extent);
+    }
+
+    /// Up to `blocks` that are in no window, and a window behind them.
+    pub(super) fn fresh(&mut self, blocks: u64, wish: Wish) -> Extent {
+        if self.open_disks().all(|d| d.free.count() == 0) {
+            self.close_windows();
+        }
+        let goal = Some(Place(wish.goal)).filter(|_| wish.goal != u64::MAX);
+        let ahead = wish.fork.map_or(0, |_| (wish.held * 4).min(WINDOW_MAX));
+        // Up to a window's size a fork stays where it began: the loss of a disk costs fewer files.
+        let stays = goal.map(Place::disk).filter(|_| wish.held < WINDOW_MAX);
+        let number = self.next_disk(blocks.max(ahead), goal.map(Place::disk), stays);
+        let disk = self.disks.get_mut(&number).expect("it was just chosen");
+        let share = (disk.free.count() + disk.growth) / 16;
+        let want = blocks.max(ahead.min(share));
+        let goal = goal.filter(|g| g.disk() == number).map(Place::block);
+        let picked = disk.free.pick(want, goal);
+        let (start, length) = picked.expect("the disk has free blocks");
+        let base = u64::from(number) << 48 | start;
+        let taken = Extent {
+            start: base,
+            blocks: blocks.min(length),
+        };
+        let rest = Extent {
+            start: base + taken.blocks,
+            blocks: length - taken.blocks,
+        };
+        if let Some(fork) = wish.fork.filter(|_| rest.blocks > 0) {
+            disk.windowed += rest.blocks;
+            if let Some(old) = self.windows.insert(fork, rest) {
+                self.return_window(old);
+            }
+        }
+        taken
+    }
+
+    /// The disk whose turn it is: disks take turns by what they have free and could grow by. Of
+    /// equal ones the `last` one that the fork had; out of turn the one where it `stays`, if that has room.
+    fn next_disk(&mut self, blocks: u64, last: Option<u16>, stays: Option<u16>) -> u16 {
+        let weight = |d: &Disk| i128::from(d.usable() + d.growth);
+        let can = |d: &Disk| !d.closed && d.free.count() > 0;
+        let total: i128 = self.disks.values().filter(|d| can(d)).map(weight).sum();
+        let most = self.disks.iter().filter(|(_, d)| can(d));
+        // The turn is measured in blocks times the weight of all, so that nothing is rounded.
+        let key = |n: u16, d: &Disk| (d.turn + weight(d) * i128::from(blocks), last == Some(n));
+        let chosen = most.max_by_key(|(n, d)| (key(**n, d), std::cmp::Reverse(**n)));
+        let chosen = *chosen.expect("the caller counted the free blocks").0;
+        let room = |n: &u16| {
+            self.disks
+                .get(n)
+                .is_some_and(|d| can(d) && d.free.count() >= blocks)
+        };
+        let chosen = stays.filter(room).unwrap_or(chosen);
+        for (number, disk) in self.disks.iter_mut().filter(|(_, d)| can(d)) {
+            disk.turn += weight(disk) * i128::from(blocks);
+            if *number == chosen {
+                disk.turn -= total * i128::from(blocks);
+            }
+            // Weights change: old debts must not weigh for ever.
+            let bound = total * i128::from(WINDOW_MAX) * 4;
+            disk.turn = disk.turn.clamp(-bound, bound);
+        }
+        chosen
+    }
+}

@@ -1,0 +1,161 @@
+//! Free blocks without a sure place on the host: punched out, or of a file that was found with holes.
+//!
+//! They are room that their disk could grow by: no write gets one before it was filled. The caller keeps growing,
+//! filling and punching of a store apart from each other.
+
+use super::allocator::Allocator;
+use super::disk::Disk;
+use super::extent::Extent;
+use crate::record::Place;
+
+/// Extents that one step looks at, under the state's lock.
+const LOOK: usize = 1024;
+
+/// Free blocks that stay where they are, for the next writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    /// In large extents.
+    pub(crate) large: u64,
+    /// In small ones: each costs the host a request.
+    pub(crate) small: u64,
+}
+
+/// A walk over the free extents of a disk, from its end: the large ones, then the small ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PunchWalk {
+    large: bool,
+    before: u64,
+}
+
+impl PunchWalk {
+    pub(crate) fn new() -> Self {
+        Self {
+            large: true,
+            before: u64::MAX,
+        }
+    }
+}
+
+fn extents(number: u16, parts: Vec<(u64, u64)>) -> Vec<Extent> {
+    let extent = |(start, blocks)| Extent {
+        start: u64::from(number) << 48 | start,
+        blocks,
+    };
+    parts.into_iter().map(extent).collect()
+}
+
+impl Allocator {
+    /// Free blocks of a disk without a sure place.
+    pub(crate) fn away(&self, number: u16) -> u64 {
+        self.disks.get(&number).map_or(0, Disk::away)
+    }
+
+    /// Those of them of which it is not known whether they were punched out.
+    pub(crate) fn unsure(&self, number: u16) -> u64 {
+        self.disks
+            .get(&number)
+            .map_or(0, |disk| disk.unsure.count())
+    }
+
+    /// The disk's file has holes, and nobody knows where: no free block has a sure place.
+    pub(crate) fn doubt(&mut self, number: u16) {
+        self.close_windows();
+        let Some(disk) = self.disks.get_mut(&number) else {
+            return;
+        };
+        for (start, blocks) in disk.free.lowest(u64::MAX, usize::MAX) {
+            disk.free.claim(start, blocks);
+            disk.unsure.free(start, blocks);
+            disk.growth += blocks;
+        }
+    }
+
+    /// Nobody writes: what was kept for forks is free for all.
+    pub(crate) fn close_windows(&mut self) {
+        for window in self.windows.remove_all() {
+            self.return_window(window);
+        }
+    }
+
+    /// The next free blocks to punch out, up to `most`, which no write gets from now on; `None` at the walk's end. None at all
+    /// says only that this step found none.
+    pub(crate) fn take_to_punch(
+        &mut self,
+        number: u16,
+        keep: Keep,
+        most: u64,
+        walk: &mut PunchWalk,
+    ) -> Option<Vec<Extent>> {
+        let disk = self.disks.get_mut(&number).filter(|d| !d.missing)?;
+        loop {
+            let (there, keep) = if walk.large {
+                (disk.free.large(), keep.large)
+            } else {
+                (disk.free.count() - disk.free.large(), keep.small)
+            };
+            let most = most.min(there.saturating_sub(keep));
+            if most > 0 && walk.before > 0 {
+                let (parts, before) = disk.free.take_highest(walk.large, most, walk.before, LOOK);
+                walk.before = before;
+                for (start, blocks) in &parts {
+                    disk.holes.free(*start, *blocks);
+                    disk.growth += blocks;
+                }
+                return Some(extents(number, parts));
+            }
+            if !walk.large {
+                return None;
+            }
+            *walk = PunchWalk {
+                large: false,
+                before: u64::MAX,
+            };
+        }
+    }
+
+    /// The next blocks of which it is not known whether they were punched out; from now on they were.
+    pub(crate) fn take_unsure(&mut self, number: u16, most: u64) -> Vec<Extent> {
+        let Some(disk) = self.disks.get_mut(&number) else {
+            return Vec::new();
+        };
+        let parts = disk.unsure.lowest(most, LOOK);
+        for (start, blocks) in &parts {
+            disk.unsure.claim(*start, *blocks);
+            disk.holes.free(*start, *blocks);
+        }
+        extents(number, parts)
+    }
+
+    /// Blocks that were to be punched out may or may not have a place.
+    pub(crate) fn doubt_punched(&mut self, extent: Extent) {
+        if let Some(disk) = self.disks.get_mut(&extent.disk()) {
+            let start = Place(extent.start).block();
+            if disk.holes.claim(start, extent.blocks) {
+                disk.unsure.free(start, extent.blocks);
+            }
+        }
+    }
+
+    /// Blocks of a disk to be given a place, up to `most`; they stay without until [`Allocator::filled`]. First those
+    /// that may have one.
+    pub(crate) fn to_fill(&self, number: u16, most: u64) -> Vec<Extent> {
+        let Some(disk) = self.disks.get(&number) else {
+            return Vec::new();
+        };
+        let mut parts = disk.unsure.lowest(most, LOOK);
+        let found: u64 = parts.iter().map(|(_, blocks)| blocks).sum();
+        parts.extend(disk.holes.lowest(most - found, LOOK));
+        extents(number, parts)
+    }
+
+    /// Blocks have a place: writes may have them.
+    pub(crate) fn filled(&mut self, extent: Extent) {
+        if let Some(disk) = self.disks.get_mut(&extent.disk()) {
+            let start = Place(extent.start).block();
+            if disk.holes.claim(start, extent.blocks) || disk.unsure.claim(start, extent.blocks) {
+                disk.free.free(start, extent.blocks);
+                disk.growth = disk.growth.saturating_sub(extent.blocks);
+            }
+        }
+    }
+}

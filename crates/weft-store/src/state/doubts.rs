@@ -1,0 +1,137 @@
+//! Doubt over forks: which bytes of which forks are not proven.
+
+use std::ops::Range;
+
+use weft_layout::FileId;
+
+use super::State;
+use crate::error::StoreError;
+use crate::key::{ADDRESSED, ForkKey};
+use crate::record::{ForkId, ItemRecord, Ranges, new_body};
+
+impl State {
+    /// Bytes of a fork before `end` are in doubt.
+    pub(crate) fn doubt_below(&mut self, id: ForkId, end: u64) {
+        self.doubts().doubt_below(id, end);
+        self.changes.forks.insert(id);
+    }
+
+    /// Everything that can change of files before `below` is in doubt: all that is no checkpoint's. What is named by what it
+    /// holds proves itself.
+    pub(crate) fn doubt_all(&mut self, below: FileId) {
+        let living = self.forks.iter();
+        let living = living.filter(|(_, f)| f.kept.is_none() && f.key.file < below);
+        let living: Vec<ForkId> = living.map(|(id, _)| *id).collect();
+        self.changes.forks.extend(&living);
+        // So that there is something to apply in any case.
+        self.changes.files.insert(ADDRESSED);
+        self.doubts().doubt_all(below, living);
+    }
+
+    /// A file's bytes count as proven, in its cells and checkpoints.
+    pub(crate) fn trust(&mut self, file: FileId) {
+        let forks = self.doubted_of(Some(file));
+        self.doubts().trust(file, &forks);
+        self.changes.files.insert(file);
+    }
+
+    /// Everything counts as proven.
+    pub(crate) fn trust_all(&mut self) {
+        self.changes.files.insert(ADDRESSED);
+        self.doubts().trust_all();
+    }
+
+    /// Forks of which something is in doubt; of one file, or of all.
+    pub(crate) fn doubted_of(&self, file: Option<FileId>) -> Vec<ForkId> {
+        let of = |id: &ForkId| self.forks.get(id).map(|fork| fork.key.file);
+        let all = self.doubted().forks().map(|(id, _)| id);
+        all.filter(|id| file.is_none() || of(id) == file).collect()
+    }
+
+    /// What is in doubt of a fork, up to its length where that is in doubt as well.
+    pub(crate) fn doubted_ranges(&self, id: ForkId) -> Vec<Range<u64>> {
+        let length = self.forks.get(&id).map_or(0, |fork| fork.length);
+        let ranges = self.doubted().ranges(id).map(Ranges::each);
+        let ranges = ranges.into_iter().flatten();
+        let within = |range: &Range<u64>| match range.end {
+            u64::MAX => range.start..length.max(range.start),
+            end => range.start..end,
+        };
+        ranges.map(within).collect()
+    }
+
+    /// Refuses to read bytes that are in doubt; `id`: the fork of this name, if there is one, living or of a checkpoint.
+    pub(crate) fn check_proven(
+        &self,
+        key: &ForkKey,
+        (id, checkpoint): (Option<ForkId>, Option<u64>),
+        wanted: Range<u64>,
+    ) -> Result<(), StoreError> {
+        let doubts = self.doubted();
+        let range = match id {
+            _ if wanted.is_empty() => None,
+            Some(id) => doubts.ranges(id).and_then(|r| r.overlap(&wanted)).cloned(),
+            None => doubts.hides(key.file, checkpoint).then_some(0..u64::MAX),
+        };
+        let Some(range) = range else {
+            return Ok(());
+        };
+        let length = id
+            .and_then(|id| self.forks.get(&id))
+            .map_or(0, |f| f.length);
+        let end = match range.end {
+            u64::MAX => length.max(wanted.end),
+            end => end,
+        };
+        Err(StoreError::Unproven {
+            file: key.file,
+            cell: key.cell,
+            fork: key.fork.clone(),
+            range: range.start..end,
+        })
+    }
+
+    /// Whether forks of a file, or of a checkpoint, may be longer than they are, or others may be there.
+    pub(crate) fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
+        let doubts = self.doubted();
+        let endless = |(id, ranges): (ForkId, &Ranges)| {
+            let of = self.forks.get(&id);
+            let fits = of.is_some_and(|fork| fork.key.file == file && fork.kept == checkpoint);
+            fits && ranges.is_endless()
+        };
+        doubts.hides(file, checkpoint) || doubts.forks().any(endless)
+    }
+
+    /// Queues what makes a fork that is in doubt at least this long: more is not said of it.
+    pub(crate) fn encode_length(&self, id: ForkId, length: u64, body: &mut Vec<u8>) {
+        let fork = &self.forks[&id];
+        ItemRecord::Doubt {
+            id,
+            chunk: fork.chunk,
+            key: fork.key.clone(),
+            end: 0,
+            length,
+        }
+        .encode(body);
+    }
+
+    /// Accepts a file's bytes as they are, or everyone's; the frame's sequence.
+    pub(crate) fn accept_doubt(&mut self, file: Option<FileId>) -> u64 {
+        let nothing = match file {
+            Some(file) => {
+                self.doubted_of(Some(file)).is_empty() && !self.doubted().doubts_absent(file)
+            }
+            None => self.doubted_of(None).is_empty() && self.doubted().absent().is_none(),
+        };
+        if nothing {
+            return self.sequence();
+        }
+        let mut body = new_body(0);
+        ItemRecord::Trust { file }.encode(&mut body);
+        match file {
+            Some(file) => self.trust(file),
+            None => self.trust_all(),
+        }
+        self.log(&body)
+    }
+}

@@ -1,0 +1,193 @@
+//! The cache's bounds: what is counted, and what goes when there is too much.
+//!
+//! Pages that were read or written through go first, in their order (`docs/caching.md`); then a clock's hand turns over pages
+//! and chunk entries. Dirty pages, and entries that the index does not have yet, stay.
+
+use super::State;
+use crate::cache::{Page, SLOT};
+use crate::pool::BLOCK;
+use crate::record::ForkId;
+
+/// How many pages and entries that must stay an eviction looks at before it leaves the rest for the next one: where
+/// most of the cache is dirty, or not in the index yet, looking at all of it would cost each write milliseconds.
+const LOOK_IN_VAIN: usize = 512;
+/// How much the cache grows before the next eviction looks again after one in vain: eight are looked at for each block, which
+/// adds two to the clock at most.
+const LOOK_AGAIN: u64 = (LOOK_IN_VAIN / 8 * BLOCK) as u64;
+/// The clock's mark for a chunk's entry instead of a page.
+const ENTRY: u32 = u32::MAX;
+
+impl State {
+    /// Counts a chunk's entry in the cache after it was loaded or grew.
+    pub(crate) fn count_entry(&mut self, id: ForkId, n: u64) {
+        let Some(chunk) = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) else {
+            return;
+        };
+        if chunk.cost == 0 {
+            self.clock.push_back((id, n, ENTRY));
+        }
+        let cost = chunk.entry_bytes();
+        self.cached = self.cached + cost - chunk.cost;
+        chunk.cost = cost;
+    }
+
+    /// A page of which fewer bytes were touched is held.
+    pub(crate) fn held_below(&self) -> u32 {
+        if self.rules.hold {
+            SLOT as u32
+        } else {
+            u32::MAX
+        }
+    }
+
+    /// Bytes of a slot were written: see [`Page::touch`].
+    pub(crate) fn touch_page(&mut self, id: ForkId, n: u64, slot: usize, bytes: u32) {
+        let held = self.held_below();
+        let chunk = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n));
+        let page = chunk.and_then(|c| c.page_mut(slot));
+        if page.is_some_and(|page| page.touch(bytes, held)) {
+            self.replace.push_back((id, n, slot as u32));
+        }
+    }
+
+    /// Evicts pages of the replace queue until `limit` holds.
+    fn evict_spent(&mut self, limit: u64, most: usize) {
+        if self.replace.len() as u64 > self.cached / BLOCK as u64 + 1024 {
+            // Entries of pages that went by other ways.
+            let forks = &self.forks;
+            self.replace.retain(|(id, n, slot)| {
+                let chunk = forks.get(id).and_then(|f| f.chunks.get(n));
+                let page = chunk.and_then(|c| c.pages.get(*slot as usize)?.as_ref());
+                page.is_some_and(|p| p.listed)
+            });
+        }
+        let mut patience = most.min(self.replace.len());
+        while self.cached > limit && patience > 0 {
+            patience -= 1;
+            let Some((id, n, slot)) = self.replace.pop_front() else {
+                return;
+            };
+            let chunk = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n));
+            let place = chunk.and_then(|c| c.pages.get_mut(slot as usize));
+            match place {
+                Some(Some(page)) if page.spent && page.dirty != 0 => {
+                    self.replace.push_back((id, n, slot));
+                }
+                Some(place @ Some(_)) if place.as_ref().is_some_and(|p| p.spent) => {
+                    let page = place.take().expect("it was just looked at");
+                    self.cached -= page.bytes();
+                    self.fetched_in_vain += u64::from(page.fetched.count_ones());
+                    patience = most.min(self.replace.len());
+                }
+                // It was touched again and is held.
+                Some(Some(page)) => page.listed = false,
+                _ => {}
+            }
+        }
+    }
+
+    /// Evicts clean pages, and entries that the index has, until `limit` holds.
+    ///
+    /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay, and at as many more for each [`LOOK_AGAIN`] by
+    /// which the cache has grown since it last looked in vain; the next call goes on from there. So the hand turns faster than
+    /// the clock grows, whatever comes in one batch.
+    pub(crate) fn evict(&mut self, limit: u64) {
+        if self.cached <= limit {
+            self.look_at = 0;
+            return;
+        }
+        if self.cached < self.look_at {
+            return;
+        }
+        let looked_at = self.look_at.saturating_sub(LOOK_AGAIN).max(limit);
+        let grown = self.cached.saturating_sub(looked_at);
+        let most = LOOK_IN_VAIN.max((grown / LOOK_AGAIN) as usize * LOOK_IN_VAIN);
+        self.evict_spent(limit, most);
+        self.turn_clock(limit, most);
+        self.look_at = if self.cached > limit {
+            self.cached + LOOK_AGAIN
+        } else {
+            0
+        };
+    }
+
+    /// Says that what had to stay may go now: the next eviction looks.
+    pub(crate) fn look_again(&mut self) {
+        self.look_at = 0;
+    }
+
+    /// Evicts everything that need not stay.
+    pub(crate) fn evict_all(&mut self) {
+        self.look_again();
+        self.evict_spent(0, self.replace.len());
+        // The hand passes twice: once to forget that a page was used, once to take it.
+        self.turn_clock(0, self.clock.len() * 2);
+    }
+
+    fn turn_clock(&mut self, limit: u64, most: usize) {
+        let mut patience = most.min(self.clock.len() * 2);
+        while self.cached > limit && patience > 0 {
+            patience -= 1;
+            let Some((id, n, slot)) = self.clock.pop_front() else {
+                return;
+            };
+            let Some(fork) = self.forks.get_mut(&id) else {
+                continue;
+            };
+            let Some(chunk) = fork.chunks.get_mut(&n) else {
+                continue;
+            };
+            if slot == ENTRY {
+                if chunk.marks == 0 && chunk.pages.iter().all(Option::is_none) {
+                    self.cached -= chunk.cost;
+                    fork.chunks.remove(&n);
+                    self.evictions += 1;
+                    patience = most;
+                } else {
+                    self.clock.push_back((id, n, slot));
+                }
+                continue;
+            }
+            let Some(place) = chunk.pages.get_mut(slot as usize) else {
+                continue;
+            };
+            match place {
+                Some(page) if page.dirty != 0 || page.used => {
+                    // To forget that it was used is what the hand is for.
+                    patience += usize::from(page.used && page.dirty == 0);
+                    page.used = false;
+                    self.clock.push_back((id, n, slot));
+                }
+                Some(page) => {
+                    self.cached -= page.bytes();
+                    self.fetched_in_vain += u64::from(page.fetched.count_ones());
+                    *place = None;
+                    patience = most;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Puts a page into a slot and counts it.
+pub(crate) fn set_page(state: &mut State, id: ForkId, n: u64, slot: usize, mut page: Page) {
+    let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) else {
+        return;
+    };
+    let place = chunk.slot_mut(slot);
+    page.queued = true;
+    state.cached += page.bytes();
+    match place.replace(page) {
+        Some(old) => {
+            state.cached -= old.bytes();
+            if let Some(page) = place {
+                page.listed |= old.listed;
+            }
+            if !old.queued {
+                state.clock.push_back((id, n, slot as u32));
+            }
+        }
+        None => state.clock.push_back((id, n, slot as u32)),
+    }
+}

@@ -1,0 +1,34 @@
+//! The `Touched` records of the log, made from what the last frames touched.
+
+use std::collections::BTreeMap;
+
+use super::State;
+use crate::doubt::Window;
+use crate::key::{ADDRESSED, ForkKey};
+use crate::record::{ItemRecord, TouchedRecord};
+
+impl State {
+    /// Adds what was touched to the frame of the next sequence; `segment`: where that will be, if that is known.
+    pub(super) fn say_touched(&mut self, segment: Option<u64>, body: &mut Vec<u8>) {
+        let next = self.next_sequence();
+        for window in self.touches().take(segment, next) {
+            self.encode_touched(&window, body);
+        }
+    }
+
+    fn encode_touched(&self, window: &Window, body: &mut Vec<u8>) {
+        let mut keys: BTreeMap<&ForkKey, u64> = window.gone_names().map(|key| (key, 0)).collect();
+        // A removed fork is among the names that are gone.
+        let forks = window.forks().filter_map(|id| self.forks.get(&id));
+        keys.extend(forks.map(|fork| (&fork.key, 0)));
+        let forks = keys.into_keys().filter(|key| key.file != ADDRESSED);
+        let length = |key: &ForkKey| self.find(key).map_or(0, |id| self.forks[&id].length);
+        let forks = forks.map(|key| (key.clone(), length(key))).collect();
+        let record = TouchedRecord {
+            from: window.from(),
+            any: window.any(),
+            forks,
+        };
+        ItemRecord::Touched(record).encode(body);
+    }
+}

@@ -1,0 +1,385 @@
+//! A folder of a real file system.
+//!
+//! The data file is read and written past the page cache by io_uring, or by threads where io_uring
+//! is forbidden, or through the page cache where direct I/O is refused (tmpfs). The log is written
+//! by plain `write`: that costs microseconds, and only the sync has to wait for the disk.
+
+mod device;
+mod ring;
+mod workers;
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use crate::error::StoreError;
+use crate::pool::{Buffer, Slice};
+use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+use ring::Rings;
+use workers::Workers;
+
+pub use device::DeviceStorage;
+
+/// Threads for blocking work; with io_uring they only serve the index and the folder.
+const THREADS: usize = 2;
+/// Threads where every operation of the disk needs one.
+const THREADS_WITHOUT_RING: usize = 8;
+/// Parts that the kernel takes in one call.
+const PARTS_MAX: usize = 1024;
+const LOCK: &str = "lock";
+
+/// How a [`FolderStorage`] reaches the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// io_uring where the kernel allows it, threads elsewhere.
+    Automatic,
+    /// Threads, even where io_uring would work.
+    Threads,
+}
+
+/// The files of one folder, which no other process has open.
+pub struct FolderStorage {
+    path: PathBuf,
+    /// Open from the beginning: a sync must not fail because there is no descriptor for it.
+    folder: File,
+    _lock: File,
+    reaching: Reaching,
+}
+
+/// How the operations of a disk reach it.
+#[derive(Clone)]
+struct Reaching {
+    rings: Option<Arc<Rings>>,
+    workers: Arc<Workers>,
+}
+
+impl Reaching {
+    fn start(reach: Reach, shown: &str) -> Result<Self, StoreError> {
+        let rings = match reach {
+            Reach::Threads => None,
+            Reach::Automatic => match Rings::start() {
+                Ok(rings) => Some(Arc::new(rings)),
+                Err(error) => {
+                    tracing::warn!(%error, "io_uring is not to be had; the disk is reached by threads");
+                    None
+                }
+            },
+        };
+        let threads = if rings.is_some() {
+            THREADS
+        } else {
+            THREADS_WITHOUT_RING
+        };
+        let workers =
+            Workers::start(threads).map_err(|e| StoreError::io("start threads for", shown, &e))?;
+        Ok(Self {
+            rings,
+            workers: Arc::new(workers),
+        })
+    }
+
+    fn run(&self, work: Work) -> BoxFuture<()> {
+        let done = self.workers.run(work);
+        Box::pin(async move {
+            // The worker drops its end only after the work.
+            let _ = done.await;
+        })
+    }
+}
+
+/// To read and write a file, or make one that is its owner's alone, whatever the umask: it holds the bytes of files that others
+/// may not read.
+fn private_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600);
+    options
+}
+
+/// Opens a file past the page cache where the system allows it.
+fn open_direct(path: &Path) -> io::Result<File> {
+    let options = private_options();
+    let direct = OFlags::DIRECT.bits().cast_signed();
+    match options.clone().custom_flags(direct).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+            tracing::warn!(path = %path.display(), "direct I/O is refused; using the page cache");
+            let file = options.open(path)?;
+            // The store has a cache of its own; read-ahead would only fill a second one.
+            rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
+            Ok(file)
+        }
+        other => other,
+    }
+}
+
+impl FolderStorage {
+    /// Opens a folder, creating it where it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process, or this one, has it open.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, Reach::Automatic)
+    }
+
+    /// As [`FolderStorage::open`], choosing how the disk is reached.
+    pub fn open_with(path: &Path, reach: Reach) -> Result<Self, StoreError> {
+        let shown = path.display().to_string();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|e| StoreError::io("create", &shown, &e))?;
+        let locked = path.join(LOCK);
+        let shown = locked.display().to_string();
+        let lock = private_options().open(&locked);
+        let lock = lock.map_err(|e| StoreError::io("open", &shown, &e))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::Locked { path: shown }),
+            Err(e) => return Err(StoreError::io("lock", &shown, &e.into())),
+        }
+        let folder = File::open(path);
+        Ok(Self {
+            path: path.to_owned(),
+            folder: folder.map_err(|e| StoreError::io("open", &path.display().to_string(), &e))?,
+            _lock: lock,
+            reaching: Reaching::start(reach, &shown)?,
+        })
+    }
+}
+
+impl Storage for FolderStorage {
+    fn open(&self, name: &str, kind: FileKind) -> io::Result<Arc<dyn StorageFile>> {
+        let path = self.path.join(name);
+        let file = match kind {
+            FileKind::Log => private_options().open(&path)?,
+            FileKind::Data => open_direct(&path)?,
+        };
+        let length = AtomicU64::new(file.metadata()?.len());
+        Ok(Arc::new(FolderFile {
+            file: Arc::new(file),
+            kind,
+            base: 0,
+            length,
+            fixed: false,
+            reaching: self.reaching.clone(),
+        }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.folder.sync_all()
+    }
+
+    fn available(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn run(&self, work: Work) -> BoxFuture<()> {
+        self.reaching.run(work)
+    }
+}
+
+struct FolderFile {
+    file: Arc<File>,
+    kind: FileKind,
+    /// Where its bytes begin in `file`.
+    base: u64,
+    /// Bytes given a place by `allocate`, or found at open.
+    length: AtomicU64,
+    /// A device: it cannot grow.
+    fixed: bool,
+    reaching: Reaching,
+}
+
+impl FolderFile {
+    fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<io::Result<T>> {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let file = Arc::clone(&self.file);
+        let _done = self.reaching.workers.run(Box::new(move || {
+            // Nobody waits any more when the caller was cancelled.
+            let _ = send.send(work(&file));
+        }));
+        Box::pin(async move {
+            receive
+                .await
+                .unwrap_or_else(|_| Err(io::Error::other("the worker stopped")))
+        })
+    }
+}
+
+impl StorageFile for FolderFile {
+    fn read_at(&self, at: u64, mut buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>> {
+        let at = self.base + at;
+        if let Some(rings) = &self.reaching.rings {
+            return rings.of_thread().read(&self.file, at, buffers);
+        }
+        self.work(move |file| {
+            let mut at = at;
+            for buffer in &mut buffers {
+                file.read_exact_at(buffer, at)?;
+                at += buffer.len() as u64;
+            }
+            Ok(buffers)
+        })
+    }
+
+    fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>> {
+        let at = self.base + at;
+        if let Some(rings) = &self.reaching.rings {
+            return rings.of_thread().write(&self.file, at, slices);
+        }
+        self.work(move |file| {
+            let mut at = at;
+            for slice in &slices {
+                file.write_all_at(slice, at)?;
+                at += slice.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> BoxFuture<io::Result<()>> {
+        if let Some(rings) = &self.reaching.rings {
+            return rings.of_thread().sync(&self.file);
+        }
+        self.work(File::sync_data)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        let flags = match self.kind {
+            FileKind::Data => FallocateFlags::empty(),
+            FileKind::Log => FallocateFlags::KEEP_SIZE,
+        };
+        let from = self.length.load(Relaxed).min(length);
+        if from == length {
+            return Ok(());
+        }
+        if self.fixed {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        match rustix::fs::fallocate(&*self.file, flags, from, length - from) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                if self.kind == FileKind::Data {
+                    self.file.set_len(length)?;
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+        if self.kind == FileKind::Data {
+            self.length.fetch_max(length, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn punch(&self, at: u64, length: u64) -> io::Result<()> {
+        if self.fixed {
+            return device::discard(&self.file, self.base + at, length);
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&*self.file, flags, at, length)?)
+    }
+
+    fn fill(&self, at: u64, length: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(
+            &*self.file,
+            FallocateFlags::KEEP_SIZE,
+            self.base + at,
+            length,
+        ) {
+            // A device has its place; a file system that sets nothing aside finds out when it is written to.
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn held(&self) -> io::Result<u64> {
+        let file = self.file.metadata()?;
+        if file.file_type().is_block_device() {
+            return Ok(self.length.load(Relaxed));
+        }
+        Ok((file.blocks() * 512).saturating_sub(self.base))
+    }
+
+    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    fn write_parts(&self, mut at: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let some = &rest[..rest.len().min(PARTS_MAX)];
+            let written = match rustix::io::pwritev(&self.file, some, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            at += written as u64;
+            IoSlice::advance_slices(&mut rest, written);
+        }
+        Ok(())
+    }
+
+    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        let end = self.file.metadata()?.len();
+        let length = length.min(end.saturating_sub(at) as usize);
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        if self.fixed {
+            return Ok(self.length.load(Relaxed));
+        }
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.length.store(length, Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_parts_than_the_kernel_takes_at_once_are_written_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = FolderStorage::open_with(folder.path(), Reach::Threads).unwrap();
+        let file = storage.open("log", FileKind::Log).unwrap();
+        let bytes: Vec<u8> = (0..3 * PARTS_MAX * 7).map(|n| (n % 251) as u8).collect();
+        let parts: Vec<&[u8]> = bytes.chunks(7).collect();
+        file.write_parts(5, &parts).unwrap();
+        file.write_parts(bytes.len() as u64 + 5, &[b"end"]).unwrap();
+        let found = file.read_plain(5, bytes.len() + 3).unwrap();
+        assert!(found == [&bytes[..], b"end"].concat());
+    }
+}

@@ -1,0 +1,90 @@
+//! Bit rot of a simulated disk: what was stored changes, and neither a crash nor a loss of power brings it back.
+
+use super::{Change, Content, SimStorage};
+use crate::pool::BLOCK;
+
+impl SimStorage {
+    /// Changes a file behind the store's back: bit rot. False when there is no such file.
+    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let Some(mut bytes) = self.bytes(name) else {
+            return false;
+        };
+        change(&mut bytes);
+        let mut disk = self.0.lock();
+        let Ok(file) = disk.file(&self.full_name(name)) else {
+            return false;
+        };
+        let mut content = Content::default();
+        content.write(0, &bytes);
+        file.now = content.clone();
+        file.durable = content;
+        file.unsynced.clear();
+        true
+    }
+
+    /// The numbers of the blocks of 4 KiB of a file that hold anything; none if there is no such file.
+    pub fn blocks(&self, name: &str) -> Vec<u64> {
+        let disk = self.0.lock();
+        let Some(file) = disk.files.get(&self.full_name(name)) else {
+            return Vec::new();
+        };
+        let full = |bytes: &[u8; BLOCK]| bytes.iter().any(|b| *b != 0);
+        let blocks = file.now.blocks.iter().filter(|(_, bytes)| full(bytes));
+        blocks.map(|(number, _)| *number).collect()
+    }
+
+    /// Turns a bit of a file over behind the store's back, wherever the disk has the byte: also in what it was given and did
+    /// not sync. False when the file does not hold it.
+    pub fn flip(&self, name: &str, byte: u64, bit: u8) -> bool {
+        let mut disk = self.0.lock();
+        let Ok(file) = disk.file(&self.full_name(name)) else {
+            return false;
+        };
+        let mask = 1 << (bit % 8);
+        let found = file.now.flip(byte, mask);
+        file.durable.flip(byte, mask);
+        for change in &mut file.unsynced {
+            if let Change::Write(at, bytes) = change
+                && let Some(inside) = byte.checked_sub(*at)
+                && let Some(value) = bytes.get_mut(inside as usize)
+            {
+                *value ^= mask;
+            }
+        }
+        found
+    }
+}
+
+impl Content {
+    fn flip(&mut self, byte: u64, mask: u8) -> bool {
+        let block = self.blocks.get_mut(&(byte / BLOCK as u64));
+        let Some(bytes) = block.filter(|_| byte < self.length) else {
+            return false;
+        };
+        bytes[byte as usize % BLOCK] ^= mask;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::FileKind;
+    use crate::storage::Storage;
+
+    #[test]
+    fn a_flipped_bit_stays_over_a_loss_of_power() {
+        let disk = SimStorage::new(1);
+        let file = disk.open("data", FileKind::Log).unwrap();
+        disk.sync_folder().unwrap();
+        file.write_plain(BLOCK as u64 + 5, b"a").unwrap();
+        assert_eq!(disk.blocks("data"), [1]);
+        assert!(disk.flip("data", BLOCK as u64 + 5, 1));
+        assert_eq!(file.read_plain(BLOCK as u64 + 5, 1).unwrap(), b"c");
+        assert!(!disk.flip("data", BLOCK as u64 + 6, 1), "beyond the end");
+        assert!(!disk.flip("data", 5, 1), "a hole");
+        disk.crash(true, 2);
+        // The write was kept or lost, but not as it was written.
+        assert_ne!(disk.bytes("data").unwrap().last(), Some(&b'a'));
+    }
+}

@@ -1,0 +1,182 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_kv::MemKv;
+use weft_layout::{CellIndex, CellOffset, FileId};
+
+use super::*;
+use crate::config::StoreConfig;
+use crate::key::{ForkName, Timestamp, Write};
+use crate::state::State;
+use crate::storage::sim::SimStorage;
+
+fn key() -> ForkKey {
+    ForkKey {
+        file: FileId(1),
+        cell: CellIndex(0),
+        fork: ForkName::data(),
+    }
+}
+
+async fn write(store: &Store, offset: u64, mark: u8) {
+    let write = Write {
+        key: key(),
+        chunk: 16 << 10,
+        offset: CellOffset(offset),
+        data: Bytes::from(vec![mark; 4096]),
+    };
+    store.write(vec![write], Timestamp(1)).await.unwrap();
+}
+
+/// What a check told, and whether it was repaired.
+type Told = Vec<(Fault, bool)>;
+
+async fn checked(store: &Store, repair: bool) -> Told {
+    let (mut pass, mut found) = (store.check_begin().await.unwrap(), Vec::new());
+    loop {
+        let part = store.check(&mut pass, false, repair).await.unwrap();
+        found.extend(
+            part.findings
+                .into_iter()
+                .map(|(f, d)| (f.fault, d.is_some())),
+        );
+        if part.done {
+            return found;
+        }
+    }
+}
+
+async fn opened() -> Store {
+    let disk: Arc<dyn crate::Storage> = Arc::new(SimStorage::new(1));
+    let mut config = StoreConfig::new(disk, Arc::new(MemKv::new()), "boot".into());
+    (config.cache_bytes, config.growth_bytes) = (1 << 20, 1 << 20);
+    config.reserve_bytes = 0;
+    Store::open(config).await.unwrap()
+}
+
+/// A store with a fork of two blocks, of which the first is shared with a checkpoint, spoiled by `spoil`, which is told
+/// the living fork and the kept one; what a check finds then.
+fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> (Told, Told) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.unwrap().block_on(async {
+        let store = opened().await;
+        write(&store, 0, 1).await;
+        write(&store, 4096, 2).await;
+        store.apply().await.unwrap();
+        store.checkpoint(FileId(1), 1, Timestamp(2)).await.unwrap();
+        write(&store, 4096, 3).await;
+        store.apply().await.unwrap();
+        assert_eq!(checked(&store, false).await, []);
+        let kept = {
+            let state = store.0.lock();
+            let kept = state.files[&FileId(1)].kept.iter().next().copied();
+            (state.find(&key()).unwrap(), kept.unwrap())
+        };
+        for id in [kept.0, kept.1] {
+            store.0.load_entry(id, 0).unwrap();
+        }
+        spoil(&mut store.0.lock(), kept.0, kept.1);
+        (checked(&store, repair).await, checked(&store, repair).await)
+    })
+}
+
+/// Where the living fork's own block lies.
+fn own(state: &State, id: ForkId) -> (u32, Place) {
+    state.forks[&id].chunks[&0].own_blocks().next().unwrap()
+}
+
+fn move_own(state: &mut State, id: ForkId, to: Place) {
+    let block = own(state, id).0;
+    let entry = state.forks.get_mut(&id).unwrap().chunks.get_mut(&0);
+    entry.unwrap().set(block, to, 0);
+    state.mark_changed(id, 0);
+}
+
+#[test]
+fn a_block_in_use_that_is_free_is_told_and_taken() {
+    let spoil = |state: &mut State, living, _| {
+        let (_, place) = own(state, living);
+        state.disk.free(crate::state::extent(place));
+    };
+    let free = |repaired| vec![(Fault::Free, repaired)];
+    assert_eq!(found_after(false, spoil), (free(false), free(false)));
+    assert_eq!(found_after(true, spoil), (free(true), vec![]));
+}
+
+#[test]
+fn blocks_beyond_the_disk_and_in_two_chunks_are_told() {
+    let beyond = |state: &mut State, living, _| move_own(state, living, Place(1 << 40));
+    let told = vec![(Fault::Beyond, false)];
+    assert_eq!(found_after(true, beyond), (told.clone(), told));
+    let twice = |state: &mut State, living, kept| {
+        let (_, place) = own(state, kept);
+        move_own(state, living, place);
+    };
+    let (first, _) = found_after(true, twice);
+    assert_eq!(first, vec![(Fault::Twice, false); 2]);
+}
+
+#[test]
+fn an_inherited_block_that_nobody_has_is_told() {
+    let spoil = |state: &mut State, living, kept: ForkId| {
+        let entry = state.forks.get_mut(&kept).unwrap().chunks.get_mut(&0);
+        let (block, place) = entry.as_ref().unwrap().own_blocks().next().unwrap();
+        entry.unwrap().set(block, place.plus(9), 0);
+        let inherits = state.forks[&living].chunks[&0].is_inherited(block);
+        assert!(inherits, "the living fork shares the first block");
+    };
+    let (first, _) = found_after(true, spoil);
+    assert!(first.contains(&(Fault::Inherited, false)), "{first:?}");
+}
+
+#[test]
+fn a_tree_of_forks_that_does_not_count_its_children_is_told() {
+    let spoil = |state: &mut State, _, kept: ForkId| {
+        state.forks.get_mut(&kept).unwrap().children += 1;
+    };
+    let (first, second) = found_after(true, spoil);
+    assert!(
+        matches!(&first[..], [(Fault::Tree { .. }, false)]),
+        "{first:?}"
+    );
+    assert_eq!(first, second);
+}
+
+/// Looks at the state when it goes.
+struct Tidy(Arc<Inner>);
+
+impl Drop for Tidy {
+    fn drop(&mut self) {
+        drop(self.0.lock());
+    }
+}
+
+#[test]
+fn who_panics_with_the_state_in_hand_closes_the_store() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.unwrap().block_on(async {
+        let store = opened().await;
+        write(&store, 0, 1).await;
+        let inner = Arc::clone(&store.0);
+        let outside = async move {
+            let _tidy = Tidy(inner);
+            panic!("as the test wants it");
+        };
+        assert!(tokio::spawn(outside).await.unwrap_err().is_panic());
+        store.sync().await.unwrap();
+        let inner = Arc::clone(&store.0);
+        let inside = async move {
+            let _state = inner.lock();
+            panic!("as the test wants it");
+        };
+        assert!(tokio::spawn(inside).await.unwrap_err().is_panic());
+        let refused = store.sync().await.unwrap_err();
+        assert!(refused.to_string().contains("panic"), "{refused}");
+        let read = store.read(&key(), CellOffset(0), 4096).await;
+        assert!(read.is_err(), "it may show what no log has");
+    });
+}

@@ -1,0 +1,417 @@
+//! What is lost of what was stored: counted, named to readers and checks, and accepted.
+//!
+//! A block is lost where an entry says that it lies nowhere (`give_up.rs`). That is as durable as any entry, and goes with the
+//! entry: when the block is written anew, cut off, cleared, removed, or given another place by going back to a checkpoint. What
+//! there is to know beside is which entries to look at. An opening reads all of them, and every change of one goes through
+//! [`State::mark_changed`]; an entry that has no lost block any more is forgotten when somebody looks.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use weft_layout::{CellIndex, FileId};
+
+use crate::cache::Chunk;
+use crate::engine::{Inner, Store};
+use crate::error::StoreError;
+use crate::finding::{Fault, Finding};
+use crate::forks::Fork;
+use crate::key::{ForkKey, ForkName};
+use crate::pool::BLOCK;
+use crate::record::{ForkId, ItemRecord, RunsRecord, new_body};
+use crate::state::{State, find_in};
+
+/// Entries that one count looks at.
+const LOOK: usize = 10_000;
+/// Entries after which the cache gives back what looking took.
+const PAUSE: usize = 256;
+
+/// How much is lost of what a store held, or not proven to be as it was acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Files of which something is lost, in a cell or in a checkpoint.
+    pub files: u64,
+    /// Ranges of bytes.
+    pub ranges: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// There is more than was counted.
+    pub more: bool,
+}
+
+/// Blocks of a chunk that are lost, and that nobody has written anew in memory.
+fn lost_blocks(chunk: &Chunk) -> Vec<Range<u32>> {
+    let mut found: Vec<Range<u32>> = Vec::new();
+    for block in chunk.lost() {
+        if chunk.valid_page(block).is_some() {
+            continue;
+        }
+        match found.last_mut() {
+            Some(last) if last.end == block => last.end += 1,
+            _ => found.push(block..block + 1),
+        }
+    }
+    found
+}
+
+impl Fork {
+    /// The bytes of blocks of a chunk.
+    fn bytes_of(&self, n: u64, blocks: &Range<u32>) -> Range<u64> {
+        let size = u64::from(self.chunk);
+        let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
+        at(blocks.start)..at(blocks.end)
+    }
+}
+
+impl State {
+    /// Bytes of a fork that are lost in one of its own chunks, which is in memory.
+    fn lost_in(&self, id: ForkId, n: u64) -> Vec<(Range<u32>, Range<u64>)> {
+        let Some(fork) = self.forks.get(&id) else {
+            return Vec::new();
+        };
+        let blocks = fork.chunks.get(&n).map(lost_blocks).unwrap_or_default();
+        let ranges = blocks.into_iter().map(|blocks| {
+            let range = fork.bytes_of(n, &blocks);
+            (blocks, range.start..range.end.min(fork.length))
+        });
+        ranges.filter(|(_, range)| !range.is_empty()).collect()
+    }
+
+    /// What a reader is told who met a lost block: all that is lost around it. `None`: it is not lost any more.
+    pub(crate) fn lost(&self, id: ForkId, chunk: u64, block: u32) -> Option<StoreError> {
+        let fork = self.forks.get(&id)?;
+        let around = lost_blocks(fork.chunks.get(&chunk)?).into_iter();
+        let around = around.into_iter().find(|blocks| blocks.contains(&block))?;
+        let range = fork.bytes_of(chunk, &around);
+        Some(StoreError::Lost {
+            file: fork.key.file,
+            cell: fork.key.cell,
+            fork: fork.key.fork.clone(),
+            range: range.start..range.end.min(fork.length).max(range.start + 1),
+        })
+    }
+
+    /// The entries that may have lost blocks.
+    fn lossy(&self, of: Option<FileId>) -> Vec<(ForkId, u64)> {
+        let wanted = |(id, _): &&(ForkId, u64)| {
+            let key = self.forks.get(id).map(|fork| fork.key.file);
+            of.is_none() || key == of
+        };
+        self.lossy.iter().filter(wanted).copied().collect()
+    }
+}
+
+impl Inner {
+    /// Looks at an entry that may have lost blocks: the ranges that are.
+    fn look_at_lossy(&self, id: ForkId, n: u64) -> Result<Vec<Range<u64>>, StoreError> {
+        self.load_entry(id, n)?;
+        let mut state = self.lock();
+        let chunk = state.forks.get(&id).and_then(|fork| fork.chunks.get(&n));
+        // One that was evicted just now is looked at the next time.
+        let gone =
+            !state.forks.contains_key(&id) || chunk.is_some_and(|c| c.lost().next().is_none());
+        if gone {
+            state.lossy.remove(&(id, n));
+        }
+        let found = state.lost_in(id, n).into_iter();
+        Ok(found.map(|(_, range)| range).collect())
+    }
+
+    /// The findings of a check about lost blocks of an entry.
+    pub(crate) fn find_lost(
+        &self,
+        id: ForkId,
+        chunk: u64,
+        runs: &RunsRecord,
+    ) -> Result<Vec<Finding>, StoreError> {
+        if !runs.runs.iter().any(|run| run.place.is_lost()) {
+            return Ok(Vec::new());
+        }
+        self.load_entry(id, chunk)?;
+        let state = self.lock();
+        let Some(fork) = state.forks.get(&id) else {
+            return Ok(Vec::new());
+        };
+        let (key, checkpoint) = (&fork.key, fork.kept);
+        let finding = |(blocks, range): (Range<u32>, Range<u64>)| Finding {
+            key: key.clone(),
+            chunk,
+            blocks,
+            disk: 0,
+            place: 0,
+            fault: Fault::Lost { range, checkpoint },
+        };
+        Ok(state.lost_in(id, chunk).into_iter().map(finding).collect())
+    }
+
+    /// As [`Inner::find_lost`], of a chunk of all forks of a name.
+    pub(crate) fn find_lost_of(&self, finding: &Finding) -> Result<Vec<Finding>, StoreError> {
+        let forks = self.lock().forks_of(&finding.key);
+        let mut found = Vec::new();
+        for id in forks {
+            self.load_entry(id, finding.chunk)?;
+            let runs = {
+                let state = self.lock();
+                let fork = state.forks.get(&id);
+                fork.and_then(|f| f.chunks.get(&finding.chunk))
+                    .map(Chunk::to_runs)
+            };
+            found.extend(self.find_lost(id, finding.chunk, &runs.unwrap_or_default())?);
+        }
+        Ok(found)
+    }
+
+    /// Makes holes of what is lost in an entry; the ranges, and the frame's sequence.
+    fn accept_in(&self, id: ForkId, n: u64) -> Result<(Vec<Range<u64>>, u64), StoreError> {
+        loop {
+            let evictions = self.lock().evictions;
+            self.load_entry(id, n)?;
+            let mut state = self.lock();
+            state.check_writable()?;
+            if state.evictions != evictions {
+                continue;
+            }
+            let Some(fork) = state.forks.get(&id) else {
+                return Ok((Vec::new(), state.sequence()));
+            };
+            let modified = fork.modified;
+            let accepted = state.lost_in(id, n);
+            let blocks = fork.chunks.get(&n).map(lost_blocks).unwrap_or_default();
+            if blocks.is_empty() {
+                return Ok((Vec::new(), state.sequence()));
+            }
+            let sequence = state.next_sequence();
+            let mut body = new_body(modified);
+            for blocks in &blocks {
+                let bytes = fork.bytes_of(n, blocks);
+                ItemRecord::Clear {
+                    id,
+                    offset: bytes.start,
+                    length: bytes.end - bytes.start,
+                }
+                .encode(&mut body);
+            }
+            for blocks in blocks {
+                state.empty(id, n, blocks, sequence);
+            }
+            state.lossy.remove(&(id, n));
+            let sequence = state.log(&body);
+            return Ok((accepted.into_iter().map(|(_, r)| r).collect(), sequence));
+        }
+    }
+}
+
+impl Losses {
+    fn add(&mut self, ranges: &[Range<u64>]) {
+        self.ranges += ranges.len() as u64;
+        self.bytes += ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+    }
+
+    fn add_all(&mut self, other: Losses) {
+        self.ranges += other.ranges;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Inner {
+    /// Counts what is in doubt of a file, or of all, as proven.
+    fn accept_doubt(&self, file: Option<FileId>) -> Result<Losses, StoreError> {
+        let (mut accepted, mut files) = (Losses::default(), BTreeSet::new());
+        let sequence = {
+            let mut state = self.lock();
+            state.check_writable()?;
+            for id in state.doubted_of(file) {
+                files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+                accepted.add(&state.doubted_ranges(id));
+            }
+            // What is not there and may have been: of how many bytes, nobody knows.
+            let absent = match file {
+                Some(file) => state.doubted().doubts_absent(file),
+                None => state.doubted().absent().is_some(),
+            };
+            accepted.ranges += u64::from(absent);
+            files.extend(file.filter(|_| absent));
+            state.accept_doubt(file)
+        };
+        accepted.files = files.len() as u64;
+        self.append(sequence)?;
+        Ok(accepted)
+    }
+
+    /// Puts all that there is of files before `below` in doubt.
+    fn doubt_older(&self, below: FileId) -> Result<(), StoreError> {
+        let sequence = {
+            let mut state = self.lock();
+            state.check_writable()?;
+            let mut body = new_body(0);
+            ItemRecord::DoubtAll { below }.encode(&mut body);
+            state.doubt_all(below);
+            state.touches().any();
+            state.log(&body)
+        };
+        self.append(sequence)
+    }
+
+    /// The findings of a check about bytes that are not proven.
+    pub(crate) fn find_doubted(&self) -> Vec<Finding> {
+        let state = self.lock();
+        let mut found = Vec::new();
+        let mut add = |key: &ForkKey, range, checkpoint| {
+            found.push(Finding {
+                key: key.clone(),
+                chunk: 0,
+                blocks: 0..0,
+                disk: 0,
+                place: 0,
+                fault: Fault::Unproven { range, checkpoint },
+            });
+        };
+        for id in state.doubted_of(None) {
+            let Some(fork) = state.forks.get(&id) else {
+                continue;
+            };
+            for range in state.doubted_ranges(id) {
+                add(&fork.key, range, fork.kept);
+            }
+        }
+        for (file, number) in state.doubted().unsure() {
+            let (cell, fork) = (CellIndex(0), ForkName::data());
+            add(&ForkKey { file, cell, fork }, 0..0, Some(number));
+        }
+        if state.doubted().absent().is_some() {
+            // Of no file: of what this store does not have.
+            let none = ForkKey {
+                file: FileId(0),
+                cell: CellIndex(0),
+                fork: ForkName::data(),
+            };
+            add(&none, 0..0, None);
+        }
+        found
+    }
+}
+
+impl Store {
+    /// How much is lost: reading it fails until it is written anew, removed or accepted.
+    ///
+    /// Cost: a look at each entry that was ever seen with a lost block, 10,000 at most.
+    pub fn losses(&self) -> Result<Losses, StoreError> {
+        let inner = &self.0;
+        let all = inner.lock().lossy(None);
+        let (mut found, mut files) = (Losses::default(), BTreeSet::new());
+        found.more = all.len() > LOOK;
+        for (at, (id, n)) in all.into_iter().take(LOOK).enumerate() {
+            let ranges = inner.look_at_lossy(id, n)?;
+            let mut state = inner.lock();
+            if !ranges.is_empty() {
+                files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+            }
+            found.add(&ranges);
+            if at % PAUSE == PAUSE - 1 {
+                state.evict(inner.bounds.cache);
+            }
+        }
+        let state = inner.lock();
+        let doubted = state.doubted_of(None);
+        found.more |= doubted.len() > LOOK || state.doubted().absent().is_some();
+        for id in doubted.into_iter().take(LOOK) {
+            files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+            found.add(&state.doubted_ranges(id));
+        }
+        // What is not there, and may have been.
+        found.ranges += u64::from(state.doubted().absent().is_some());
+        found.files = files.len() as u64;
+        Ok(found)
+    }
+
+    /// Makes zeros of all that is lost of a file, in its cells and checkpoints, and shows what there is where it is not proven: its
+    /// owner's word that this is worth more than nothing. Lengths and times stay.
+    ///
+    /// # Durability
+    /// On stable storage on return.
+    pub async fn accept_losses(&self, file: FileId) -> Result<Losses, StoreError> {
+        let inner = &self.0;
+        let mut accepted = Losses::default();
+        {
+            // Nobody takes chunks from a fork meanwhile.
+            let _alone = inner.merge_lock.lock().await;
+            let all = inner.lock().lossy(Some(file));
+            for (id, n) in all {
+                inner.admit_cut().await?;
+                let (ranges, sequence) = inner.accept_in(id, n)?;
+                inner.append(sequence)?;
+                accepted.add(&ranges);
+            }
+            accepted.add_all(inner.accept_doubt(Some(file))?);
+        }
+        accepted.files = u64::from(accepted.ranges > 0);
+        self.sync().await?;
+        Ok(accepted)
+    }
+
+    /// Puts all that there is of files before `below` in doubt, and that others are not there: the store is an older copy of one that had
+    /// acknowledged more. What checkpoints keep stays as it is. Reading is [`StoreError::Unproven`] until the bytes are written anew, cut
+    /// off, removed or accepted.
+    ///
+    /// Cost: as many entries in memory and in the index as there are forks.
+    /// # Durability
+    /// On stable storage on return.
+    pub async fn doubt_older(&self, below: FileId) -> Result<(), StoreError> {
+        self.0.doubt_older(below)?;
+        self.sync().await
+    }
+
+    /// Whether anything is in doubt: if not, [`Store::check_proven`] refuses nothing.
+    pub fn has_doubt(&self) -> bool {
+        self.0.lock().doubted().any()
+    }
+
+    /// Cells of files before this one that the store does not have may have been there; of a single file [`Store::doubts_absent`] tells.
+    pub fn absent_doubted_below(&self) -> Option<FileId> {
+        self.0.lock().doubted().absent()
+    }
+
+    /// Whether cells of a file that the store does not have may have been there.
+    pub fn doubts_absent(&self, file: FileId) -> bool {
+        self.0.lock().doubted().doubts_absent(file)
+    }
+
+    /// Refuses bytes that are in doubt, of a living fork or of one of a checkpoint. Beyond a fork's end, or of a fork that is not there,
+    /// it is in doubt whether there are any.
+    ///
+    /// # Errors
+    /// [`StoreError::Unproven`]; [`StoreError::NoCheckpoint`].
+    pub fn check_proven(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        bytes: Range<u64>,
+    ) -> Result<(), StoreError> {
+        let state = self.0.lock();
+        let found = find_in(&state, key, checkpoint)?;
+        state.check_proven(key, (found, checkpoint), bytes)
+    }
+
+    /// Whether it is in doubt that forks of a file, or of a checkpoint of it, end where they do, or that others are not there.
+    pub fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
+        self.0.lock().doubts_ends(file, checkpoint)
+    }
+
+    /// When the newest bytes that living forks have were written, in nanoseconds since the epoch; 0: there are none.
+    ///
+    /// Cost: a look at each fork.
+    pub fn newest(&self) -> i64 {
+        let state = self.0.lock();
+        let living = state.forks.values().filter(|fork| fork.kept.is_none());
+        living.map(|fork| fork.modified).max().unwrap_or(0)
+    }
+
+    /// Shows what there is wherever it is not proven, of all files; what is lost stays so.
+    ///
+    /// # Durability
+    /// On stable storage on return.
+    pub async fn accept_unproven(&self) -> Result<Losses, StoreError> {
+        let accepted = self.0.accept_doubt(None)?;
+        self.sync().await?;
+        Ok(accepted)
+    }
+}
