@@ -20,9 +20,9 @@
 //! | --- | --- |
 //! | `key`, `error`, `config`, `counters`, `finding`, `limits`, `signals` | the words that all rooms share |
 //! | `pool`, `storage`, `record` | memory; the seam to files and devices; durable bytes |
-//! | `space`, `disk` | free blocks; which disk has which number, and what failed |
-//! | `log` | segment files and the frames on their way there |
-//! | `cache`, `forks`, `doubt`, `index` | pages; names and lengths; what is not proven; what the index lacks |
+//! | `log`, `space`, `disk` | segment files and the frames on their way there; free blocks; which disk has which number |
+//! | `pages`, `forks`, `cache` | what memory has of a chunk; names, lengths and derivation; what stays in memory |
+//! | `doubt`, `index` | what is not proven; what the index lacks |
 //! | `state` | the parts above under one lock, and the rules that touch several of them |
 //! | `engine` | the open store: the state, its locks, its bounds, who may go on |
 //! | `paging`, `provision`, `commit`, `io`, `files` | nothing: operations over the engine |
@@ -47,6 +47,7 @@ mod io;
 mod key;
 mod limits;
 mod log;
+mod pages;
 mod paging;
 mod pool;
 mod provision;

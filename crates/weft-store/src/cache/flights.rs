@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
-use super::wanted::Wanted;
+use crate::pages::Wanted;
 use crate::record::Place;
 
 /// Places being read: first, one behind the last, and what ends with the read.

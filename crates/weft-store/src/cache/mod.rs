@@ -1,21 +1,20 @@
-//! Pages in memory: which blocks of which chunks are cached, dirty or on their way from the disk.
+//! Which pages and chunk entries stay in memory, and which of them wait to be written.
 //!
-//! Owns the pages and entries of chunks, the queues that decide which page goes first, the access
-//! history that read-ahead follows, and the reads in flight.
+//! Owns the queues that decide what is evicted first, the count of bytes in memory, the set of dirty
+//! chunks, the access history that read-ahead follows, and the reads in flight.
 //!
 //! Invariants:
-//! 1. A page that a reader or a write in flight shares is copied before it changes.
-//! 2. A dirty page stays until its bytes have a place on a disk.
+//! 1. A page is evicted only while it is clean, an entry only while the index has it: so a dirty
+//!    page stays until its bytes have a place on a disk.
+//! 2. A chunk with a dirty page is among the dirty chunks.
 //! 3. Of two calls that need one block, one reads it and the other waits.
 
-mod chunk;
+mod dirty;
 mod flights;
 mod history;
-mod page;
-mod wanted;
+mod residency;
 
-pub(crate) use chunk::{APPLYING, CHANGED, Chunk, push_block};
+pub(crate) use dirty::Dirty;
 pub(crate) use flights::Flights;
-pub(crate) use history::{FETCH, Reach, Traces};
-pub(crate) use page::{Page, SLOT, bit, slot_of};
-pub(crate) use wanted::Wanted;
+pub(crate) use history::{FETCH, Reach};
+pub(crate) use residency::Residency;

@@ -12,14 +12,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::cache::{APPLYING, CHANGED};
 use crate::counters::Counters;
 use crate::engine::{Inner, Room, Store, whole};
 use crate::error::StoreError;
 use crate::index::{Application, Batches, Dead};
+use crate::pages::{APPLYING, CHANGED};
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, META, STORE_KEY,
-    StoreRecord,
 };
 use crate::state::State;
 
@@ -92,12 +91,12 @@ impl Inner {
         {
             let mut state = self.lock();
             for (id, n) in application.chunks() {
-                if let Some(chunk) = state.forks.get_mut(id).and_then(|f| f.chunks.get_mut(n)) {
+                if let Some(chunk) = state.forks_mut().chunk_mut(*id, *n) {
                     chunk.marks &= !APPLYING;
                 }
             }
             state.applied(application.logged());
-            state.look_again();
+            state.cache_mut().look_again();
             state.evict(self.bounds.cache);
         }
         self.log.release_through(application.bound());
@@ -129,16 +128,14 @@ impl Inner {
             let mut state = self.lock();
             let sequence = state.sequence();
             for extent in freed {
-                state.disk.free_after(sequence, extent);
+                state.space_mut().free_after(sequence, extent);
             }
         }
         if parts == PARTS && !removal.is_done() {
             self.signals.apply.store(true, Relaxed);
         }
-        self.lock()
-            .changes
-            .dead
-            .extend(std::mem::take(&mut removal.dead));
+        let dead = std::mem::take(&mut removal.dead);
+        self.lock().changes_mut().removed_again(dead);
         *self.removal.lock() = removal;
         Ok(())
     }
@@ -196,10 +193,8 @@ impl Inner {
 }
 
 fn oldest_dirty(state: &State) -> u64 {
-    let chunks = state
-        .dirty_chunks
-        .iter()
-        .filter_map(|(id, n)| state.forks.get(id)?.chunks.get(n));
+    let chunks = state.dirty().chunks().iter();
+    let chunks = chunks.filter_map(|(id, n)| state.forks().chunk(*id, *n));
     chunks
         .flat_map(|c| c.pages.iter().flatten())
         .map(|p| p.oldest)
@@ -209,12 +204,12 @@ fn oldest_dirty(state: &State) -> u64 {
 
 /// Copies what differs from the index. The copied chunks stay in memory until the index has them.
 fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Application {
-    let mut changes = std::mem::take(&mut state.changes);
+    let mut changes = state.changes_mut().take();
     let mut batches = Batches::default();
     // Last: what an entry was given must be there before the giver's goes.
     let mut deletions = Vec::new();
     for file in changes.files {
-        if let Some(f) = state.files.get(&file) {
+        if let Some(f) = state.forks().file(file) {
             let record = FileRecord {
                 deleted: f.deleted,
                 op: f.op,
@@ -222,18 +217,20 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
             batches.push((FILES, FileRecord::key(file), Some(record.encode())));
         }
     }
-    for dead in changes.dead.iter_mut().filter(|dead| !dead.recorded) {
-        dead.recorded = true;
-        if state.find(&dead.key).is_none() {
-            deletions.push((FORKS, ForkRecord::key(&dead.key), None));
+    for dead in &mut changes.dead {
+        if !dead.take_record() {
+            continue;
         }
-        deletions.push((FORKS, ForkRecord::kept_key(&dead.key, dead.id), None));
+        if state.find(dead.key()).is_none() {
+            deletions.push((FORKS, ForkRecord::key(dead.key()), None));
+        }
+        deletions.push((FORKS, ForkRecord::kept_key(dead.key(), dead.id()), None));
     }
     for (file, number) in changes.checkpoints {
         let key = CheckpointRecord::key(file, number);
         let made = state
-            .files
-            .get(&file)
+            .forks()
+            .file(file)
             .and_then(|f| f.checkpoints.get(&number));
         match made.map(|c| c.made) {
             Some(made) => batches.push((FILES, key, Some(CheckpointRecord { made }.encode()))),
@@ -242,7 +239,7 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
     }
     let mut chunks = Vec::with_capacity(changes.chunks.len());
     for (id, n) in changes.chunks {
-        let Some(fork) = state.forks.get_mut(&id) else {
+        let Some(fork) = state.forks_mut().get_mut(id) else {
             continue;
         };
         let hides = fork.inherits(n);
@@ -263,7 +260,7 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
         chunks.push((id, n));
     }
     for id in changes.forks {
-        let Some(fork) = state.forks.get(&id) else {
+        let Some(fork) = state.forks().get(id) else {
             continue;
         };
         let record = ForkRecord {
@@ -288,11 +285,7 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
     for deletion in deletions {
         batches.push(deletion);
     }
-    let record = StoreRecord {
-        next_fork: state.next_fork,
-        applied: bound,
-        several,
-    };
+    let record = state.record(bound, several);
     batches.push_alone((META, STORE_KEY.to_vec(), Some(record.encode())));
     Application::new(batches, chunks, changes.dead, bound, logged)
 }
@@ -319,7 +312,7 @@ impl Store {
         }?;
         inner.signals.stop.store(true, Relaxed);
         inner.signals.work.notify_one();
-        if !applied || inner.lock().dirty_blocks > 0 {
+        if !applied || inner.lock().dirty().blocks() > 0 {
             return Ok(());
         }
         // The log goes, and with it what the index's journal could be made of again.

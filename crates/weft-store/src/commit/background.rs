@@ -100,7 +100,7 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
             tidy_at = Instant::now() + TIDY_EVERY;
             inner.pool.tidy();
         }
-        let dead = !inner.lock().changes.dead.is_empty();
+        let dead = inner.lock().changes().has_dead();
         if apply_at <= Instant::now() {
             apply_at = Instant::now() + APPLY_AFTER;
             if inner.lock().is_ahead_of_index() || !inner.removal.lock().is_done() {
@@ -121,7 +121,7 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
 impl Inner {
     /// Whether dirty pages are to be written before their bound is reached.
     pub(crate) fn has_much_dirty(&self, state: &State) -> bool {
-        let dirty = state.dirty_blocks * BLOCK as u64;
+        let dirty = state.dirty().blocks() * BLOCK as u64;
         if self.bounds.rules.low_water {
             return dirty > self.bounds.dirty / 2;
         }
@@ -132,18 +132,18 @@ impl Inner {
     pub(crate) fn log_is_long(&self, state: &State) -> bool {
         self.log.bytes() > self.bounds.log / 2
             || state.head().to_replay() > self.bounds.replay / 2
-            || state.changes.chunks.len() as u64 > self.bounds.changed
+            || state.changes().chunks().len() as u64 > self.bounds.changed
     }
 
     /// Frees what nobody needs any more: a part of a tail, dropped checkpoints, segments of the log.
     async fn free_space(&self) -> Result<(), StoreError> {
         let tail = {
             let state = self.lock();
-            state.tails.first().copied().filter(|_| !state.is_closed())
+            state.forks().first_tail().filter(|_| !state.is_closed())
         };
         let settled = tail.map_or(Ok(false), |id| self.settle_part(id));
         // One part at a time: pages must be flushed, and others want their turn.
-        if tail.is_some() && settled.is_ok() && !self.lock().tails.is_empty() {
+        if tail.is_some() && settled.is_ok() && self.lock().forks().first_tail().is_some() {
             self.signals.work.notify_one();
             tokio::task::yield_now().await;
         }
@@ -179,16 +179,8 @@ impl Inner {
         } else {
             retry.index = Retry::default();
         }
-        let full = {
-            let mut state = self.lock();
-            let full =
-                may_flush && self.bounds.rules.write_behind && state.full_slots >= FULL_SLOTS;
-            if full {
-                state.full_slots = 0;
-            }
-            full
-        };
-        if full {
+        let behind = may_flush && self.bounds.rules.write_behind;
+        if behind && self.lock().take_full_slots(FULL_SLOTS) {
             self.flush_full().await?;
         }
         let much = self.has_much_dirty(&self.lock());

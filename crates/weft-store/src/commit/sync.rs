@@ -76,7 +76,7 @@ impl Inner {
         while let Some((disk, done)) = running.next().await {
             if let (Some(disk), Err(error)) = (disk, &done) {
                 let (number, reason) = (disk.number, format!("sync: {error}"));
-                self.disks.fail(&mut self.lock().disk, number, &reason);
+                self.disks.fail(self.lock().space_mut(), number, &reason);
                 let named = io::Error::new(error.kind(), format!("{}: {error}", disk.shown()));
                 result = result.and(Err(named));
                 continue;
@@ -94,7 +94,7 @@ impl Inner {
         let segment = self.log.synced(log.through);
         let mut state = self.lock();
         state.synced(log.through, segment);
-        self.disks.look(&state.disk);
+        self.disks.look(state.space());
         Ok(())
     }
 }

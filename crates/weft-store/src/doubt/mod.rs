@@ -4,7 +4,9 @@
 //! Owns both sets; `docs/design/0024-losses.md` has the rules.
 
 mod doubts;
+mod lossy;
 mod touches;
 
 pub(crate) use doubts::Doubts;
+pub(crate) use lossy::Lossy;
 pub(crate) use touches::{Touches, Window};

@@ -38,7 +38,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let Admitted(inner, load) = self;
         let mut state = inner.lock();
-        state.admitted = state.admitted.with(load, |all, mine| all - mine);
+        state.discharge(load);
         drop(state);
         inner.signals.room.notify_waiters();
     }
@@ -71,7 +71,7 @@ impl Inner {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let now = Load::new(
-                    state.dirty_blocks * BLOCK as u64,
+                    state.dirty().blocks() * BLOCK as u64,
                     self.log.bytes(),
                     state.head().to_replay(),
                 );
@@ -81,9 +81,9 @@ impl Inner {
                     bounds
                 };
                 if large {
-                    let all = now.with(&state.admitted, |now, soon| now + soon);
+                    let all = now.with(state.admitted(), |now, soon| now + soon);
                     if all.fits(&within) {
-                        state.admitted = state.admitted.with(load, |all, mine| all + mine);
+                        state.admit(load);
                         break Some(Admitted(self.me(), *load));
                     }
                 } else if now.fits(&within) {
@@ -91,7 +91,7 @@ impl Inner {
                 }
                 let fits = now.fits(&within);
                 let passes = self.signals.passes.load(Acquire);
-                let broken = if state.disk.keeps_promises() {
+                let broken = if state.space().keeps_promises() {
                     broken = None;
                     false
                 } else {

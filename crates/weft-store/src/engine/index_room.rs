@@ -53,27 +53,26 @@ impl Inner {
 
 /// Bytes that an application adds, roughly and rather too many.
 fn growth(state: &State) -> u64 {
-    let changes = &state.changes;
-    let dirty = state.dirty_chunks.difference(&changes.chunks);
-    let chunks = changes.chunks.iter().chain(dirty);
-    let chunks = chunks.filter_map(|(id, n)| state.forks.get(id)?.chunks.get(n));
+    let changes = state.changes();
+    let dirty = state.dirty().chunks().difference(changes.chunks());
+    let chunks = changes.chunks().iter().chain(dirty);
+    let chunks = chunks.filter_map(|(id, n)| state.forks().chunk(*id, *n));
     let chunks = chunks.map(|chunk| {
         let map = ChunkRecord::encode(&chunk.to_runs());
         ENTRY_BYTES + map.len() as u64
     });
-    let forks = changes.forks.iter().filter_map(|id| state.forks.get(id));
+    let forks = changes.forks().filter_map(|id| state.forks().get(id));
     let forks = forks.map(|fork| ENTRY_BYTES + fork.key.fork.as_str().len() as u64);
-    let dead = changes.dead.iter().filter(|dead| !dead.recorded);
-    let dead = dead.map(|dead| 2 * (REMOVAL_BYTES + dead.key.fork.as_str().len() as u64));
-    let others = (changes.files.len() + changes.checkpoints.len()) as u64 * ENTRY_BYTES;
+    let dead = changes.recorded_names();
+    let dead = dead.map(|key| 2 * (REMOVAL_BYTES + key.fork.as_str().len() as u64));
+    let others = changes.other_records() as u64 * ENTRY_BYTES;
     let records = forks.chain(dead).sum::<u64>() + others;
-    chunks.sum::<u64>() + state.dirty_blocks * BLOCK_BYTES + records
+    chunks.sum::<u64>() + state.dirty().blocks() * BLOCK_BYTES + records
 }
 
 /// Bytes of blocks that only an application brings back.
 fn gain(state: &State) -> u64 {
-    let dead = state.changes.dead.iter().filter(|dead| !dead.counted);
-    dead.map(|dead| dead.blocks * BLOCK as u64).sum()
+    state.changes().dead_blocks() * BLOCK as u64
 }
 
 /// The room of the index that an application may use.

@@ -152,10 +152,10 @@ impl Store {
         let (forks, sequence) = {
             let state = self.0.lock();
             state.check_alive(file)?;
-            let forks = state.files.get(&file).map(|f| f.forks.values());
+            let forks = state.forks().file(file).map(|f| f.forks.values());
             let forks = forks.into_iter().flatten();
             let list: Vec<_> = forks
-                .map(|id| (state.forks[id].key.clone(), state.status(*id)))
+                .map(|id| (state.forks()[*id].key.clone(), state.status(*id)))
                 .collect();
             (list, state.sequence())
         };
@@ -166,7 +166,10 @@ impl Store {
     /// Whether the store has any fork of a file.
     pub fn holds(&self, file: FileId) -> bool {
         let state = self.0.lock();
-        state.files.get(&file).is_some_and(|f| !f.forks.is_empty())
+        state
+            .forks()
+            .file(file)
+            .is_some_and(|f| !f.forks.is_empty())
     }
 
     /// Space held and left.
@@ -174,7 +177,7 @@ impl Store {
         let inner = &self.0;
         let (used, free, waiting, sizes) = {
             let state = inner.lock();
-            let disk = &state.disk;
+            let disk = state.space();
             let open = disk.open().into_iter();
             let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
             (disk.used(), disk.available(), disk.waiting(), sizes)
@@ -199,7 +202,7 @@ impl Store {
     /// The disks, by number.
     pub fn disks(&self) -> Vec<DiskStatus> {
         let inner = &self.0;
-        inner.disks.status(&inner.lock().disk)
+        inner.disks.status(inner.lock().space())
     }
 
     /// The memory of its pages. What is received there ([`Pool::land`]) and written in large pieces that begin in it where they
@@ -211,7 +214,7 @@ impl Store {
     /// What the store has done since it was opened.
     pub fn counters(&self) -> CounterSnapshot {
         CounterSnapshot {
-            prefetched_unused: self.0.lock().fetched_in_vain,
+            prefetched_unused: self.0.lock().cache().fetched_in_vain(),
             ..self.0.counters.snapshot()
         }
     }

@@ -93,7 +93,7 @@ impl Store {
     /// Cost: the state's lock for `most` look-ups.
     pub fn list_chunks(&self, after: Option<&ChunkName>, most: usize) -> Page<(ChunkName, u64)> {
         let state = self.0.lock();
-        let Some(file) = state.files.get(&ADDRESSED) else {
+        let Some(file) = state.forks().file(ADDRESSED) else {
             return (Vec::new(), false);
         };
         let from = after.map_or(Bound::Unbounded, |name| {
@@ -103,7 +103,7 @@ impl Store {
         let mut found = Vec::new();
         for ((_, fork), id) in forks.by_ref().take(most) {
             if let Some(name) = ChunkName::of_fork(fork) {
-                found.push((name, state.forks[id].length));
+                found.push((name, state.forks()[*id].length));
             }
         }
         (found, forks.next().is_some())

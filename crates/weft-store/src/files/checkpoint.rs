@@ -10,7 +10,7 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::record::{BODY_MAX, ForkId, ItemRecord, new_body};
-use crate::state::{State, remove};
+use crate::state::State;
 
 /// A frame's body takes no further file when it has grown to this.
 const FRAME_SOFT: usize = BODY_MAX / 2;
@@ -44,10 +44,10 @@ impl Store {
         self.operate(files, op, made, possible, |state, file, body, _| {
             ItemRecord::Checkpoint { file, number: op }.encode(body);
             state.add_checkpoint(file, op, made.0);
-            for id in living(state, file) {
+            for id in state.forks().living(file) {
                 ItemRecord::Keep { id, number: op }.encode(body);
                 state.keep(id, op);
-                let modified = state.forks[&id].modified;
+                let modified = state.forks()[id].modified;
                 derive(state, id, modified, body);
             }
         })
@@ -68,7 +68,7 @@ impl Store {
             let mut state = self.0.lock();
             state.check_writable()?;
             state.check_alive(file)?;
-            let there = state.files.get(&file);
+            let there = state.forks().file(file);
             if there.is_some_and(|f| f.checkpoints.contains_key(&number)) {
                 return Ok(());
             }
@@ -113,8 +113,8 @@ impl Store {
             |state, file, body, sequence| {
                 let kept = checkpoint(state, file, number);
                 let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
-                for id in living(state, file) {
-                    remove(state, id, body, sequence);
+                for id in state.forks().living(file) {
+                    state.remove_lineage(id, body, sequence);
                 }
                 for id in kept {
                     let made = derive(state, id, modified.0, body);
@@ -147,8 +147,8 @@ impl Store {
                 ItemRecord::Forget { file, number }.encode(body);
                 state.forget(file, number);
                 for id in kept {
-                    if state.forks.get(&id).is_some_and(|f| f.children == 0) {
-                        remove(state, id, body, sequence);
+                    if state.forks().get(id).is_some_and(|f| f.children == 0) {
+                        state.remove_lineage(id, body, sequence);
                     }
                 }
             },
@@ -163,7 +163,7 @@ impl Store {
         let (found, sequence) = {
             let state = self.0.lock();
             state.check_alive(file)?;
-            let all = state.files.get(&file).map(|f| f.checkpoints.iter());
+            let all = state.forks().file(file).map(|f| f.checkpoints.iter());
             let all = all.into_iter().flatten();
             let found: Vec<_> = all.map(|(n, c)| (*n, Timestamp(c.made))).collect();
             (found, state.sequence())
@@ -182,7 +182,7 @@ impl Store {
         state.check_alive(file)?;
         let forks = checkpoint(&state, file, number)?;
         Ok(forks
-            .map(|id| (state.forks[&id].key.clone(), state.status(id)))
+            .map(|id| (state.forks()[id].key.clone(), state.status(id)))
             .collect())
     }
 
@@ -232,8 +232,7 @@ impl Store {
                 let sequence = state.next_sequence();
                 change(&mut state, *file, &mut body, sequence);
                 ItemRecord::Operation { file: *file, op }.encode(&mut body);
-                state.files.entry(*file).or_default().op = op;
-                state.changes.files.insert(*file);
+                state.done(*file, op);
                 if body.len() > FRAME_SOFT {
                     state.log(&body);
                     body.clone_from(&empty);
@@ -248,29 +247,19 @@ impl Store {
     }
 }
 
-/// The forks of a file's names.
-fn living(state: &State, file: FileId) -> Vec<ForkId> {
-    let forks = state.files.get(&file).map(|f| f.forks.values().copied());
-    forks.into_iter().flatten().collect()
-}
-
 /// The forks of a checkpoint.
 fn checkpoint(
     state: &State,
     file: FileId,
     number: u64,
 ) -> Result<impl Iterator<Item = ForkId> + use<'_>, StoreError> {
-    let found = state
-        .files
-        .get(&file)
-        .and_then(|f| f.checkpoints.get(&number));
-    let found = found.ok_or(StoreError::NoCheckpoint { file, number })?;
+    let found = state.forks().checkpoint(file, number)?;
     Ok(found.forks.values().copied())
 }
 
 /// Lets a new fork take over the name of a kept one.
 fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
-    let (id, of) = (ForkId(state.next_fork), &state.forks[&parent]);
+    let (id, of) = (state.forks().next_id(), &state.forks()[parent]);
     let (chunk, length, key) = (of.chunk, of.length, of.key.clone());
     state.derive(id, parent, chunk, &key, length, modified);
     ItemRecord::Derive {

@@ -27,7 +27,7 @@ impl Inner {
             state.check_writable()?;
             state
                 .mergeable()
-                .map(|pair| (pair, state.is_in_index(pair.0)))
+                .map(|pair| (pair, state.forks().is_in_index(pair.0)))
         };
         let Some(((from, to), in_index)) = next else {
             return Ok(false);
@@ -36,7 +36,7 @@ impl Inner {
         // blocks with it. Then it is left as it is, until there are others.
         if !in_index {
             self.apply_in(Room::Last).await?;
-            if self.lock().has_dirty(from) {
+            if self.lock().dirty().has(from) {
                 return Ok(false);
             }
         }
@@ -55,8 +55,8 @@ impl Inner {
     /// Merges until so many blocks are free, or will be after a sync.
     pub(crate) async fn merge_for(&self, blocks: u64) -> Result<(), StoreError> {
         let enough = || {
-            let disk = &self.lock().disk;
-            disk.available() + disk.waiting() >= blocks
+            let state = self.lock();
+            state.space().available() + state.space().waiting() >= blocks
         };
         while !enough() && self.merge_one().await? {}
         Ok(())
@@ -101,7 +101,7 @@ impl Inner {
             if !still(&state, from, to) {
                 return Ok(false);
             }
-            let loaded = |id: ForkId, n| state.forks[&id].chunks.contains_key(n);
+            let loaded = |id: ForkId, n| state.forks()[id].chunks.contains_key(n);
             if !chunks.iter().all(|n| loaded(from, n) && loaded(to, n)) {
                 continue;
             }
@@ -147,9 +147,9 @@ impl Inner {
 /// Whether a fork still is to be merged into this one, and can be.
 fn still(state: &State, from: ForkId, to: ForkId) -> bool {
     let idle = |id| {
-        let fork = state.forks.get(&id)?;
-        Some(fork.kept == Some(0) && fork.children == 1 && !state.has_dirty(id))
+        let fork = state.forks().get(id)?;
+        Some(fork.kept == Some(0) && fork.children == 1 && !state.dirty().has(id))
     };
-    let child = state.forks.get(&to);
+    let child = state.forks().get(to);
     idle(from) == Some(true) && child.is_some_and(|f| f.parent == Some(from))
 }

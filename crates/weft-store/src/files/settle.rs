@@ -39,7 +39,7 @@ impl Inner {
     /// Empties all tails.
     pub(crate) async fn settle_all(&self) -> Result<(), StoreError> {
         loop {
-            let Some(id) = self.lock().tails.first().copied() else {
+            let Some(id) = self.lock().forks().first_tail() else {
                 return Ok(());
             };
             self.settle(id).await?;
@@ -55,9 +55,9 @@ impl Inner {
             let (from, size) = {
                 let mut state = self.lock();
                 state.check_writable()?;
-                let fork = state.forks.get(&id);
+                let fork = state.forks().get(id);
                 let Some(tail) = fork.and_then(|f| Some((f.tail?, f.chunk))) else {
-                    state.set_tail(id, None);
+                    state.forks_mut().set_tail(id, None);
                     return Ok(false);
                 };
                 tail
@@ -66,18 +66,18 @@ impl Inner {
             let (evictions, reached) = self.load_entries(id, from, most)?;
             let mut state = self.lock();
             state.check_writable()?;
-            if state.evictions != evictions {
+            if state.cache().evictions() != evictions {
                 // Others evict what was just loaded: less of it may stay.
                 most = (most / 2).max(1);
                 continue;
             }
-            if state.forks.get(&id).is_none_or(|f| f.tail != Some(from)) {
+            if state.forks().get(id).is_none_or(|f| f.tail != Some(from)) {
                 continue;
             }
-            let chunks = state.forks[&id].chunks.range(from..reached);
+            let chunks = state.forks()[id].chunks.range(from..reached);
             let end = chunks.map(|(n, _)| *n).nth(most).unwrap_or(reached);
             let sequence = state.take_part(id, from..end);
-            let more = state.tails.contains(&id);
+            let more = state.forks().has_tail(id);
             drop(state);
             self.append(sequence)?;
             return Ok(more);

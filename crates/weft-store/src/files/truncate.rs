@@ -2,16 +2,16 @@
 
 use weft_layout::FileId;
 
-use crate::cache::Wanted;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::{Fork, edge};
 use crate::key::{ForkKey, Timestamp};
 use crate::log::{DATA_COST, MAP_COST};
+use crate::pages::Wanted;
 use crate::paging::Missing;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
-use crate::state::{State, check_fork, remove};
+use crate::state::{State, check_fork};
 
 impl Store {
     /// Sets lengths of forks of one file, cutting them or extending them with holes. Operations
@@ -50,17 +50,17 @@ impl Store {
                 let mut state = inner.lock();
                 state.check_writable()?;
                 state.check_alive(file)?;
-                if state.files.get(&file).is_some_and(|f| f.op >= op) {
+                if state.forks().file(file).is_some_and(|f| f.op >= op) {
                     break state.sequence();
                 }
                 // What was evicted meanwhile is left for later, as what is too much is.
-                let whole = if state.evictions == evictions {
+                let whole = if state.cache().evictions() == evictions {
                     whole
                 } else {
                     Vec::new()
                 };
                 let (missing, needed) = edges(&state, &lengths);
-                if missing.is_empty() && state.disk.can_promise(needed) {
+                if missing.is_empty() && state.space().can_promise(needed) {
                     let cut = inner.take_cut(&mut state, &lengths, &whole, modified);
                     break inner.close_cut(&mut state, cut, file, op);
                 }
@@ -75,7 +75,7 @@ impl Store {
             again = true;
         };
         inner.append(sequence)?;
-        if !inner.lock().tails.is_empty() {
+        if inner.lock().forks().first_tail().is_some() {
             inner.signals.work.notify_one();
         }
         Ok(())
@@ -107,7 +107,9 @@ impl Store {
                 let mut state = self.0.lock();
                 state.check_writable()?;
                 check_fork(&state, key, chunk)?;
-                let tail = state.find(key).filter(|id| state.must_settle(*id, length));
+                let tail = state
+                    .find(key)
+                    .filter(|id| state.forks().must_settle(*id, length));
                 if tail.is_none() {
                     break take_extend(&mut state, key, chunk, length, modified);
                 }
@@ -148,11 +150,11 @@ impl Store {
             state.check_alive(key.file)?;
             match state.find(key) {
                 None => state.sequence(),
-                Some(id) if !wanted(&state.forks[&id]) => return Ok(false),
+                Some(id) if !wanted(&state.forks()[id]) => return Ok(false),
                 Some(id) => {
                     let mut body = new_body(0);
                     let sequence = state.next_sequence();
-                    remove(&mut state, id, &mut body, sequence);
+                    state.remove_lineage(id, &mut body, sequence);
                     state.log(&body)
                 }
             }
@@ -167,7 +169,7 @@ impl Store {
         let sequence = {
             let mut state = self.0.lock();
             state.check_writable()?;
-            if state.files.get(&file).is_some_and(|f| f.deleted) {
+            if state.forks().file(file).is_some_and(|f| f.deleted) {
                 state.sequence()
             } else {
                 let mut body = new_body(0);
@@ -210,11 +212,11 @@ impl Inner {
             state.evict(self.bounds.cache);
             let shorter = lengths.iter().filter_map(|(key, length)| {
                 let id = state.find(key)?;
-                let fork = &state.forks[&id];
+                let fork = &state.forks()[id];
                 (fork.chunk != 0 && *length < fork.length)
                     .then(|| (id, length / u64::from(fork.chunk), fork.chunk))
             });
-            (state.evictions, shorter.collect::<Vec<_>>())
+            (state.cache().evictions(), shorter.collect::<Vec<_>>())
         };
         let (mut whole, mut left) = (Vec::new(), usize::MAX);
         for (id, from, size) in wanted {
@@ -224,7 +226,7 @@ impl Inner {
             }
             let (_, reached) = self.load_entries(id, from, left)?;
             let state = self.lock();
-            let chunks = state.forks.get(&id).map(|f| f.chunks.range(from..));
+            let chunks = state.forks().get(id).map(|f| f.chunks.range(from..));
             let count = chunks.into_iter().flatten().take(left + 1).count();
             if reached == u64::MAX && count <= left {
                 whole.push(id);
@@ -255,9 +257,9 @@ impl Inner {
                 }
                 None => continue,
             };
-            let (old, size) = (state.forks[&id].length, state.forks[&id].chunk);
+            let (old, size) = (state.forks()[id].length, state.forks()[id].chunk);
             // At the length it has: a tail that is owed is not to be read back at once, either.
-            let tail = state.forks[&id].tail.is_some();
+            let tail = state.forks()[id].tail.is_some();
             if length > old || length == old && !tail || size == 0 || whole.contains(&id) {
                 ItemRecord::Truncate { id, length }.encode(&mut body);
                 let emptied = state.cut(id, length, modified.0, sequence);
@@ -275,8 +277,7 @@ impl Inner {
     /// Counts the operation as done and queues its frame.
     fn close_cut(&self, state: &mut State, mut body: Vec<u8>, file: FileId, op: u64) -> u64 {
         ItemRecord::Operation { file, op }.encode(&mut body);
-        state.files.entry(file).or_default().op = op;
-        state.changes.files.insert(file);
+        state.done(file, op);
         if self.log_is_long(state) {
             self.signals.work.notify_one();
         }
@@ -285,9 +286,9 @@ impl Inner {
 
     /// Zeroes the rest of the last block of a fork that was cut, which is in memory or a hole.
     fn zero_edge(&self, state: &mut State, id: ForkId, old: u64, length: u64) {
-        let size = state.forks[&id].chunk;
+        let size = state.forks()[id].chunk;
         if let Some((n, block)) = edge(size, old, length)
-            && let Some(chunk) = state.forks[&id].chunks.get(&n)
+            && let Some(chunk) = state.forks()[id].chunks.get(&n)
             && chunk.valid_page(block).is_some()
         {
             let start = n * u64::from(size) + u64::from(block) * BLOCK as u64;
@@ -309,7 +310,7 @@ fn take_extend(
     let empty = new_body(modified.0);
     let mut body = empty.clone();
     let id = state.find_or_create(key, chunk, modified.0, &mut body);
-    if state.forks[&id].length < length {
+    if state.forks()[id].length < length {
         if state.doubted().has(id) {
             state.encode_length(id, length, &mut body);
         } else {
@@ -329,8 +330,8 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     for (key, length) in lengths {
         let Some(id) = state.find(key) else { continue };
-        let fork = &state.forks[&id];
-        if state.must_settle(id, *length) {
+        let fork = &state.forks()[id];
+        if state.forks().must_settle(id, *length) {
             missing.tails.insert(id);
             continue;
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_layout::CellIndex;
 
-use crate::cache::Chunk;
 use crate::key::{ForkKey, ForkName};
+use crate::pages::Chunk;
 use crate::record::ForkId;
 use crate::space::Wish;
 
@@ -65,16 +65,12 @@ impl Fork {
             goal: self.goal,
         }
     }
-}
 
-impl Fork {
     /// The first chunk that lies beyond its length wholly.
     pub(crate) fn end_chunk(&self) -> u64 {
         self.length.div_ceil(u64::from(self.chunk.max(1)))
     }
-}
 
-impl Fork {
     /// Whether the parent's chunk of this number shows where the fork has none of its own.
     pub(crate) fn inherits(&self, n: u64) -> bool {
         self.parent.is_some() && n < self.inherit

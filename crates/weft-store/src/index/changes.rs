@@ -10,23 +10,70 @@ use crate::record::ForkId;
 /// A removed fork whose chunks may still be in the index.
 #[derive(Debug)]
 pub(crate) struct Dead {
-    pub(crate) id: ForkId,
-    pub(crate) key: ForkKey,
+    pub(super) id: ForkId,
+    key: ForkKey,
     /// Chunks whose blocks were freed when it was removed.
-    pub(crate) freed: HashSet<u64>,
+    pub(super) freed: HashSet<u64>,
     /// All its blocks are free already: it was removed before the last opening.
-    pub(crate) counted: bool,
+    pub(super) counted: bool,
     /// Blocks that are not free yet.
-    pub(crate) blocks: u64,
+    pub(super) blocks: u64,
     /// Its record has left the index.
-    pub(crate) recorded: bool,
+    recorded: bool,
     /// Its chunks before this one have.
-    pub(crate) next: u64,
+    pub(super) next: u64,
+}
+
+impl Dead {
+    /// A fork that was removed with `blocks` blocks besides those of the chunks `freed`.
+    pub(crate) fn new(id: ForkId, key: ForkKey, freed: HashSet<u64>, blocks: u64) -> Self {
+        Self {
+            id,
+            key,
+            freed,
+            counted: false,
+            blocks,
+            recorded: false,
+            next: 0,
+        }
+    }
+
+    /// A fork that was removed without blocks of its own.
+    pub(crate) fn without_blocks(id: ForkId, key: ForkKey) -> Self {
+        Self {
+            counted: true,
+            ..Self::new(id, key, HashSet::new(), 0)
+        }
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> ForkId {
+        self.id
+    }
+
+    /// The name that it had.
+    pub(crate) fn key(&self) -> &ForkKey {
+        &self.key
+    }
+
+    /// Whether its record is still in the index; it counts as removed from there afterwards.
+    pub(crate) fn take_record(&mut self) -> bool {
+        !std::mem::replace(&mut self.recorded, true)
+    }
 }
 
 /// What differs from the index.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
+    files: BTreeSet<FileId>,
+    forks: BTreeSet<ForkId>,
+    chunks: BTreeSet<(ForkId, u64)>,
+    checkpoints: BTreeSet<(FileId, u64)>,
+    dead: Vec<Dead>,
+}
+
+/// All changes, taken by an application.
+pub(crate) struct TakenChanges {
     pub(crate) files: BTreeSet<FileId>,
     pub(crate) forks: BTreeSet<ForkId>,
     pub(crate) chunks: BTreeSet<(ForkId, u64)>,
@@ -35,11 +82,101 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    /// Whether nothing differs.
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()
             && self.forks.is_empty()
             && self.chunks.is_empty()
             && self.checkpoints.is_empty()
             && self.dead.is_empty()
+    }
+
+    /// A file's record differs.
+    pub(crate) fn file(&mut self, file: FileId) {
+        self.files.insert(file);
+    }
+
+    /// A fork's record differs.
+    pub(crate) fn fork(&mut self, id: ForkId) {
+        self.forks.insert(id);
+    }
+
+    /// A chunk's entry differs, and so does its fork's record.
+    pub(crate) fn chunk(&mut self, id: ForkId, n: u64) {
+        self.chunks.insert((id, n));
+        self.forks.insert(id);
+    }
+
+    /// A checkpoint was made or dropped.
+    pub(crate) fn checkpoint(&mut self, file: FileId, number: u64) {
+        self.checkpoints.insert((file, number));
+    }
+
+    /// A fork was removed.
+    pub(crate) fn removed(&mut self, dead: Dead) {
+        self.forks.remove(&dead.id);
+        self.dead.push(dead);
+    }
+
+    /// Removed forks that an application did not get rid of.
+    pub(crate) fn removed_again(&mut self, dead: Vec<Dead>) {
+        self.dead.extend(dead);
+    }
+
+    /// Takes everything.
+    pub(crate) fn take(&mut self) -> TakenChanges {
+        let Self {
+            files,
+            forks,
+            chunks,
+            checkpoints,
+            dead,
+        } = std::mem::take(self);
+        TakenChanges {
+            files,
+            forks,
+            chunks,
+            checkpoints,
+            dead,
+        }
+    }
+
+    /// All blocks of removed forks are free already: an opening counts blocks after it has replayed their removal.
+    pub(crate) fn count_dead(&mut self) {
+        for dead in &mut self.dead {
+            dead.counted = true;
+        }
+    }
+
+    /// Whether there are removed forks.
+    pub(crate) fn has_dead(&self) -> bool {
+        !self.dead.is_empty()
+    }
+
+    /// Blocks that come free when the removed forks leave the index.
+    pub(crate) fn dead_blocks(&self) -> u64 {
+        let dead = self.dead.iter().filter(|dead| !dead.counted);
+        dead.map(|dead| dead.blocks).sum()
+    }
+
+    /// The names of removed forks whose records are in the index.
+    pub(crate) fn recorded_names(&self) -> impl Iterator<Item = &ForkKey> {
+        let dead = self.dead.iter().filter(|dead| !dead.recorded);
+        dead.map(|dead| &dead.key)
+    }
+
+    /// Forks whose records differ.
+    pub(crate) fn forks(&self) -> impl Iterator<Item = ForkId> {
+        self.forks.iter().copied()
+    }
+
+    /// Chunks whose entries differ.
+    pub(crate) fn chunks(&self) -> &BTreeSet<(ForkId, u64)> {
+        &self.chunks
+    }
+
+    /// How many records of files and checkpoints differ.
+    pub(crate) fn other_records(&self) -> usize {
+        self.files.len() + self.checkpoints.len()
     }
 }

@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use crate::cache::Wanted;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::{edges, numbers, up_to, whole_blocks, within};
 use crate::key::{ForkKey, Timestamp};
 use crate::log::{DATA_COST, MAP_COST};
+use crate::pages::Wanted;
 use crate::paging::Missing;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
@@ -85,7 +85,7 @@ impl Inner {
                 let state = self.lock();
                 state.check_writable()?;
                 state.check_alive(key.file)?;
-                match state.find(key).map(|id| (id, state.forks[&id].chunk)) {
+                match state.find(key).map(|id| (id, state.forks()[id].chunk)) {
                     Some((id, size)) if size != 0 => (id, size),
                     _ => return Ok((state.sequence(), range.end)),
                 }
@@ -95,13 +95,13 @@ impl Inner {
                 let mut state = self.lock();
                 state.check_writable()?;
                 state.check_alive(key.file)?;
-                if state.evictions != evictions {
+                if state.cache().evictions() != evictions {
                     // Others evict what was just loaded: less of it may stay.
                     most = (most / 2).max(1);
                     continue;
                 }
                 let end = range.end.min(loaded.saturating_mul(u64::from(size)));
-                let length = state.forks[&id].length;
+                let length = state.forks()[id].length;
                 let part = Part {
                     id,
                     size,
@@ -111,7 +111,7 @@ impl Inner {
                     return Ok((state.sequence(), range.end));
                 }
                 let (missing, needed) = survey(&state, &part);
-                if missing.is_empty() && state.disk.can_promise(needed) {
+                if missing.is_empty() && state.space().can_promise(needed) {
                     let sequence = self.take_clear(&mut state, &part, modified);
                     return Ok((sequence, if end < length { end } else { range.end }));
                 }
@@ -132,7 +132,7 @@ impl Inner {
             length: part.range.end - part.range.start,
         }
         .encode(&mut body);
-        let chunks = state.forks[&id]
+        let chunks = state.forks()[id]
             .chunks
             .range(numbers(part.size, &part.range));
         let numbers: Vec<u64> = chunks.map(|(n, _)| *n).collect();
@@ -142,13 +142,13 @@ impl Inner {
             state.empty(id, n, whole_blocks(&touched, part.size), sequence);
             for edge in edges(&touched, part.size) {
                 let block = edge.start / BLOCK as u32;
-                if state.forks[&id].chunks[&n].valid_page(block).is_some() {
+                if state.forks()[id].chunks[&n].valid_page(block).is_some() {
                     let at = n * u64::from(part.size) + u64::from(edge.start);
                     self.put(state, id, part.size, at, &ZEROS[..edge.len()]);
                 }
             }
         }
-        let length = state.forks[&id].length;
+        let length = state.forks()[id].length;
         state.touch(id, length, modified.0);
         state.log(&body)
     }
@@ -158,8 +158,8 @@ impl Inner {
 fn survey(state: &State, part: &Part) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     let all = numbers(part.size, &part.range);
-    if state.forks[&part.id].parent.is_some() {
-        for n in state.view_chunks(part.id, all.clone(), usize::MAX) {
+    if state.forks()[part.id].parent.is_some() {
+        for n in state.forks().view_chunks(part.id, all.clone(), usize::MAX) {
             missing.own_entry(state, part.id, n);
         }
         if !missing.is_empty() {
@@ -171,7 +171,7 @@ fn survey(state: &State, part: &Part) -> (Missing, u64) {
         ends.push(all.end - 1);
     }
     for n in ends {
-        let Some(chunk) = state.forks[&part.id].chunks.get(&n) else {
+        let Some(chunk) = state.forks()[part.id].chunks.get(&n) else {
             continue;
         };
         for edge in edges(&within(part.size, &part.range, n), part.size) {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::plan::Plan;
 use super::put::Fragments;
-use crate::cache::Wanted;
 use crate::error::StoreError;
 use crate::key::Scattered;
+use crate::pages::Wanted;
 use crate::pool::BLOCK;
 use crate::record::BODY_SOFT;
 use crate::state::State;

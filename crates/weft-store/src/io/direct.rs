@@ -1,16 +1,16 @@
 //! The direct way of large writes: whole blocks go to free places, then into the map.
 
-use crate::cache::{Page, bit, push_block, slot_of};
 use crate::counters::Counters;
 use crate::engine::Inner;
 use crate::forks::{by_chunk, whole_blocks};
 use crate::limits::DIRECT_MIN;
 use crate::log::MAP_COST;
-use crate::paging::{Operations, WriteFailed};
+use crate::pages::{Operations, Page, bit, push_block};
+use crate::paging::WriteFailed;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
 use crate::space::Extent;
-use crate::state::{State, set_page};
+use crate::state::State;
 
 /// Blocks of a write that go the direct way; 0 when it is too small.
 pub(crate) fn direct_blocks(size: u32, offset: u64, length: u64) -> u64 {
@@ -175,51 +175,10 @@ impl Inner {
                 push_block(record, p.first + i, place, crc, false);
                 state.place_block(id, p.chunk, p.first + i, place, crc, sequence);
             }
-            self.install_page(state, id, p);
+            let blocks = p.first..p.first + p.blocks.len() as u32;
+            let copied = state.replace_blocks(&self.pool, (id, p.chunk), blocks, p.page);
+            Counters::add(&self.counters.copied_bytes, p.copied as u64 + copied);
         }
         finish(state, runs);
-    }
-
-    /// Replaces what the cache has of the prepared blocks.
-    fn install_page(&self, state: &mut State, id: ForkId, p: Prepared) {
-        Counters::add(&self.counters.copied_bytes, p.copied as u64);
-        let slot = slot_of(p.first);
-        let Some(chunk) = state
-            .forks
-            .get_mut(&id)
-            .and_then(|f| f.chunks.get_mut(&p.chunk))
-        else {
-            return;
-        };
-        let bytes = (p.blocks.len() * BLOCK) as u32;
-        let Some(old) = chunk.page_mut(slot) else {
-            set_page(state, id, p.chunk, slot, p.page);
-            state.touch_page(id, p.chunk, slot, bytes);
-            return;
-        };
-        let dirty = (old.dirty & p.page.valid).count_ones();
-        let promises = old.forget(p.page.valid);
-        let merge = old.valid != 0;
-        if merge {
-            Counters::add(&self.counters.copied_bytes, u64::from(bytes));
-            let before = old.bytes();
-            for block in (p.first..).take(p.blocks.len()) {
-                let from = p.page.at(block % 16);
-                old.block_mut(&self.pool, block % 16)
-                    .copy_from_slice(&p.page.buffer()[from..from + BLOCK]);
-                // At once: growing for the next block keeps only what is valid.
-                old.valid |= bit(block);
-            }
-            state.cached = state.cached + old.bytes() - before;
-        }
-        state.dirty_blocks -= u64::from(dirty);
-        state.disk.unreserve(u64::from(promises));
-        if dirty > 0 && !chunk.is_dirty() {
-            state.dirty_chunks.remove(&(id, p.chunk));
-        }
-        if !merge {
-            set_page(state, id, p.chunk, slot, p.page);
-        }
-        state.touch_page(id, p.chunk, slot, bytes);
     }
 }

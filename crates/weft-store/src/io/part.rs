@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::cache::{Chunk, bit, slot_of};
 use crate::counters::Counters;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
+use crate::pages::{Chunk, bit, slot_of};
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Slice};
 use crate::record::ForkId;
 use crate::state::State;
@@ -94,7 +94,7 @@ impl Part {
         let Some(blocks) = self.blocks.filter(|blocks| blocks.fresh.get() != 0) else {
             return;
         };
-        let fork = state.forks.get_mut(&blocks.id);
+        let fork = state.forks_mut().get_mut(blocks.id);
         let chunk = fork.and_then(|fork| fork.chunks.get_mut(&blocks.chunk));
         let page = chunk.and_then(|chunk| chunk.page_mut(slot_of(blocks.first)));
         if let Some(page) = page.filter(|page| blocks.slice.is_of(page.buffer())) {
@@ -213,7 +213,7 @@ impl Inner {
     /// Drops a block whose bytes changed in memory; `None` when that was done before.
     fn drop_rotten(&self, blocks: &Blocks, block: u32) -> Option<StoreError> {
         let mut state = self.lock();
-        let fork = state.forks.get_mut(&blocks.id)?;
+        let fork = state.forks_mut().get_mut(blocks.id)?;
         let key = fork.key.clone();
         let chunk = fork.chunks.get_mut(&blocks.chunk)?;
         let page = chunk.page_mut(slot_of(block))?;

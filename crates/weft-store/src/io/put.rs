@@ -5,12 +5,11 @@ use std::slice;
 use weft_layout::{CellOffset, Spaced, copy_spaced};
 
 use super::proof::Proof;
-use crate::cache::{Page, bit, slot_of};
 use crate::engine::Inner;
 use crate::key::Run;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
 use crate::record::{ForkId, checksum, end_is_legal};
-use crate::state::{State, set_page};
+use crate::state::{BlockChange, State};
 
 /// Pieces further apart than this get no page between them.
 const SPARSE: u64 = 4 * BLOCK as u64;
@@ -44,6 +43,18 @@ impl Fragment {
     /// Bytes of all its pieces.
     fn bytes(&self) -> u32 {
         (self.length * self.count) as u32
+    }
+
+    /// The change that it makes to its block.
+    fn change(&self) -> BlockChange {
+        BlockChange {
+            chunk: self.place.chunk,
+            block: self.place.block,
+            last: self.last,
+            held: (self.place.end - self.place.start) as usize,
+            whole: self.whole(),
+            bytes: self.bytes(),
+        }
     }
 
     /// Marks its bytes of the block.
@@ -176,7 +187,7 @@ impl Inner {
         let mut next = fragments.next();
         while let Some(first) = next {
             let place = first.place;
-            let (page, carry) = self.open_block(state, id, &first);
+            let (page, carry) = state.change_block(&self.pool, id, &first.change());
             let in_slot = place.block % BUFFER_BLOCKS_MAX as u32;
             let block = page.block_mut(&self.pool, in_slot);
             let (mut now, mut single) = (first, true);
@@ -195,84 +206,6 @@ impl Inner {
                 proof.put(first.at, sum);
             }
         }
-    }
-
-    /// The page of a block that is about to be changed, marked dirty, and what its new checksum is to be off by: nothing,
-    /// except where the block's bytes are not what they were. So what became of them in memory stays known.
-    fn open_block<'s>(
-        &self,
-        state: &'s mut State,
-        id: ForkId,
-        first: &Fragment,
-    ) -> (&'s mut Page, u32) {
-        let (sequence, held) = (state.next_sequence(), state.held_below());
-        let BlockAt {
-            chunk: n, block, ..
-        } = first.place;
-        let (slot, mask) = (slot_of(block), bit(block));
-        let blocks = BUFFER_BLOCKS_MAX as u32;
-        let chunk = state
-            .forks
-            .get_mut(&id)
-            .expect("the fork was found under this lock")
-            .chunks
-            .entry(n)
-            .or_default();
-        let placed = chunk.place(block).is_some();
-        let expected = chunk.sum(block);
-        let uncounted = chunk.cost == 0;
-        if chunk.page_mut(slot).is_none() {
-            let last = first.last.clamp(block, slot as u32 * blocks + blocks - 1);
-            let page = Page::covering(&self.pool, block % blocks, last % blocks);
-            set_page(state, id, n, slot, page);
-        }
-        if uncounted {
-            state.count_entry(id, n);
-        }
-        let fork = state
-            .forks
-            .get_mut(&id)
-            .expect("the fork was found under this lock");
-        let page = fork
-            .chunks
-            .get_mut(&n)
-            .and_then(|c| c.page_mut(slot))
-            .expect("the page was made above");
-        let (before, known) = (page.bytes(), page.valid & mask != 0);
-        let bytes = page.block_mut(&self.pool, block % blocks);
-        let whole = first.whole();
-        let carry = if known && !whole {
-            checksum(bytes) ^ expected
-        } else {
-            0
-        };
-        if !known {
-            assert!(
-                !placed || whole,
-                "a block is loaded before part of it is written"
-            );
-            let held = (first.place.end - first.place.start) as usize;
-            bytes[if whole { held } else { 0 }..].fill(0);
-        }
-        state.cached = state.cached + page.bytes() - before;
-        if page.promised() & mask == 0 {
-            state.disk.reserve(1);
-        }
-        if page.dirty & mask == 0 {
-            state.dirty_blocks += 1;
-            fork.unplaced += u64::from(!placed);
-            state.dirty_chunks.insert((id, n));
-        }
-        page.valid |= mask;
-        let was_full = page.dirty == u16::MAX;
-        page.dirty |= mask;
-        state.full_slots += u64::from(page.dirty == u16::MAX && !was_full);
-        page.redirtied |= page.flushing & mask;
-        page.oldest = page.oldest.min(sequence);
-        if page.touch(first.bytes(), held) {
-            state.replace.push_back((id, n, slot as u32));
-        }
-        (page, carry)
     }
 }
 

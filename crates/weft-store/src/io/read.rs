@@ -1,21 +1,20 @@
 //! Reading: slices of verified pages, zeros for holes.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use weft_layout::{CellOffset, OFFSET_MAX};
 
 use super::part::Part;
-use crate::cache::{Chunk, Page, Wanted, bit, slot_of};
+use crate::cache::Residency;
 use crate::counters::Counters;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::{ChunkRange, by_chunk};
 use crate::key::ForkKey;
+use crate::pages::{Chunk, Page, Wanted, bit, slot_of};
 use crate::paging::Missing;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, end_is_legal};
-use crate::state::{State, find_in};
+use crate::state::State;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -84,7 +83,7 @@ impl Store {
             let missing = {
                 let mut state = inner.lock();
                 state.check_alive(key.file)?;
-                let found = find_in(&state, key, checkpoint)?;
+                let found = state.find_in(key, checkpoint)?;
                 state.check_proven(key, (found, checkpoint), offset.0..offset.0 + length)?;
                 let Some(id) = found else {
                     return Ok(Vec::new());
@@ -118,7 +117,7 @@ impl Inner {
         length: u64,
         count: bool,
     ) -> Result<Vec<Found>, Missing> {
-        let (size, end) = (state.forks[&id].chunk, state.forks[&id].length);
+        let (size, end) = (state.forks()[id].chunk, state.forks()[id].length);
         let length = length.min(end.saturating_sub(offset));
         if size == 0 {
             return Ok(if length > 0 {
@@ -130,24 +129,19 @@ impl Inner {
         let mut missing = Missing::default();
         let mut found = Vec::new();
         let (mut hits, mut foreseen) = (0, 0);
-        let held = state.held_below();
+        let held = state.cache().held_below();
         for range in by_chunk(size, offset, length) {
-            let owner = match state.shown(id, range.chunk) {
+            let owner = match state.forks().shown(id, range.chunk) {
                 Ok(owner) => owner,
                 Err(unknown) => {
                     missing.entries.insert((unknown, range.chunk));
                     continue;
                 }
             };
-            let fork = state
-                .forks
-                .get_mut(&owner)
-                .expect("the fork was found under this lock");
-            let chunk = fork
-                .chunks
-                .get_mut(&range.chunk)
+            let (chunk, cache) = state
+                .chunk_to_read(owner, range.chunk)
                 .expect("its entry is not missing");
-            let (queue, ahead) = ((held, &mut state.replace), &mut foreseen);
+            let (queue, ahead) = ((held, cache), &mut foreseen);
             hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing, queue, ahead);
         }
         Counters::add(&self.counters.prefetched_used, foreseen);
@@ -206,7 +200,7 @@ fn gather_chunk(
     chunk: &mut Chunk,
     found: &mut Vec<Found>,
     missing: &mut Missing,
-    (held, replace): (u32, &mut VecDeque<(ForkId, u64, u32)>),
+    (held, cache): (u32, &mut Residency),
     foreseen: &mut u64,
 ) -> u64 {
     let mut at = range.bytes.start;
@@ -230,7 +224,7 @@ fn gather_chunk(
             if missing.is_empty() {
                 *foreseen += take_foreseen(page, block, last);
                 if page.touch(stop - at, held) {
-                    replace.push_back((id, range.chunk, slot_of(block) as u32));
+                    cache.spend(id, range.chunk, slot_of(block));
                 }
                 let part = Part::of(id, range.chunk, chunk, at..stop);
                 found.push(Found::Cached(part.expect("the page is valid")));

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
 use crate::record::ForkId;
-use crate::state::{State, find_in};
+use crate::state::State;
 
 /// Most blocks that one call looks at: some 50 µs under the lock.
 const BLOCKS_MAX: usize = 1 << 15;
@@ -48,12 +48,12 @@ impl Store {
                 let mut state = inner.lock();
                 state.check_alive(key.file)?;
                 state.evict(inner.bounds.cache);
-                let found = find_in(&state, key, checkpoint)?;
+                let found = state.find_in(key, checkpoint)?;
                 state.check_proven(key, (found, checkpoint), from.0..OFFSET_MAX)?;
                 let Some(id) = found else {
                     return Ok(DataRuns::default());
                 };
-                (id, state.forks[&id].chunk)
+                (id, state.forks()[id].chunk)
             };
             if size == 0 {
                 return Ok(DataRuns::default());
@@ -62,7 +62,7 @@ impl Store {
             let (evictions, loaded) = inner.load_view(id, from.0 / u64::from(size), most)?;
             let (found, sequence) = {
                 let state = inner.lock();
-                if state.evictions != evictions {
+                if state.cache().evictions() != evictions {
                     // Others evict what was just loaded: less of it may stay.
                     most = (most / 2).max(1);
                     continue;
@@ -80,13 +80,13 @@ impl Store {
 
 /// The runs from `from` on in the first `most` chunks; entries before chunk `loaded` are in memory.
 fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> DataRuns {
-    let fork = &state.forks[&id];
+    let fork = &state.forks()[id];
     let (size, block_size) = (u64::from(fork.chunk), BLOCK as u64);
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut next = (loaded != u64::MAX).then(|| loaded * size);
-    let chunks = state.view_chunks(id, from / size..loaded, most + 1);
+    let chunks = state.forks().view_chunks(id, from / size..loaded, most + 1);
     for (looked, n) in chunks.into_iter().enumerate() {
-        let Some(chunk) = state.shown_of_loaded(id, n) else {
+        let Some(chunk) = state.forks().shown_of_loaded(id, n) else {
             continue;
         };
         let first = n * size;

@@ -12,7 +12,6 @@ use super::direct::direct_blocks;
 use super::plan::{ITEM_SOFT, Plan};
 use super::proof::Proof;
 use super::put::Fragments;
-use crate::cache::{Chunk, Wanted, bit};
 use crate::counters::Counters;
 use crate::engine::{Inner, Store, whole};
 use crate::error::StoreError;
@@ -20,6 +19,7 @@ use crate::forks::by_chunk;
 use crate::key::{ForkKey, Run, Scattered, Timestamp, Write};
 use crate::limits::{DIRECT_MIN, FULL_SLOTS};
 use crate::log::{DATA_COST, OpenFrame, cost_of_run};
+use crate::pages::{Chunk, Wanted, bit};
 use crate::paging::{Missing, WriteFailed};
 use crate::pool::BLOCK;
 use crate::record::{BODY_SOFT, ForkId, ItemRecord, chunk_is_legal, new_body, rows};
@@ -223,7 +223,7 @@ impl Inner {
     fn give_back(&self, taken: Vec<Extent>, error: StoreError) -> StoreError {
         let mut state = self.lock();
         for extent in taken {
-            state.disk.free(extent);
+            state.space_mut().free(extent);
         }
         error
     }
@@ -248,7 +248,7 @@ impl Inner {
                 let (emptied, wanted): (Vec<_>, Vec<_>) =
                     wanted.partition(|block| covered.contains(block));
                 missing.blocks = wanted;
-                if missing.is_empty() && needed <= state.disk.available() {
+                if missing.is_empty() && needed <= state.space().available() {
                     let small = plans.iter().any(|plan| !plan.small.is_empty());
                     let sequence =
                         self.take_effect(&mut state, writes, plans, &emptied, &mut proof, modified);
@@ -271,7 +271,7 @@ impl Inner {
                 }
             }
             again = true;
-            if needed > self.lock().disk.available() {
+            if needed > self.lock().space().available() {
                 self.make_space(needed).await?;
             }
         }
@@ -304,7 +304,7 @@ impl Inner {
                 }
                 self.put_small(state, id, w, small, proof, frame);
                 if plan.bytes > 0 {
-                    let length = state.forks[&id].length.max(plan.end);
+                    let length = state.forks()[id].length.max(plan.end);
                     state.touch(id, length, modified.0);
                     state.doubts().prove_runs(id, &w.runs);
                 }
@@ -318,7 +318,7 @@ impl Inner {
         Counters::add(&self.counters.copied_bytes, copied);
         state.evict(self.bounds.cache);
         let rules = self.bounds.rules;
-        let full = rules.write_behind && state.full_slots >= FULL_SLOTS;
+        let full = rules.write_behind && state.dirty().full_slots() >= FULL_SLOTS;
         let kick = full || self.has_much_dirty(state);
         if kick || self.log_is_long(state) {
             self.signals.work.notify_one();
@@ -381,7 +381,7 @@ fn survey(
         check_fork(state, &w.key, w.chunk)?;
         let id = state.find(&w.key);
         if let Some(id) = id {
-            if state.must_settle(id, plan.end) {
+            if state.forks().must_settle(id, plan.end) {
                 missing.tails.insert(id);
             }
             for direct in &plan.direct {
@@ -420,7 +420,7 @@ fn survey_small(
             Some((n, chunk)) if n == at.chunk => chunk,
             _ => {
                 let lacking = missing.own_entry(state, id, at.chunk);
-                let chunk = (!lacking).then(|| &state.forks[&id].chunks[&at.chunk]);
+                let chunk = (!lacking).then(|| &state.forks()[id].chunks[&at.chunk]);
                 known = Some((at.chunk, chunk));
                 chunk
             }

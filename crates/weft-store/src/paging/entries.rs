@@ -2,9 +2,9 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::cache::Chunk;
 use crate::engine::Inner;
 use crate::error::StoreError;
+use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
 
@@ -14,7 +14,7 @@ impl Inner {
         loop {
             let evictions = {
                 let mut state = self.lock();
-                let Some(fork) = state.forks.get_mut(&id) else {
+                let Some(fork) = state.forks_mut().get_mut(id) else {
                     return Ok(());
                 };
                 if fork.chunks.contains_key(&n) {
@@ -26,7 +26,7 @@ impl Inner {
                     state.count_entry(id, n);
                     return Ok(());
                 }
-                state.evictions
+                state.cache().evictions()
             };
             let key = ChunkRecord::key(id, n);
             let value = self.index.snapshot()?.get(CHUNKS, &key)?;
@@ -35,8 +35,8 @@ impl Inner {
                 None => None,
             };
             let mut state = self.lock();
-            if state.evictions == evictions {
-                let Some(fork) = state.forks.get_mut(&id) else {
+            if state.cache().evictions() == evictions {
+                let Some(fork) = state.forks_mut().get_mut(id) else {
                     return Ok(());
                 };
                 let absent = Chunk::absent(fork.inherits(n));
@@ -59,10 +59,10 @@ impl Inner {
         loop {
             let (evictions, end) = {
                 let state = self.lock();
-                let Some(fork) = state.forks.get(&id) else {
-                    return Ok((state.evictions, u64::MAX));
+                let Some(fork) = state.forks().get(id) else {
+                    return Ok((state.cache().evictions(), u64::MAX));
                 };
-                (state.evictions, fork.indexed_end)
+                (state.cache().evictions(), fork.indexed_end)
             };
             if from >= end {
                 return Ok((evictions, u64::MAX));
@@ -101,17 +101,17 @@ impl Inner {
                 _ => u64::MAX,
             };
             let mut state = self.lock();
-            if state.evictions != evictions {
+            if state.cache().evictions() != evictions {
                 continue;
             }
             for (n, chunk) in found {
-                let Some(fork) = state.forks.get_mut(&id) else {
+                let Some(fork) = state.forks_mut().get_mut(id) else {
                     break;
                 };
                 fork.chunks.entry(n).or_insert(chunk);
                 state.count_entry(id, n);
             }
-            return Ok((state.evictions, reached));
+            return Ok((state.cache().evictions(), reached));
         }
     }
 
@@ -123,7 +123,7 @@ impl Inner {
         most: usize,
     ) -> Result<(u64, u64), StoreError> {
         'again: loop {
-            let lineage = self.lock().lineage(id);
+            let lineage = self.lock().forks().lineage(id);
             let (mut under, mut reached) = (None, u64::MAX);
             for (id, limit) in lineage {
                 if from >= limit {
@@ -136,7 +136,7 @@ impl Inner {
                 under = Some(evictions);
                 reached = reached.min(told);
             }
-            let evictions = under.unwrap_or_else(|| self.lock().evictions);
+            let evictions = under.unwrap_or_else(|| self.lock().cache().evictions());
             return Ok((evictions, reached));
         }
     }
@@ -148,13 +148,13 @@ impl Inner {
         loop {
             let missing = {
                 let mut state = self.lock();
-                if !state.forks.contains_key(&id) {
+                if !state.forks().contains(id) {
                     return Ok(());
                 }
-                match state.shown(id, n) {
+                match state.forks().shown(id, n) {
                     Err(missing) => Some(missing),
                     Ok(owner) if owner == id => return Ok(()),
-                    Ok(owner) if state.forks[&owner].chunks[&n].is_dirty() => None,
+                    Ok(owner) if state.forks()[owner].chunks[&n].is_dirty() => None,
                     Ok(owner) => {
                         state.copy_entry(id, owner, n);
                         // So that it stays: whoever wants it need not come again.
@@ -176,7 +176,7 @@ impl Inner {
                 None => {
                     return Err(StoreError::NoSpace {
                         needed: BLOCK as u64,
-                        available: self.lock().disk.available() * BLOCK as u64,
+                        available: self.lock().space().available() * BLOCK as u64,
                     });
                 }
             }

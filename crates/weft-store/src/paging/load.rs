@@ -1,18 +1,17 @@
 //! Bringing blocks from the disk into memory.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::cache::{Page, Wanted, bit, slot_of};
 use crate::counters::Counters;
 use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::limits::OPERATION_BLOCKS;
+use crate::pages::{Wanted, bit};
 use crate::pool::{BLOCK, Buffer};
 use crate::record::{ForkId, Place, checksum};
-use crate::state::{State, set_page};
+use crate::state::State;
 
 /// Why blocks are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -196,8 +195,8 @@ impl Inner {
         let (shown, reason) = (self.disks.shown(place), error.to_string());
         let mut state = self.lock();
         self.disks
-            .fail(&mut state.disk, place.disk(), &format!("read: {reason}"));
-        let Some(fork) = state.forks.get(&part.id) else {
+            .fail(state.space_mut(), place.disk(), &format!("read: {reason}"));
+        let Some(fork) = state.forks().get(part.id) else {
             return StoreError::io("read", &shown, error);
         };
         StoreError::DiskFailed {
@@ -239,11 +238,10 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let crcs: Vec<u32> = buffer.chunks_exact(BLOCK).map(checksum).collect();
         let mut state = self.lock();
-        let state = &mut *state;
-        let Some(fork) = state.forks.get_mut(&part.id) else {
+        let Some(fork) = state.forks().get(part.id) else {
             return Ok(());
         };
-        let Some(chunk) = fork.chunks.get_mut(&part.chunk) else {
+        let Some(chunk) = fork.chunks.get(&part.chunk) else {
             return Ok(());
         };
         let mut valid = 0_u16;
@@ -272,31 +270,8 @@ impl Inner {
                 _ => {}
             }
         }
-        let slot = slot_of(first);
-        match chunk.page_mut(slot) {
-            None => {
-                let mut page = Page::filled(first % 16, Arc::new(buffer), valid);
-                page.fresh = valid;
-                if why == Why::Ahead {
-                    page.fetched = valid;
-                }
-                set_page(state, part.id, part.chunk, slot, page);
-            }
-            Some(page) => {
-                let before = page.bytes();
-                for (i, bytes) in (0_u32..).zip(buffer.chunks_exact(BLOCK)) {
-                    if valid & bit(first + i) != 0 {
-                        page.block_mut(&self.pool, (first + i) % 16)
-                            .copy_from_slice(bytes);
-                        page.valid |= bit(first + i);
-                        if why == Why::Ahead {
-                            page.fetched |= bit(first + i);
-                        }
-                    }
-                }
-                state.cached = state.cached + page.bytes() - before;
-            }
-        }
+        let at = (part.id, part.chunk);
+        state.add_loaded(&self.pool, at, first, (buffer, valid), why == Why::Ahead);
         Ok(())
     }
 }
@@ -368,7 +343,7 @@ impl Missing {
         if self.entry(state, id, n) {
             return true;
         }
-        let chunk = state.forks.get(&id).and_then(|f| f.chunks.get(&n));
+        let chunk = state.forks().get(id).and_then(|f| f.chunks.get(&n));
         let through = chunk.is_some_and(|c| c.through);
         if through {
             self.own.insert((id, n));
@@ -379,8 +354,8 @@ impl Missing {
     /// Notes an entry that is not in memory; whether it is missing.
     pub(crate) fn entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
         let missing = state
-            .forks
-            .get(&id)
+            .forks()
+            .get(id)
             .is_some_and(|f| !f.chunks.contains_key(&n));
         if missing {
             self.entries.insert((id, n));

@@ -6,9 +6,8 @@
 mod entries;
 mod flush;
 mod load;
-mod operations;
 mod prefetch;
+mod writes;
 
-pub(crate) use flush::runs_of;
 pub(crate) use load::Missing;
-pub(crate) use operations::{Operations, WriteFailed};
+pub(crate) use writes::WriteFailed;

@@ -7,14 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use weft_layout::CellOffset;
 
 use super::load::Missing;
-use crate::cache::{FETCH, Reach, SLOT, Wanted, slot_of};
+use crate::cache::{FETCH, Reach};
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::by_chunk;
 use crate::key::ForkKey;
+use crate::pages::{SLOT, Wanted, slot_of};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
-use crate::state::{State, find_in};
+use crate::state::State;
 
 /// Bytes that are fetched at a time, of all forks: what somebody waits for stands behind them.
 const UNDER_WAY: u64 = 32 << 20;
@@ -39,7 +40,7 @@ impl Inner {
         if bytes.is_empty() || !self.bounds.rules.prefetch {
             return;
         }
-        let Some(fork) = state.forks.get(&id) else {
+        let Some(fork) = state.forks().get(id) else {
             return;
         };
         let length = fork.length;
@@ -48,13 +49,12 @@ impl Inner {
         let under_way = self.fetching.load(Relaxed) as u64;
         let room = (UNDER_WAY.min(cache / 8) / SLOT).saturating_sub(under_way);
         // All that are swept through have a quarter of the cache together, but each a fetch.
-        let share = cache / 4 / SLOT / state.traces.sweeps().max(1);
-        let reach = Reach {
-            most: share.max(FETCH),
+        let reach = |sweeps: u64| Reach {
+            most: (cache / 4 / SLOT / sweeps.max(1)).max(FETCH),
             room,
             end: length.div_ceil(SLOT),
         };
-        let Some(fetch) = state.traces.read(id, slots, reach) else {
+        let Some(fetch) = state.foresee(id, slots, reach) else {
             return;
         };
         let mut start = fetch.start;
@@ -106,20 +106,20 @@ impl Inner {
     fn absent(&self, id: ForkId, range: &Range<u64>) -> Missing {
         let state = self.lock();
         let mut missing = Missing::default();
-        let Some(fork) = state.forks.get(&id).filter(|f| f.chunk != 0) else {
+        let Some(fork) = state.forks().get(id).filter(|f| f.chunk != 0) else {
             return missing;
         };
         let end = range.end.min(fork.length);
         let length = end.saturating_sub(range.start);
         for part in by_chunk(fork.chunk, range.start, length) {
-            let owner = match state.shown(id, part.chunk) {
+            let owner = match state.forks().shown(id, part.chunk) {
                 Ok(owner) => owner,
                 Err(unknown) => {
                     missing.entries.insert((unknown, part.chunk));
                     continue;
                 }
             };
-            let chunk = &state.forks[&owner].chunks[&part.chunk];
+            let chunk = &state.forks()[owner].chunks[&part.chunk];
             let block = BLOCK as u32;
             for b in part.bytes.start / block..part.bytes.end.div_ceil(block) {
                 if let Some((place, _)) = chunk.place(b)
@@ -141,24 +141,15 @@ impl Inner {
     fn let_go(&self, id: ForkId, range: &Range<u64>) {
         let mut state = self.lock();
         let state = &mut *state;
-        let Some(fork) = state.forks.get_mut(&id).filter(|f| f.chunk != 0) else {
+        let Some(fork) = state.forks().get(id).filter(|f| f.chunk != 0) else {
             return;
         };
-        let end = range.end.min(fork.length);
+        let (size, end) = (fork.chunk, range.end.min(fork.length));
         let length = end.saturating_sub(range.start);
-        for part in by_chunk(fork.chunk, range.start, length) {
-            let Some(chunk) = fork.chunks.get_mut(&part.chunk) else {
-                continue;
-            };
+        for part in by_chunk(size, range.start, length) {
             let slots = slot_of(part.bytes.start / BLOCK as u32)
                 ..=slot_of((part.bytes.end - 1) / BLOCK as u32);
-            for slot in slots {
-                if let Some(page) = chunk.page_mut(slot)
-                    && page.spend()
-                {
-                    state.replace.push_back((id, part.chunk, slot as u32));
-                }
-            }
+            state.spend_pages(id, part.chunk, slots);
         }
     }
 }
@@ -179,12 +170,12 @@ impl Store {
         let id = {
             let state = self.0.lock();
             state.check_alive(key.file)?;
-            find_in(&state, key, checkpoint)?
+            state.find_in(key, checkpoint)?
         };
         let Some(id) = id else { return Ok(0) };
         let end = offset.0.saturating_add(length.min(self.0.bounds.cache / 2));
         let (mut at, mut bytes) = (offset.0, 0);
-        while at < end && self.0.lock().forks.get(&id).is_some_and(|f| at < f.length) {
+        while at < end && self.0.lock().forks().get(id).is_some_and(|f| at < f.length) {
             let next = end.min(at + STEP);
             bytes += self.0.fetch(id, at..next).await?;
             at = next;

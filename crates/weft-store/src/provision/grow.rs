@@ -9,9 +9,9 @@ use crate::disk::Disk;
 use crate::engine::{Inner, whole};
 use crate::error::StoreError;
 use crate::key::ForkKey;
-use crate::paging::runs_of;
 use crate::pool::BLOCK;
 use crate::space::{Extent, WINDOW_MAX};
+use crate::state::runs_of;
 
 impl Inner {
     /// Takes free blocks for a direct write of a fork.
@@ -26,14 +26,14 @@ impl Inner {
                 let mut state = self.lock();
                 let id = state.find(key);
                 let wish = state.wish(id);
-                if let Some(extents) = state.disk.take(blocks, wish) {
+                if let Some(extents) = state.space_mut().take(blocks, wish) {
                     let runs = runs_of(&extents, wish.goal);
                     Counters::add(&self.counters.placed_runs, runs);
                     Counters::add(&self.counters.placed_blocks, blocks);
                     if let (Some(id), Some(last)) = (id, extents.last()) {
                         let fork = state
-                            .forks
-                            .get_mut(&id)
+                            .forks_mut()
+                            .get_mut(id)
                             .expect("the fork was found under this lock");
                         fork.goal = last.start + last.blocks;
                     }
@@ -46,13 +46,13 @@ impl Inner {
 
     /// Grows before it must: windows are not to be taken from forks as long as disks can grow.
     async fn grow_ahead(&self, blocks: u64) -> Result<(), StoreError> {
-        if !self.lock().disk.is_tight(blocks) {
+        if !self.lock().space().is_tight(blocks) {
             return Ok(());
         }
         let me = self.me();
         whole(async move {
             let _growing = me.grow_lock.lock().await;
-            if me.lock().disk.is_tight(blocks) {
+            if me.lock().space().is_tight(blocks) {
                 me.grow(blocks, me.bounds.growth).await?;
             }
             Ok(())
@@ -68,28 +68,30 @@ impl Inner {
 
     /// As [`Inner::make_space`], for blocks that a cut divides: they may have what is held back.
     pub(crate) async fn make_space_for_cut(&self, blocks: u64) -> Result<(), StoreError> {
-        if self.lock().disk.can_promise(blocks) {
+        if self.lock().space().can_promise(blocks) {
             return Ok(());
         }
         match self.make_space(blocks).await {
-            Err(StoreError::NoSpace { .. }) if self.lock().disk.can_promise(blocks) => Ok(()),
+            Err(StoreError::NoSpace { .. }) if self.lock().space().can_promise(blocks) => Ok(()),
             done => done,
         }
     }
 
     async fn make_space_wholly(&self, blocks: u64) -> Result<(), StoreError> {
         let _growing = self.grow_lock.lock().await;
-        if self.lock().disk.available() >= blocks || self.grow(blocks, self.bounds.growth).await? {
+        if self.lock().space().available() >= blocks
+            || self.grow(blocks, self.bounds.growth).await?
+        {
             return Ok(());
         }
         let reclaimable = {
             let state = self.lock();
             // A dirty block that lies somewhere gives that place back once it has another.
-            let rewritten = state.dirty_blocks > 0 && state.disk.keeps_promises();
+            let rewritten = state.dirty().blocks() > 0 && state.space().keeps_promises();
             rewritten
-                || state.disk.waiting() > 0
-                || !state.tails.is_empty()
-                || !state.changes.dead.is_empty()
+                || state.space().waiting() > 0
+                || state.forks().first_tail().is_some()
+                || state.changes().has_dead()
                 || state.mergeable().is_some()
         };
         if reclaimable {
@@ -103,7 +105,7 @@ impl Inner {
             self.sync_now().await?;
             self.sync_now().await?;
         }
-        if self.lock().disk.available() >= blocks || self.grow(blocks, 0).await? {
+        if self.lock().space().available() >= blocks || self.grow(blocks, 0).await? {
             return Ok(());
         }
         // Not for each call that is refused: it leaves a small table.
@@ -112,11 +114,11 @@ impl Inner {
         {
             tracing::warn!(%error, "segments of the log that nobody needs stay");
         }
-        let available = self.lock().disk.available();
+        let available = self.lock().space().available();
         if available >= blocks || self.grow(blocks, 0).await? {
             return Ok(());
         }
-        self.disks.look(&self.lock().disk);
+        self.disks.look(self.lock().space());
         let bytes = BLOCK as u64;
         Err(StoreError::NoSpace {
             needed: blocks * bytes,
@@ -129,7 +131,8 @@ impl Inner {
     pub(crate) async fn grow(&self, blocks: u64, step: u64) -> Result<bool, StoreError> {
         let unit = BLOCK as u64;
         let (sizes, missing) = {
-            let disk = &self.lock().disk;
+            let state = self.lock();
+            let disk = state.space();
             let open = disk.open().into_iter();
             let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
             // What is held back scales with the size; twice its bound covers both sides of it.
@@ -154,15 +157,16 @@ impl Inner {
             let share = u128::from(by) * u128::from(room) / u128::from(total.max(1));
             let share = (share as u64 + least).min(room);
             if share == 0 {
-                self.lock().disk.grow(disk.number, size, 0);
+                self.lock().space_mut().grow(disk.number, size, 0);
             }
             grown |= share > 0 && self.grow_disk(disk, size, share, room).await?;
         }
-        Ok(grown && self.lock().disk.available() >= blocks)
+        Ok(grown && self.lock().space().available() >= blocks)
     }
 
     fn note(&self, disk: &Disk, reason: &str) {
-        self.disks.fail(&mut self.lock().disk, disk.number, reason);
+        self.disks
+            .fail(self.lock().space_mut(), disk.number, reason);
     }
 
     async fn grow_disk(
@@ -180,7 +184,7 @@ impl Inner {
         if by == 0 {
             return Ok(true);
         }
-        if self.lock().disk.away(disk.number) > 0 {
+        if self.lock().space().away(disk.number) > 0 {
             // The host is full.
             return Ok(filled > 0);
         }
@@ -188,16 +192,18 @@ impl Inner {
         match self.run(move || file.allocate(bytes)).await? {
             Ok(()) => {
                 disk.written.store(true, Relaxed);
-                self.lock().disk.grow(disk.number, size + by, room - by);
+                self.lock()
+                    .space_mut()
+                    .grow(disk.number, size + by, room - by);
                 Ok(true)
             }
             Err(e) => {
                 let full = io::ErrorKind::StorageFull;
                 if e.kind() == full || e.kind() == io::ErrorKind::QuotaExceeded {
-                    self.lock().disk.grow(disk.number, size, 0);
+                    self.lock().space_mut().grow(disk.number, size, 0);
                     return Ok(false);
                 }
-                let last = self.lock().disk.open() == [disk.number];
+                let last = self.lock().space().open() == [disk.number];
                 self.note(disk, &format!("grow: {e}"));
                 if last {
                     return Err(StoreError::io("grow", &disk.shown(), &e));

@@ -55,9 +55,9 @@ impl Inner {
             if file.held().map_err(fail)? < file.length().map_err(fail)? {
                 let (open, reserved) = {
                     let mut state = self.lock();
-                    state.disk.doubt(disk.number);
-                    let open = state.disk.open().contains(&disk.number);
-                    (open, state.disk.reserved())
+                    state.space_mut().doubt(disk.number);
+                    let open = state.space().open().contains(&disk.number);
+                    (open, state.space().reserved())
                 };
                 if open {
                     self.fill(disk, reserved + self.bounds.spare / 2 + 128)
@@ -72,7 +72,7 @@ impl Inner {
     pub(crate) async fn fill(&self, disk: &Disk, blocks: u64) -> Result<u64, StoreError> {
         let mut filled = 0;
         while filled < blocks {
-            let extents = self.lock().disk.to_fill(disk.number, blocks - filled);
+            let extents = self.lock().space().to_fill(disk.number, blocks - filled);
             let Ok(file) = disk.file().map(std::sync::Arc::clone) else {
                 break;
             };
@@ -95,7 +95,7 @@ impl Inner {
             let mut state = self.lock();
             for extent in done {
                 filled += extent.blocks;
-                state.disk.filled(extent);
+                state.space_mut().filled(extent);
             }
             if let Some(error) = failed {
                 tracing::debug!(%error, disk = %disk.shown(), "the host gives no place to blocks that it was given back");
@@ -151,16 +151,19 @@ impl Inner {
         let held = file.held().unwrap_or(0) / BLOCK as u64;
         let extents = {
             let mut state = self.lock();
-            let (size, free) = state.disk.of_disk(disk.number);
-            let away = state.disk.away(disk.number);
+            let (size, free) = state.space().of_disk(disk.number);
+            let away = state.space().away(disk.number);
             let used = size - free - away;
             let keep = keep(used);
             // Blocks that may or may not have a place are worth asking only if the host holds more than it should.
             let extra = (keep.large / 2).saturating_add(keep.small);
             let unsure = held > (size - away).saturating_add(extra);
-            match state.disk.take_to_punch(disk.number, keep, PIECE, walk) {
-                None if unsure && state.disk.unsure(disk.number) > 0 => {
-                    state.disk.take_unsure(disk.number, PIECE)
+            match state
+                .space_mut()
+                .take_to_punch(disk.number, keep, PIECE, walk)
+            {
+                None if unsure && state.space().unsure(disk.number) > 0 => {
+                    state.space_mut().take_unsure(disk.number, PIECE)
                 }
                 None => return Ok(None),
                 Some(extents) => extents,
@@ -184,7 +187,7 @@ impl Inner {
         tracing::warn!(%error, disk = %disk.shown(), "the host takes no free blocks back until the store is opened again");
         let mut state = self.lock();
         for extent in &extents[at..] {
-            state.disk.doubt_punched(*extent);
+            state.space_mut().doubt_punched(*extent);
         }
         Ok(None)
     }
@@ -192,7 +195,7 @@ impl Inner {
     /// Frees what waits for syncs alone.
     async fn release_freed(&self) -> Result<(), StoreError> {
         for _ in 0..2 {
-            if self.lock().disk.waiting() > 0 {
+            if self.lock().space().waiting() > 0 {
                 self.sync_now().await?;
             }
         }
@@ -214,7 +217,7 @@ impl Inner {
         if self.log.kept() > self.bounds.log / LOG_PART && self.index.check_room().is_ok() {
             self.give_kept_back().await?;
         }
-        self.lock().disk.close_windows();
+        self.lock().space_mut().close_windows();
         self.punch_all(self.kept_at_rest()).await
     }
 

@@ -52,17 +52,14 @@ pub(crate) async fn count_blocks(
     index: &Arc<dyn OrderedKv>,
     mut state: State,
 ) -> Result<(State, Vec<Vec<u8>>), StoreError> {
-    for dead in &mut state.changes.dead {
-        dead.counted = true;
-    }
-    state.count_children();
-    for fork in state.forks.values_mut() {
+    state.changes_mut().count_dead();
+    state.forks_mut().count_children();
+    state.forks_mut().clear_tails();
+    for fork in state.forks_mut().values_mut() {
         fork.blocks = 0;
         fork.unplaced = 0;
         fork.indexed_end = 0;
-        fork.tail = None;
     }
-    state.tails.clear();
     let bounds = bounds(&state);
     let shared = Arc::new(state);
     let results: Vec<_> = bounds.iter().map(|_| Arc::new(Mutex::new(None))).collect();
@@ -83,7 +80,10 @@ pub(crate) async fn count_blocks(
     for result in results {
         let part = result.lock().take().expect("a job leaves its result")?;
         for (id, found) in part.forks {
-            let fork = state.forks.get_mut(&id).expect("the part found it there");
+            let fork = state
+                .forks_mut()
+                .get_mut(id)
+                .expect("the part found it there");
             fork.blocks += found.blocks;
             fork.goal = found.goal.unwrap_or(fork.goal);
             fork.indexed_end = fork.indexed_end.max(found.indexed_end);
@@ -93,20 +93,23 @@ pub(crate) async fn count_blocks(
         }
         part.taken.into_iter().for_each(|e| push(&mut taken, e));
         garbage.extend(part.garbage);
-        state.lossy.extend(part.lossy);
+        for (id, n) in part.lossy {
+            state.lossy_mut().insert(id, n);
+        }
     }
     for key in &garbage {
         let (id, _) = ChunkRecord::decode_key(key)?;
-        state.next_fork = state.next_fork.max(id.0 + 1);
+        state.forks_mut().used_id(id);
     }
-    for (id, fork) in &mut state.forks {
+    let mut lossy = Vec::new();
+    for (id, fork) in state.forks_mut().iter_mut() {
         let mut beyond = fork.chunks.range(fork.end_chunk()..);
         if beyond.any(|(_, chunk)| chunk.data_blocks().next().is_some()) {
-            tails.insert(*id);
+            tails.insert(id);
         }
         for (n, chunk) in &fork.chunks {
             if chunk.lacks() {
-                state.lossy.insert((*id, *n));
+                lossy.push((id, *n));
             }
             for place in chunk.places() {
                 fork.blocks += 1;
@@ -114,11 +117,14 @@ pub(crate) async fn count_blocks(
             }
         }
     }
-    for id in tails {
-        let end = state.forks[&id].end_chunk();
-        state.set_tail(id, Some(end));
+    for (id, n) in lossy {
+        state.lossy_mut().insert(id, n);
     }
-    state.disk.claim_all(taken).map_err(twice)?;
+    for id in tails {
+        let end = state.forks()[id].end_chunk();
+        state.forks_mut().set_tail(id, Some(end));
+    }
+    state.space_mut().claim_all(taken).map_err(twice)?;
     Ok((state, garbage))
 }
 
@@ -147,10 +153,10 @@ fn push(taken: &mut Vec<Extent>, extent: Extent) {
 /// The parts' keys: all from the first on, up to the second.
 fn bounds(state: &State) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let chunks = |id: &ForkId| {
-        let fork = &state.forks[id];
+        let fork = &state.forks()[*id];
         fork.length.div_ceil(u64::from(fork.chunk.max(1))) + 1
     };
-    let mut ids: Vec<ForkId> = state.forks.keys().copied().collect();
+    let mut ids: Vec<ForkId> = state.forks().iter().map(|(id, _)| id).collect();
     ids.sort_unstable();
     let total: u64 = ids.iter().map(chunks).fold(0, u64::saturating_add);
     let step = total.div_ceil(PARTS).max(1024);
@@ -182,7 +188,7 @@ fn read_part(
     visit(&*index.snapshot()?, CHUNKS, range, |key, value| {
         let (id, n) = ChunkRecord::decode_key(key)?;
         if current.is_none_or(|(known, _)| known != id) {
-            let Some(fork) = state.forks.get(&id) else {
+            let Some(fork) = state.forks().get(id) else {
                 part.garbage.push(key.to_vec());
                 return Ok(());
             };

@@ -35,7 +35,6 @@ use crate::record::{
 };
 use crate::recovery::replay::{Overlay, Replay, each};
 use crate::signals::Signals;
-use crate::space::Allocator;
 use crate::state::State;
 use crate::storage::{FileKind, Storage};
 
@@ -55,7 +54,7 @@ impl Store {
         let power_lost = read_running(&*storage)?.is_none_or(|boot| boot != config.boot_id);
         let pool = Pool::new();
 
-        let mut state = State::default();
+        let mut state = State::new(config.rules);
         let applied = read_index(&*config.index, &mut state)?;
         let (kept, segments) = open_segments(&*storage, applied)?;
         if segments.is_empty() && config.index.check_room().is_ok() {
@@ -83,9 +82,8 @@ impl Store {
         )
         .await?;
         state.recovered(sequence, parsed.cost() + cost);
-        state.rules = config.rules;
-        state.disk = Allocator::default();
-        disks.count(&mut state.disk)?;
+        state.forget_space();
+        disks.count(state.space_mut())?;
         let (state, garbage) = count_blocks(&*storage, &config.index, state).await?;
 
         let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
@@ -155,7 +153,7 @@ impl Inner {
     /// Whether something waits for the background task.
     fn owes_work(&self) -> bool {
         let state = self.lock();
-        state.mergeable().is_some() || !state.tails.is_empty()
+        state.mergeable().is_some() || state.forks().first_tail().is_some()
     }
 }
 
@@ -262,7 +260,7 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
     let mut applied = 0;
     if let Some(value) = index.snapshot()?.get(META, STORE_KEY)? {
         let record = StoreRecord::decode(&value)?;
-        state.next_fork = record.next_fork;
+        state.forks_mut().begin_ids(record.next_fork);
         applied = record.applied;
     }
     let all = (Bound::Unbounded, Bound::Unbounded);
@@ -274,7 +272,7 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
             return Ok(());
         }
         let record = FileRecord::decode(key, value)?;
-        let file = state.files.entry(FileRecord::decode_key(key)?).or_default();
+        let file = state.forks_mut().file_mut(FileRecord::decode_key(key)?);
         file.deleted = record.deleted;
         file.op = record.op;
         Ok(())
@@ -288,12 +286,12 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
         if state.check_alive(key.file).is_err() {
             return Ok(());
         }
-        state.next_fork = state.next_fork.max(record.id.0 + 1);
         state.load_fork(&record, &key, kept);
         Ok(())
     })?;
     read_doubts(&*reader, state)?;
-    state.changes = crate::index::Changes::default();
+    // What was just read is in the index.
+    drop(state.changes_mut().take());
     state.touches().begin(applied + 1);
     Ok(applied)
 }
@@ -307,7 +305,7 @@ fn read_doubts(index: &dyn Reader, state: &mut State) -> Result<(), StoreError> 
             state.doubts().load_absent(AbsentRecord::decode(value)?);
         } else if let Some(id) = DoubtRecord::decode_key(key) {
             let ranges = DoubtRecord::decode(key, value)?;
-            if state.forks.contains_key(&id) {
+            if state.forks().contains(id) {
                 state.doubts().load(id, ranges);
             }
         } else if let Some((file, number)) = TrustRecord::decode_unsure_key(key) {

@@ -439,10 +439,10 @@ impl RunsRecord {
             for i in 0..run.blocks {
                 let (block, crc) = (run.first + i, crcs.next().unwrap_or(0));
                 if blocks.contains(&block) {
-                    crate::cache::push_block(self, block, Place::LOST.plus(block), 0, true);
+                    crate::pages::push_block(self, block, Place::LOST.plus(block), 0, true);
                 } else {
                     let place = run.place.plus(i);
-                    crate::cache::push_block(self, block, place, crc, run.inherited);
+                    crate::pages::push_block(self, block, place, crc, run.inherited);
                 }
             }
         }

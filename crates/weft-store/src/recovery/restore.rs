@@ -3,9 +3,9 @@
 //! Bytes of a part of a block are laid over the block as it is on the disk. If that cannot be read, the store does not open: what
 //! the log has is worth more than a start. A repair goes on: the block is lost then, as a whole.
 
-use crate::cache::{Wanted, slot_of};
 use crate::engine::Inner;
 use crate::error::StoreError;
+use crate::pages::{Wanted, slot_of};
 use crate::pool::BLOCK;
 use crate::recovery::replay::Overlay;
 
@@ -20,7 +20,7 @@ impl Inner {
         {
             let mut state = self.lock();
             for (&(id, n), blocks) in &overlay {
-                let Some(fork) = state.forks.get_mut(&id) else {
+                let Some(fork) = state.forks_mut().get_mut(id) else {
                     continue;
                 };
                 let size = fork.chunk;
@@ -48,7 +48,7 @@ impl Inner {
         }
         let mut state = self.lock();
         for ((id, n), blocks) in overlay {
-            let Some(size) = state.forks.get(&id).map(|f| f.chunk) else {
+            let Some(size) = state.forks().get(id).map(|f| f.chunk) else {
                 continue;
             };
             for (block, pieces) in blocks {
@@ -69,8 +69,8 @@ impl Inner {
                     );
                 }
                 let fork = state
-                    .forks
-                    .get_mut(&id)
+                    .forks_mut()
+                    .get_mut(id)
                     .expect("the fork was found under this lock");
                 if let Some(page) = fork
                     .chunks

@@ -1,7 +1,7 @@
 //! Which blocks of the disks are free, and which of them a write gets.
 //!
 //! Owns the allocator: extents in memory, rebuilt at open from what index and log refer to; nothing of it is durable.
-//! Blocks are numbered as in [`Place`]: the disk in the upper 16 bits. `docs/design/0010-disks.md`
+//! Blocks are numbered as in [`Place`](crate::record::Place): the disk in the upper 16 bits. `docs/design/0010-disks.md`
 //! says how a place is chosen.
 //!
 //! Invariants:

@@ -1,9 +1,10 @@
-//! Blocks and pages of forks: placed, emptied, removed. Touches forks, allocator and cache at once.
+//! Blocks of forks: placed, emptied, cut off.
 
 use std::ops::Range;
 
-use crate::cache::Chunk;
-use crate::record::Place;
+use super::State;
+use crate::pages::{CHANGED, Chunk};
+use crate::record::{ForkId, Place};
 use crate::space::Extent;
 
 /// The block at a place.
@@ -14,10 +15,20 @@ pub(crate) fn extent(place: Place) -> Extent {
     }
 }
 
-/// Drops what a chunk's pages have of some blocks: bytes of memory, dirty blocks and promises that
-/// went with them.
-pub(super) fn forget_pages(chunk: &mut Chunk, blocks: &Range<u32>) -> (u64, u32, u32) {
-    let (mut cached, mut dirty, mut promises) = (0, 0, 0);
+/// What went with pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Forgotten {
+    /// Bytes of memory.
+    pub(super) bytes: u64,
+    /// Dirty blocks.
+    pub(super) dirty: u32,
+    /// Promises that stood behind them.
+    pub(super) promises: u32,
+}
+
+/// Drops what a chunk's pages have of some blocks.
+pub(super) fn forget_pages(chunk: &mut Chunk, blocks: &Range<u32>) -> Forgotten {
+    let mut gone = Forgotten::default();
     for (slot, place) in (0_u32..).zip(&mut chunk.pages) {
         let first = slot * 16;
         let mask =
@@ -26,14 +37,14 @@ pub(super) fn forget_pages(chunk: &mut Chunk, blocks: &Range<u32>) -> (u64, u32,
             continue;
         }
         let Some(page) = place else { continue };
-        dirty += (page.dirty & mask).count_ones();
-        promises += page.forget(mask);
+        gone.dirty += (page.dirty & mask).count_ones();
+        gone.promises += page.forget(mask);
         if page.valid == 0 {
-            cached += page.bytes();
+            gone.bytes += page.bytes();
             *place = None;
         }
     }
-    (cached, dirty, promises)
+    gone
 }
 
 /// The mask of a slot's first `blocks` blocks.
@@ -42,5 +53,93 @@ fn below(blocks: u32) -> u16 {
         u16::MAX
     } else {
         (1 << blocks) - 1
+    }
+}
+
+impl State {
+    /// A block of a chunk lies here now; the old place waits for a sync after `sequence`.
+    pub(crate) fn place_block(
+        &mut self,
+        id: ForkId,
+        chunk: u64,
+        block: u32,
+        place: Place,
+        crc: u32,
+        sequence: u64,
+    ) {
+        let Some(fork) = self.forks.get_mut(id) else {
+            return;
+        };
+        let entry = fork.chunks.entry(chunk).or_default();
+        match entry.set(block, place, crc) {
+            Some((old, false)) => self.space.free_after(sequence, extent(old)),
+            Some((_, true)) => fork.blocks += 1,
+            None => {
+                fork.blocks += 1;
+                if entry.block_is_dirty(block) {
+                    fork.unplaced -= 1;
+                }
+            }
+        }
+    }
+
+    /// A chunk's entry differs from the index now.
+    pub(crate) fn mark_changed(&mut self, id: ForkId, chunk: u64) {
+        if let Some(entry) = self.forks.chunk_mut(id, chunk) {
+            entry.marks |= CHANGED;
+            if entry.lacks() {
+                self.lossy.insert(id, chunk);
+            }
+            self.changes.chunk(id, chunk);
+        }
+    }
+
+    /// Drops what lies beyond `length` and sets the length; chunks that the cut touches are in
+    /// memory. The caller zeroes the rest of the last block. Returns how many chunks it emptied.
+    pub(crate) fn cut(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) -> u64 {
+        self.doubts.prove(id, &(length..u64::MAX));
+        let fork = &self.forks[id];
+        if length >= fork.length || fork.chunk == 0 {
+            self.touch(id, length, modified);
+            return 0;
+        }
+        self.cut_off(id, length, modified, sequence);
+        let end = self.forks[id].end_chunk();
+        let emptied = self.empty_chunks(id, end..u64::MAX, sequence);
+        self.forks.set_tail(id, None);
+        emptied
+    }
+
+    /// Makes holes of blocks of a chunk that is in memory; their places wait for a sync after
+    /// `sequence`.
+    pub(crate) fn empty(&mut self, id: ForkId, n: u64, blocks: Range<u32>, sequence: u64) {
+        let Some(fork) = self.forks.get_mut(id) else {
+            return;
+        };
+        let Some(chunk) = fork.chunks.get_mut(&n) else {
+            return;
+        };
+        fork.unplaced -= chunk.unplaced(&blocks);
+        let (mut freed, mut gone) = (0, 0);
+        chunk.empty(blocks.clone(), |place, inherited| {
+            gone += 1;
+            if !inherited {
+                freed += 1;
+                self.space.free_after(sequence, extent(place));
+            }
+        });
+        // Recovery counts blocks only after it has replayed the log.
+        fork.blocks = fork.blocks.saturating_sub(freed);
+        let forgotten = forget_pages(chunk, &blocks);
+        let dirty = chunk.is_dirty();
+        self.cache.forgot(forgotten.bytes);
+        self.dirty.remove_blocks(u64::from(forgotten.dirty));
+        self.space.unreserve(u64::from(forgotten.promises));
+        if !dirty {
+            self.dirty.remove_chunk(id, n);
+        }
+        if gone > 0 {
+            self.mark_changed(id, n);
+        }
     }
 }

@@ -13,7 +13,7 @@ impl State {
     /// Bytes of a fork before `end` are in doubt.
     pub(crate) fn doubt_below(&mut self, id: ForkId, end: u64) {
         self.doubts().doubt_below(id, end);
-        self.changes.forks.insert(id);
+        self.changes.fork(id);
     }
 
     /// Everything that can change of files before `below` is in doubt: all that is no checkpoint's. What is named by what it
@@ -21,10 +21,12 @@ impl State {
     pub(crate) fn doubt_all(&mut self, below: FileId) {
         let living = self.forks.iter();
         let living = living.filter(|(_, f)| f.kept.is_none() && f.key.file < below);
-        let living: Vec<ForkId> = living.map(|(id, _)| *id).collect();
-        self.changes.forks.extend(&living);
+        let living: Vec<ForkId> = living.map(|(id, _)| id).collect();
+        for id in &living {
+            self.changes.fork(*id);
+        }
         // So that there is something to apply in any case.
-        self.changes.files.insert(ADDRESSED);
+        self.changes.file(ADDRESSED);
         self.doubts().doubt_all(below, living);
     }
 
@@ -32,25 +34,25 @@ impl State {
     pub(crate) fn trust(&mut self, file: FileId) {
         let forks = self.doubted_of(Some(file));
         self.doubts().trust(file, &forks);
-        self.changes.files.insert(file);
+        self.changes.file(file);
     }
 
     /// Everything counts as proven.
     pub(crate) fn trust_all(&mut self) {
-        self.changes.files.insert(ADDRESSED);
+        self.changes.file(ADDRESSED);
         self.doubts().trust_all();
     }
 
     /// Forks of which something is in doubt; of one file, or of all.
     pub(crate) fn doubted_of(&self, file: Option<FileId>) -> Vec<ForkId> {
-        let of = |id: &ForkId| self.forks.get(id).map(|fork| fork.key.file);
+        let of = |id: &ForkId| self.forks.get(*id).map(|fork| fork.key.file);
         let all = self.doubted().forks().map(|(id, _)| id);
         all.filter(|id| file.is_none() || of(id) == file).collect()
     }
 
     /// What is in doubt of a fork, up to its length where that is in doubt as well.
     pub(crate) fn doubted_ranges(&self, id: ForkId) -> Vec<Range<u64>> {
-        let length = self.forks.get(&id).map_or(0, |fork| fork.length);
+        let length = self.forks.get(id).map_or(0, |fork| fork.length);
         let ranges = self.doubted().ranges(id).map(Ranges::each);
         let ranges = ranges.into_iter().flatten();
         let within = |range: &Range<u64>| match range.end {
@@ -76,9 +78,7 @@ impl State {
         let Some(range) = range else {
             return Ok(());
         };
-        let length = id
-            .and_then(|id| self.forks.get(&id))
-            .map_or(0, |f| f.length);
+        let length = id.and_then(|id| self.forks.get(id)).map_or(0, |f| f.length);
         let end = match range.end {
             u64::MAX => length.max(wanted.end),
             end => end,
@@ -95,7 +95,7 @@ impl State {
     pub(crate) fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
         let doubts = self.doubted();
         let endless = |(id, ranges): (ForkId, &Ranges)| {
-            let of = self.forks.get(&id);
+            let of = self.forks.get(id);
             let fits = of.is_some_and(|fork| fork.key.file == file && fork.kept == checkpoint);
             fits && ranges.is_endless()
         };
@@ -104,7 +104,7 @@ impl State {
 
     /// Queues what makes a fork that is in doubt at least this long: more is not said of it.
     pub(crate) fn encode_length(&self, id: ForkId, length: u64, body: &mut Vec<u8>) {
-        let fork = &self.forks[&id];
+        let fork = &self.forks[id];
         ItemRecord::Doubt {
             id,
             chunk: fork.chunk,

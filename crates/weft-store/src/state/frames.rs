@@ -83,7 +83,7 @@ impl State {
     /// with what was touched, for the segment where it will be.
     pub(crate) fn synced(&mut self, through: u64, segment: u64) {
         if let Some(covers) = self.head.synced(through) {
-            self.disk.release(covers);
+            self.space.release(covers);
         }
         let mut body = new_body(0);
         ItemRecord::Synced { through }.encode(&mut body);
@@ -124,5 +124,19 @@ impl State {
     /// Whether its owner closed the store.
     pub(crate) fn is_closed(&self) -> bool {
         self.health.is_closed()
+    }
+
+    /// Refuses when the store failed.
+    pub(crate) fn check_failed(&self) -> Result<(), StoreError> {
+        self.health.failure().cloned().map_or(Ok(()), Err)
+    }
+
+    /// Refuses when the store failed or was closed.
+    pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
+        self.check_failed()?;
+        if self.health.is_closed() {
+            return Err(StoreError::Closed);
+        }
+        Ok(())
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Load {
     dirty: u64,
     /// Bytes of data in the log.
     log: u64,
-    /// What it costs to replay, in units of [`State::logged`](crate::state::State::logged).
+    /// What it costs to replay, in units of [`Head::logged`](crate::log::Head::logged).
     replay: u64,
 }
 

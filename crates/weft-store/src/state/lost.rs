@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use super::State;
 use super::blocks::extent;
-use crate::cache::{Wanted, push_block};
 use crate::error::StoreError;
-use crate::key::ForkKey;
 use crate::log::OpenFrame;
+use crate::pages::{Wanted, push_block};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, new_body};
 
@@ -15,7 +14,7 @@ impl State {
     /// A block cannot be had any more. Its place, where it was the fork's own, waits for a sync after `freed`; without that it
     /// stays taken until the store is opened again.
     pub(crate) fn lose_block(&mut self, id: ForkId, chunk: u64, block: u32, freed: Option<u64>) {
-        let Some(fork) = self.forks.get_mut(&id) else {
+        let Some(fork) = self.forks.get_mut(id) else {
             return;
         };
         let Some(entry) = fork.chunks.get_mut(&chunk) else {
@@ -28,7 +27,7 @@ impl State {
             // Recovery counts blocks only after it has replayed the log.
             fork.blocks = fork.blocks.saturating_sub(1);
             if let Some(sequence) = freed.filter(|_| !place.is_lost()) {
-                self.disk.free_after(sequence, extent(place));
+                self.space.free_after(sequence, extent(place));
             }
         }
         entry.inherit(block, true);
@@ -40,7 +39,7 @@ impl State {
         let (as_of, sequence) = (self.sequence(), self.next_sequence());
         let mut lost: BTreeMap<(ForkId, u64), RunsRecord> = BTreeMap::new();
         for w in wanted {
-            let chunk = self.forks.get(&w.id).and_then(|f| f.chunks.get(&w.chunk));
+            let chunk = self.forks.get(w.id).and_then(|f| f.chunks.get(&w.chunk));
             let still = chunk.is_some_and(|c| {
                 c.place(w.block).is_some_and(|(at, _)| at == w.place)
                     && c.valid_page(w.block).is_none()
@@ -69,21 +68,9 @@ impl State {
         self.log(&body)
     }
 
-    /// All forks of a name, living and kept.
-    pub(crate) fn forks_of(&self, key: &ForkKey) -> Vec<ForkId> {
-        let Some(file) = self.files.get(&key.file) else {
-            return Vec::new();
-        };
-        let all = file.forks.values().chain(&file.kept).copied();
-        all.filter(|id| self.forks.get(id).is_some_and(|f| f.key == *key))
-            .collect()
-    }
-}
-
-impl State {
     /// Makes a hole of a block that a frame is going to fill, and that was wanted under this very lock.
     pub(crate) fn make_room(&mut self, block: &Wanted, frame: &mut OpenFrame) {
-        let (sequence, size) = (self.next_sequence(), self.forks[&block.id].chunk);
+        let (sequence, size) = (self.next_sequence(), self.forks[block.id].chunk);
         let start = block.block * BLOCK as u32;
         ItemRecord::Clear {
             id: block.id,
@@ -98,9 +85,7 @@ impl State {
             sequence,
         );
     }
-}
 
-impl State {
     /// Closes the store to writes, and to reads of what is not in the log: memory changed what was acknowledged or shown.
     pub(crate) fn fail_memory(&mut self, error: StoreError) -> StoreError {
         self.fail(error)

@@ -1,45 +1,191 @@
-//! Forks by name, living or in a checkpoint.
+//! Forks by name: found, made, changed in length, removed.
+
+use std::collections::HashSet;
+
+use weft_layout::FileId;
 
 use super::State;
+use super::blocks::{extent, forget_pages};
 use crate::error::StoreError;
-use crate::key::ForkKey;
+use crate::index::Dead;
+use crate::key::{ForkKey, ForkStatus, Timestamp};
+use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord};
-
-/// The fork of this name, living or in a checkpoint.
-pub(crate) fn find_in(
-    state: &State,
-    key: &ForkKey,
-    number: Option<u64>,
-) -> Result<Option<ForkId>, StoreError> {
-    let Some(number) = number else {
-        return Ok(state.find(key));
-    };
-    let file = key.file;
-    let found = state
-        .files
-        .get(&file)
-        .and_then(|f| f.checkpoints.get(&number));
-    let found = found.ok_or(StoreError::NoCheckpoint { file, number })?;
-    Ok(found.forks.get(&(key.cell, key.fork.clone())).copied())
-}
-
-/// Removes a fork and those that were only there for it.
-pub(crate) fn remove(state: &mut State, id: ForkId, body: &mut Vec<u8>, sequence: u64) {
-    for id in state.doomed(id) {
-        ItemRecord::Remove { id }.encode(body);
-        state.remove(id, sequence);
-    }
-}
+use crate::space::Wish;
 
 /// Refuses deleted files and other chunk sizes.
 pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
     state.check_alive(key.file)?;
-    match state.find(key).map(|id| state.forks[&id].chunk) {
+    match state.find(key).map(|id| state.forks[id].chunk) {
         Some(fixed) if fixed != 0 && fixed != chunk => Err(StoreError::ChunkMismatch {
             file: key.file,
             fixed,
             given: chunk,
         }),
         _ => Ok(()),
+    }
+}
+
+impl State {
+    /// Whether a file has had a numbered operation, or a later one.
+    pub(crate) fn has_done(&self, file: FileId, op: u64) -> bool {
+        self.forks.file(file).is_some_and(|f| f.op >= op)
+    }
+
+    /// A numbered operation was done on a file.
+    pub(crate) fn done(&mut self, file: FileId, op: u64) {
+        self.forks.file_mut(file).op = op;
+        self.changes.file(file);
+    }
+
+    /// Refuses late calls for deleted files.
+    pub(crate) fn check_alive(&self, file: FileId) -> Result<(), StoreError> {
+        if self.health.is_torn() {
+            self.check_failed()?;
+        }
+        match self.forks.file(file) {
+            Some(f) if f.deleted => Err(StoreError::Stale { file }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The fork of this name.
+    pub(crate) fn find(&self, key: &ForkKey) -> Option<ForkId> {
+        self.forks.find(key)
+    }
+
+    /// The fork of this name, living or in a checkpoint.
+    ///
+    /// # Errors
+    /// [`StoreError::NoCheckpoint`].
+    pub(crate) fn find_in(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+    ) -> Result<Option<ForkId>, StoreError> {
+        self.forks.find_in(key, checkpoint)
+    }
+
+    /// The fork of this name with this chunk size, made or fixed if need be.
+    ///
+    /// The caller has checked that the file is alive and the chunk size agrees.
+    pub(crate) fn find_or_create(
+        &mut self,
+        key: &ForkKey,
+        chunk: u32,
+        modified: i64,
+        body: &mut Vec<u8>,
+    ) -> ForkId {
+        let id = match self.find(key) {
+            Some(id) if self.forks[id].chunk == chunk || chunk == 0 => return id,
+            Some(id) => id,
+            None => {
+                let id = self.forks.next_id();
+                self.forks.used_id(id);
+                id
+            }
+        };
+        self.set_fork(id, chunk, key, modified);
+        ItemRecord::Fork {
+            id,
+            chunk,
+            key: key.clone(),
+        }
+        .encode(body);
+        id
+    }
+
+    /// A `Fork` record takes effect; a fork that is new was `modified` then.
+    pub(crate) fn set_fork(&mut self, id: ForkId, chunk: u32, key: &ForkKey, modified: i64) {
+        if self.forks.set(id, chunk, key, modified) {
+            self.doubts.made(id, key.file);
+        }
+        self.changes.fork(id);
+    }
+
+    /// Who wants blocks: a fork, or one that is not there yet.
+    pub(crate) fn wish(&self, id: Option<ForkId>) -> Wish {
+        let fork = id.and_then(|id| Some(self.forks.get(id)?.wish(id)));
+        fork.unwrap_or(Wish {
+            goal: u64::MAX,
+            ..Wish::default()
+        })
+    }
+
+    /// What callers are told of a fork.
+    pub(crate) fn status(&self, id: ForkId) -> ForkStatus {
+        let fork = &self.forks[id];
+        ForkStatus {
+            length: fork.length,
+            modified: Timestamp(fork.modified),
+            stored: self.forks.stored_blocks(fork) * BLOCK as u64,
+            chunk: fork.chunk,
+        }
+    }
+
+    /// Sets a fork's length and time and notes the change: its bytes are others now.
+    pub(crate) fn touch(&mut self, id: ForkId, length: u64, modified: i64) {
+        self.touches.touch(id);
+        self.set_length(id, length, modified);
+    }
+
+    /// Sets a fork's length and time where it is made or moved.
+    pub(crate) fn set_length(&mut self, id: ForkId, length: u64, modified: i64) {
+        let fork = self.forks.get_mut(id);
+        let fork = fork.expect("the caller found the fork under this lock");
+        fork.length = length;
+        fork.modified = modified;
+        self.changes.fork(id);
+    }
+
+    /// Removes a fork and those that were only there for it, and puts the items that say so into a frame.
+    pub(crate) fn remove_lineage(&mut self, id: ForkId, body: &mut Vec<u8>, sequence: u64) {
+        for id in self.forks.doomed(id) {
+            ItemRecord::Remove { id }.encode(body);
+            self.remove(id, sequence);
+        }
+    }
+
+    /// Removes a fork; its blocks wait for a sync after `sequence`, those of chunks that are only
+    /// in the index for the next application of the log.
+    pub(crate) fn remove(&mut self, id: ForkId, sequence: u64) {
+        let Some((fork, unnamed)) = self.forks.remove(id) else {
+            return;
+        };
+        self.space.close_window(id.0);
+        self.doubts.forget(id);
+        let (mut freed, mut blocks) = (HashSet::new(), fork.blocks);
+        for (n, mut chunk) in fork.chunks {
+            for place in chunk.places() {
+                self.space.free_after(sequence, extent(place));
+                blocks = blocks.saturating_sub(1);
+            }
+            let gone = forget_pages(&mut chunk, &(0..u32::MAX));
+            self.cache.forgot(gone.bytes + chunk.cost);
+            self.dirty.remove_blocks(u64::from(gone.dirty));
+            self.space.unreserve(u64::from(gone.promises));
+            self.dirty.remove_chunk(id, n);
+            freed.insert(n);
+        }
+        if unnamed {
+            self.touches.gone(&fork.key);
+        }
+        self.cache.entries_went();
+        self.changes.removed(Dead::new(id, fork.key, freed, blocks));
+    }
+
+    /// Deletes a file for ever.
+    pub(crate) fn delete(&mut self, file: FileId, sequence: u64) {
+        let deleted = self.forks.delete(file);
+        self.changes.file(file);
+        for fork in deleted.living.iter().filter_map(|id| self.forks.get(*id)) {
+            self.touches.gone(&fork.key);
+        }
+        for number in deleted.checkpoints {
+            self.changes.checkpoint(file, number);
+        }
+        for id in deleted.forks {
+            self.remove(id, sequence);
+        }
     }
 }

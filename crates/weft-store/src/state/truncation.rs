@@ -11,7 +11,7 @@ impl State {
     /// Sets a shorter length. What lies beyond in the chunk that this divides, which is in memory, goes; other chunks become the
     /// fork's tail. The caller zeroes the rest of the last block.
     pub(crate) fn cut_off(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) {
-        let Some(size) = self.forks.get(&id).map(|f| u64::from(f.chunk.max(1))) else {
+        let Some(size) = self.forks.get(id).map(|f| u64::from(f.chunk.max(1))) else {
             return;
         };
         self.doubts().prove(id, &(length..u64::MAX));
@@ -22,34 +22,13 @@ impl State {
         }
         self.touch(id, length, modified);
         let end = first + u64::from(inside > 0);
-        self.inherit_below(id, end);
-        self.set_tail(id, Some(end));
-    }
-
-    /// Whether a fork has a tail that must go before the fork is this long.
-    pub(crate) fn must_settle(&self, id: ForkId, length: u64) -> bool {
-        let fork = &self.forks[&id];
-        fork.tail.is_some() && length > fork.length
-    }
-
-    /// A fork's tail begins here, or earlier if it has one; `None`: it has none any more.
-    pub(crate) fn set_tail(&mut self, id: ForkId, from: Option<u64>) {
-        let Some(fork) = self.forks.get_mut(&id) else {
-            self.tails.remove(&id);
-            return;
-        };
-        if let Some(from) = from {
-            fork.tail = Some(fork.tail.map_or(from, |tail| tail.min(from)));
-            self.tails.insert(id);
-        } else {
-            fork.tail = None;
-            self.tails.remove(&id);
-        }
+        self.forks.inherit_below(id, end);
+        self.forks.set_tail(id, Some(end));
     }
 
     /// Makes holes of chunks that are in memory; how many had entries.
     pub(crate) fn empty_chunks(&mut self, id: ForkId, chunks: Range<u64>, sequence: u64) -> u64 {
-        let Some(fork) = self.forks.get(&id) else {
+        let Some(fork) = self.forks.get(id) else {
             return 0;
         };
         let numbers: Vec<u64> = fork.chunks.range(chunks).map(|(n, _)| *n).collect();
@@ -64,9 +43,9 @@ impl State {
         let Range { start, end } = chunks;
         let sequence = self.next_sequence();
         let emptied = self.empty_chunks(id, chunks, sequence);
-        self.set_tail(id, None);
+        self.forks.set_tail(id, None);
         if end != u64::MAX {
-            self.set_tail(id, Some(end));
+            self.forks.set_tail(id, Some(end));
         }
         if emptied == 0 {
             return self.sequence();

@@ -10,15 +10,15 @@ use std::ops::Range;
 
 use weft_layout::{CellIndex, FileId};
 
-use crate::cache::Chunk;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::forks::Fork;
 use crate::key::{ForkKey, ForkName};
+use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, RunsRecord, new_body};
-use crate::state::{State, find_in};
+use crate::state::State;
 
 /// Entries that one count looks at.
 const LOOK: usize = 10_000;
@@ -65,7 +65,7 @@ impl Fork {
 impl State {
     /// Bytes of a fork that are lost in one of its own chunks, which is in memory.
     fn lost_in(&self, id: ForkId, n: u64) -> Vec<(Range<u32>, Range<u64>)> {
-        let Some(fork) = self.forks.get(&id) else {
+        let Some(fork) = self.forks().get(id) else {
             return Vec::new();
         };
         let blocks = fork.chunks.get(&n).map(lost_blocks).unwrap_or_default();
@@ -78,7 +78,7 @@ impl State {
 
     /// What a reader is told who met a lost block: all that is lost around it. `None`: it is not lost any more.
     pub(crate) fn lost(&self, id: ForkId, chunk: u64, block: u32) -> Option<StoreError> {
-        let fork = self.forks.get(&id)?;
+        let fork = self.forks().get(id)?;
         let around = lost_blocks(fork.chunks.get(&chunk)?).into_iter();
         let around = around.into_iter().find(|blocks| blocks.contains(&block))?;
         let range = fork.bytes_of(chunk, &around);
@@ -92,11 +92,11 @@ impl State {
 
     /// The entries that may have lost blocks.
     fn lossy(&self, of: Option<FileId>) -> Vec<(ForkId, u64)> {
-        let wanted = |(id, _): &&(ForkId, u64)| {
-            let key = self.forks.get(id).map(|fork| fork.key.file);
+        let wanted = |(id, _): &(ForkId, u64)| {
+            let key = self.forks().get(*id).map(|fork| fork.key.file);
             of.is_none() || key == of
         };
-        self.lossy.iter().filter(wanted).copied().collect()
+        self.lossy_chunks().iter().filter(wanted).collect()
     }
 }
 
@@ -105,12 +105,11 @@ impl Inner {
     fn look_at_lossy(&self, id: ForkId, n: u64) -> Result<Vec<Range<u64>>, StoreError> {
         self.load_entry(id, n)?;
         let mut state = self.lock();
-        let chunk = state.forks.get(&id).and_then(|fork| fork.chunks.get(&n));
+        let chunk = state.forks().get(id).and_then(|fork| fork.chunks.get(&n));
         // One that was evicted just now is looked at the next time.
-        let gone =
-            !state.forks.contains_key(&id) || chunk.is_some_and(|c| c.lost().next().is_none());
+        let gone = !state.forks().contains(id) || chunk.is_some_and(|c| c.lost().next().is_none());
         if gone {
-            state.lossy.remove(&(id, n));
+            state.lossy_mut().remove(id, n);
         }
         let found = state.lost_in(id, n).into_iter();
         Ok(found.map(|(_, range)| range).collect())
@@ -128,7 +127,7 @@ impl Inner {
         }
         self.load_entry(id, chunk)?;
         let state = self.lock();
-        let Some(fork) = state.forks.get(&id) else {
+        let Some(fork) = state.forks().get(id) else {
             return Ok(Vec::new());
         };
         let (key, checkpoint) = (&fork.key, fork.kept);
@@ -145,13 +144,13 @@ impl Inner {
 
     /// As [`Inner::find_lost`], of a chunk of all forks of a name.
     pub(crate) fn find_lost_of(&self, finding: &Finding) -> Result<Vec<Finding>, StoreError> {
-        let forks = self.lock().forks_of(&finding.key);
+        let forks = self.lock().forks().all_of(&finding.key);
         let mut found = Vec::new();
         for id in forks {
             self.load_entry(id, finding.chunk)?;
             let runs = {
                 let state = self.lock();
-                let fork = state.forks.get(&id);
+                let fork = state.forks().get(id);
                 fork.and_then(|f| f.chunks.get(&finding.chunk))
                     .map(Chunk::to_runs)
             };
@@ -163,14 +162,14 @@ impl Inner {
     /// Makes holes of what is lost in an entry; the ranges, and the frame's sequence.
     fn accept_in(&self, id: ForkId, n: u64) -> Result<(Vec<Range<u64>>, u64), StoreError> {
         loop {
-            let evictions = self.lock().evictions;
+            let evictions = self.lock().cache().evictions();
             self.load_entry(id, n)?;
             let mut state = self.lock();
             state.check_writable()?;
-            if state.evictions != evictions {
+            if state.cache().evictions() != evictions {
                 continue;
             }
-            let Some(fork) = state.forks.get(&id) else {
+            let Some(fork) = state.forks().get(id) else {
                 return Ok((Vec::new(), state.sequence()));
             };
             let modified = fork.modified;
@@ -193,7 +192,7 @@ impl Inner {
             for blocks in blocks {
                 state.empty(id, n, blocks, sequence);
             }
-            state.lossy.remove(&(id, n));
+            state.lossy_mut().remove(id, n);
             let sequence = state.log(&body);
             return Ok((accepted.into_iter().map(|(_, r)| r).collect(), sequence));
         }
@@ -220,7 +219,7 @@ impl Inner {
             let mut state = self.lock();
             state.check_writable()?;
             for id in state.doubted_of(file) {
-                files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+                files.extend(state.forks().get(id).map(|fork| fork.key.file));
                 accepted.add(&state.doubted_ranges(id));
             }
             // What is not there and may have been: of how many bytes, nobody knows.
@@ -266,7 +265,7 @@ impl Inner {
             });
         };
         for id in state.doubted_of(None) {
-            let Some(fork) = state.forks.get(&id) else {
+            let Some(fork) = state.forks().get(id) else {
                 continue;
             };
             for range in state.doubted_ranges(id) {
@@ -303,7 +302,7 @@ impl Store {
             let ranges = inner.look_at_lossy(id, n)?;
             let mut state = inner.lock();
             if !ranges.is_empty() {
-                files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+                files.extend(state.forks().get(id).map(|fork| fork.key.file));
             }
             found.add(&ranges);
             if at % PAUSE == PAUSE - 1 {
@@ -314,7 +313,7 @@ impl Store {
         let doubted = state.doubted_of(None);
         found.more |= doubted.len() > LOOK || state.doubted().absent().is_some();
         for id in doubted.into_iter().take(LOOK) {
-            files.extend(state.forks.get(&id).map(|fork| fork.key.file));
+            files.extend(state.forks().get(id).map(|fork| fork.key.file));
             found.add(&state.doubted_ranges(id));
         }
         // What is not there, and may have been.
@@ -387,7 +386,7 @@ impl Store {
         bytes: Range<u64>,
     ) -> Result<(), StoreError> {
         let state = self.0.lock();
-        let found = find_in(&state, key, checkpoint)?;
+        let found = state.find_in(key, checkpoint)?;
         state.check_proven(key, (found, checkpoint), bytes)
     }
 
@@ -401,8 +400,8 @@ impl Store {
     /// Cost: a look at each fork.
     pub fn newest(&self) -> i64 {
         let state = self.0.lock();
-        let living = state.forks.values().filter(|fork| fork.kept.is_none());
-        living.map(|fork| fork.modified).max().unwrap_or(0)
+        let living = state.forks().iter().filter(|(_, fork)| fork.kept.is_none());
+        living.map(|(_, fork)| fork.modified).max().unwrap_or(0)
     }
 
     /// Shows what there is wherever it is not proven, of all files; what is lost stays so.

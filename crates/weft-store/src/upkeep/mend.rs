@@ -8,11 +8,11 @@
 //!
 //! A batch of pieces that together are all of a bad block needs nothing of it: it is emptied in the frame that fills it.
 
-use crate::cache::Wanted;
 use crate::engine::{Inner, Locked};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
+use crate::pages::Wanted;
 use crate::paging::Missing;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, Place, checksum};
@@ -78,13 +78,13 @@ impl Inner {
         };
         let (sequence, lost) = {
             let mut state = self.with_entries(&finding.key, chunk)?;
-            let forks = state.forks_of(&finding.key);
+            let forks = state.forks().all_of(&finding.key);
             // Who has it in memory by now has it as it was written.
             let still = bad.into_iter().filter(|block| {
                 let from = (block - blocks.start) as usize * BLOCK;
                 let found = checksum(&bytes[from..from + BLOCK]);
                 let there = forks.iter().filter_map(|id| {
-                    let chunk = state.forks.get(id)?.chunks.get(&chunk)?;
+                    let chunk = state.forks().get(*id)?.chunks.get(&chunk)?;
                     let (_, crc) = chunk.place(*block).filter(|(p, _)| *p == at(*block))?;
                     Some(crc != found && chunk.valid_page(*block).is_none())
                 });
@@ -125,14 +125,14 @@ impl Inner {
         loop {
             let (forks, evictions) = {
                 let state = self.lock();
-                (state.forks_of(key), state.evictions)
+                (state.forks().all_of(key), state.cache().evictions())
             };
             for id in &forks {
                 self.load_entry(*id, chunk)?;
             }
             let state = self.lock();
             state.check_writable()?;
-            if state.evictions == evictions && state.forks_of(key) == forks {
+            if state.cache().evictions() == evictions && state.forks().all_of(key) == forks {
                 return Ok(state);
             }
         }
@@ -147,9 +147,9 @@ impl Inner {
         block: u32,
         place: Place,
     ) -> bool {
-        let forks = state.forks_of(key);
+        let forks = state.forks().all_of(key);
         let entry = |state: &State, id: ForkId| {
-            let chunk = state.forks.get(&id)?.chunks.get(&chunk)?;
+            let chunk = state.forks().get(id)?.chunks.get(&chunk)?;
             let crc = chunk.place(block).filter(|(at, _)| *at == place)?.1;
             let page = chunk.valid_page(block);
             let bytes = page.map(|p| p.buffer()[p.at(block % 16)..][..BLOCK].to_vec());
@@ -172,11 +172,11 @@ impl Inner {
         if open.is_empty() {
             return true;
         }
-        let Some(good) = good.filter(|_| state.disk.can_promise(open.len() as u64)) else {
+        let Some(good) = good.filter(|_| state.space().can_promise(open.len() as u64)) else {
             return false;
         };
         for id in open {
-            let size = state.forks[&id].chunk;
+            let size = state.forks()[id].chunk;
             let held = (size - block * BLOCK as u32).min(BLOCK as u32) as usize;
             let offset = chunk * u64::from(size) + u64::from(block) * BLOCK as u64;
             // Not logged: a crash leaves it bad, as it was.

@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use weft_kv::{BadFile, EngineFile};
 
-use crate::cache::Chunk;
 use crate::counters::Counters;
 use crate::engine::{Inner, Room, Store};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
 use crate::limits::OPERATION_BLOCKS;
+use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, Place, RunsRecord, checksum};
 
@@ -171,7 +171,7 @@ impl Inner {
         let (key, runs) = {
             let state = self.lock();
             // A fork that was removed has nothing that anybody could miss.
-            let Some(fork) = state.forks.get(&id) else {
+            let Some(fork) = state.forks().get(id) else {
                 return Ok(());
             };
             let known = fork.chunks.get(&chunk).map(Chunk::to_runs);
@@ -199,7 +199,7 @@ impl Inner {
         }
         self.load_entry(id, chunk)?;
         let state = self.lock();
-        let entry = state.forks.get(&id).and_then(|f| f.chunks.get(&chunk));
+        let entry = state.forks().get(id).and_then(|f| f.chunks.get(&chunk));
         let Some(entry) = entry else { return Ok(()) };
         for s in suspects {
             if entry.place(s.block) == Some((s.place, s.crc)) {

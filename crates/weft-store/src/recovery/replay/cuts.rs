@@ -25,7 +25,7 @@ impl Replay<'_> {
         id: ForkId,
         length: u64,
     ) -> Result<(), StoreError> {
-        let Some(fork) = self.state.forks.get_mut(&id) else {
+        let Some(fork) = self.state.forks_mut().get_mut(id) else {
             return Ok(());
         };
         let size = fork.chunk;
@@ -54,7 +54,7 @@ impl Replay<'_> {
         id: ForkId,
         length: u64,
     ) -> Result<(), StoreError> {
-        let Some(size) = self.state.forks.get(&id).map(|fork| fork.chunk) else {
+        let Some(size) = self.state.forks().get(id).map(|fork| fork.chunk) else {
             return Ok(());
         };
         if size == 0 {
@@ -83,16 +83,16 @@ impl Replay<'_> {
         if self.state.check_alive(key.file).is_err() {
             return Ok(());
         }
-        self.state.next_fork = self.state.next_fork.max(id.0 + 1);
-        if !self.state.forks.contains_key(&id) {
+        self.state.forks_mut().used_id(id);
+        if !self.state.forks().contains(id) {
             self.state.set_fork(id, chunk, key, modified);
         }
-        let fork = &self.state.forks[&id];
+        let fork = &self.state.forks()[id];
         let (old, modified) = (fork.length, fork.modified);
         if length > old {
             let behind = fork.end_chunk();
             self.empty(id, behind..u64::MAX)?;
-            self.state.set_tail(id, None);
+            self.state.forks_mut().set_tail(id, None);
             self.state.touch(id, length, modified);
         }
         self.state.doubt_below(id, end);
@@ -101,7 +101,7 @@ impl Replay<'_> {
 
     /// Chunks of a fork are empty.
     pub(super) fn empty(&mut self, id: ForkId, chunks: Range<u64>) -> Result<(), StoreError> {
-        if !self.state.forks.contains_key(&id) {
+        if !self.state.forks().contains(id) {
             return Ok(());
         }
         for n in stored_chunks(self.index, id, chunks.clone())? {
@@ -146,7 +146,7 @@ impl Replay<'_> {
         id: ForkId,
         range: Range<u64>,
     ) -> Result<(), StoreError> {
-        let Some(size) = self.state.forks.get(&id).map(|fork| fork.chunk) else {
+        let Some(size) = self.state.forks().get(id).map(|fork| fork.chunk) else {
             return Ok(());
         };
         if size == 0 {
@@ -159,7 +159,7 @@ impl Replay<'_> {
         for n in stored_chunks(self.index, id, all.clone())? {
             self.load(id, n)?;
         }
-        let placed = self.state.forks[&id].chunks.range(all.clone());
+        let placed = self.state.forks()[id].chunks.range(all.clone());
         let pieces = self.overlay.range((id, all.start)..(id, all.end));
         let known = placed.map(|(n, _)| *n).chain(pieces.map(|((_, n), _)| *n));
         let known: BTreeSet<u64> = known.collect();
@@ -178,7 +178,7 @@ impl Replay<'_> {
                 self.zero(sequence, id, n, edge);
             }
         }
-        let length = self.state.forks[&id].length;
+        let length = self.state.forks()[id].length;
         self.state.touch(id, length, modified);
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Replay<'_> {
     /// Bytes of one block, where it holds any, are zeros.
     fn zero(&mut self, sequence: u64, id: ForkId, n: u64, bytes: Range<u32>) {
         let block = bytes.start / BLOCK as u32;
-        let placed = self.state.forks[&id]
+        let placed = self.state.forks()[id]
             .chunks
             .get(&n)
             .and_then(|c| c.place(block));

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use weft_kv::OrderedKv;
 use weft_layout::FileId;
 
-use crate::cache::Chunk;
 use crate::error::StoreError;
 use crate::forks::by_chunk;
+use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, Place, RunsRecord};
 use crate::state::State;
@@ -34,7 +34,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) overlay: Overlay,
     /// Forks of which the index has no chunk, and others.
     pub(crate) bare: HashMap<ForkId, bool>,
-    /// What chunks cost that an item makes empty without naming them, in units of [`State::logged`].
+    /// What chunks cost that an item makes empty without naming them, in units of [`Head::logged`](crate::log::Head::logged).
     pub(crate) cost: u64,
 }
 
@@ -48,7 +48,7 @@ impl Replay<'_> {
     ) -> Result<(), StoreError> {
         match item {
             ItemRecord::Fork { id, chunk, key } => {
-                self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+                self.state.forks_mut().used_id(*id);
                 if self.state.check_alive(key.file).is_ok() {
                     self.state.set_fork(*id, *chunk, key, modified);
                 }
@@ -72,7 +72,7 @@ impl Replay<'_> {
                 end,
                 runs,
             } => {
-                if self.state.forks.contains_key(id) {
+                if self.state.forks().contains(*id) {
                     self.map(*id, *chunk, *as_of, runs)?;
                     self.extend(*id, *end, modified);
                     if *end > 0 {
@@ -86,9 +86,9 @@ impl Replay<'_> {
             ItemRecord::Cut { id, length } => self.cut(sequence, modified, *id, *length)?,
             ItemRecord::Empty { id, from, to } => self.empty(*id, *from..*to)?,
             ItemRecord::Operation { file, op } => {
-                let entry = self.state.files.entry(*file).or_default();
-                entry.op = entry.op.max(*op);
-                self.state.changes.files.insert(*file);
+                if !self.state.has_done(*file, *op) {
+                    self.state.done(*file, *op);
+                }
             }
             ItemRecord::Remove { id } => {
                 self.overlay.retain(|(fork, _), _| fork != id);
@@ -118,7 +118,7 @@ impl Replay<'_> {
                 modified,
                 key,
             } => {
-                self.state.next_fork = self.state.next_fork.max(id.0 + 1);
+                self.state.forks_mut().used_id(*id);
                 if self.state.check_alive(key.file).is_ok() {
                     self.state
                         .derive(*id, *parent, *chunk, key, *length, *modified);
@@ -145,7 +145,7 @@ impl Replay<'_> {
     }
 
     fn delete(&mut self, sequence: u64, file: FileId) {
-        let known = self.state.files.get(&file);
+        let known = self.state.forks().file(file);
         let gone: Vec<ForkId> = known.map_or_else(Vec::new, |f| {
             f.forks.values().chain(&f.kept).copied().collect()
         });
@@ -165,7 +165,7 @@ impl Replay<'_> {
     fn extend(&mut self, id: ForkId, end: u64, modified: i64) {
         // A flush's map has no end and no time of its own.
         if end > 0 {
-            let length = self.state.forks[&id].length.max(end);
+            let length = self.state.forks()[id].length.max(end);
             self.state.touch(id, length, modified);
         }
     }
@@ -178,7 +178,7 @@ impl Replay<'_> {
         offset: u64,
         data: &Bytes,
     ) -> Result<(), StoreError> {
-        let Some(fork) = self.state.forks.get(&id) else {
+        let Some(fork) = self.state.forks().get(id) else {
             return Ok(());
         };
         if fork.chunk == 0 {
@@ -211,7 +211,7 @@ impl Replay<'_> {
 
     /// What a direct write says is so.
     fn prove(&mut self, id: ForkId, n: u64, runs: &RunsRecord) {
-        let size = u64::from(self.state.forks[&id].chunk);
+        let size = u64::from(self.state.forks()[id].chunk);
         let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
         for run in &runs.runs {
             let bytes = at(run.first)..at(run.first + run.blocks);
@@ -221,7 +221,7 @@ impl Replay<'_> {
 
     fn map(&mut self, id: ForkId, n: u64, as_of: u64, runs: &RunsRecord) -> Result<(), StoreError> {
         self.load(id, n)?;
-        let blocks = self.state.forks[&id].chunk.div_ceil(BLOCK as u32);
+        let blocks = self.state.forks()[id].chunk.div_ceil(BLOCK as u32);
         if runs
             .runs
             .last()
@@ -256,7 +256,7 @@ impl Replay<'_> {
     fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
         self.peek(id, n)?;
         let mut at = id;
-        while let Some(fork) = self.state.forks.get(&at)
+        while let Some(fork) = self.state.forks().get(at)
             && fork.chunks.get(&n).is_some_and(|c| c.through)
             && let Some(parent) = fork.parent
         {
@@ -268,7 +268,7 @@ impl Replay<'_> {
         }
         self.state.copy_entry(id, at, n);
         // A parent that is gone was merged: then this fork's own entry, if it has any, is in the index.
-        let fork = self.state.forks.get_mut(&id);
+        let fork = self.state.forks_mut().get_mut(id);
         if let Some(chunk) = fork.and_then(|f| f.chunks.get_mut(&n)) {
             chunk.through = false;
         }
@@ -279,7 +279,7 @@ impl Replay<'_> {
 
     /// Brings a chunk into memory as it is stored.
     fn peek(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
-        let Some(fork) = self.state.forks.get_mut(&id) else {
+        let Some(fork) = self.state.forks_mut().get_mut(id) else {
             return Ok(());
         };
         if fork.chunks.contains_key(&n) {

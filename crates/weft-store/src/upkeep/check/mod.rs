@@ -9,11 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cache::Chunk;
 use crate::engine::{Inner, Room, Store};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
+use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, Place, RunsRecord};
 use crate::space::Extent;
@@ -186,17 +186,17 @@ impl Inner {
     fn check_tree(&self, done: &mut Checked) {
         let state = self.lock();
         let mut children: BTreeMap<ForkId, u32> = BTreeMap::new();
-        for fork in state.forks.values() {
+        for (_, fork) in state.forks().iter() {
             if let Some(parent) = fork.parent {
                 *children.entry(parent).or_default() += 1;
-                if !state.forks.contains_key(&parent) {
+                if !state.forks().contains(parent) {
                     let reason = format!("it derives from fork {}, which is not there", parent.0);
                     done.findings.push((tree(&fork.key, reason), None));
                 }
             }
         }
-        for (id, fork) in &state.forks {
-            let count = children.get(id).copied().unwrap_or(0);
+        for (id, fork) in state.forks().iter() {
+            let count = children.get(&id).copied().unwrap_or(0);
             if count != fork.children {
                 let reason = format!(
                     "{count} forks derive from it, {} are counted",
@@ -218,7 +218,7 @@ impl Inner {
         let (key, runs) = {
             let state = self.lock();
             // A fork that was removed has nothing that anybody could miss.
-            let Some(fork) = state.forks.get(&id) else {
+            let Some(fork) = state.forks().get(id) else {
                 return Ok(());
             };
             let known = fork.chunks.get(&chunk).map(Chunk::to_runs);
@@ -256,14 +256,14 @@ impl Inner {
         let mut suspects = Vec::new();
         let state = self.lock();
         for run in runs.runs.iter().filter(|run| !run.inherited) {
-            let (size, _) = state.disk.of_disk(run.place.disk());
+            let (size, _) = state.space().of_disk(run.place.disk());
             // Of a disk that is not there nothing can be said.
             if size == 0 {
                 continue;
             }
             for i in 0..run.blocks {
                 let place = run.place.plus(i);
-                if place.block() >= size || state.disk.is_free(place) {
+                if place.block() >= size || state.space().is_free(place) {
                     suspects.push((run.first + i, place));
                 } else if pass.again(place) && pass.twice.len() < TWICE_MAX {
                     pass.twice.insert(place.0);
@@ -286,26 +286,26 @@ impl Inner {
         self.load_entry(id, chunk)?;
         let mut state = self.lock();
         for (block, place) in suspects {
-            let entry = state.forks.get(&id).and_then(|f| f.chunks.get(&chunk));
+            let entry = state.forks().get(id).and_then(|f| f.chunks.get(&chunk));
             let still = entry.is_some_and(|c| {
                 !c.is_inherited(*block) && c.place(*block).is_some_and(|(at, _)| at == *place)
             });
             if !still {
                 continue;
             }
-            let (size, _) = state.disk.of_disk(place.disk());
+            let (size, _) = state.space().of_disk(place.disk());
             if place.block() >= size {
                 tell(
                     done,
                     block_of(key, chunk, *block, *place, Fault::Beyond),
                     None,
                 );
-            } else if state.disk.is_free(*place) {
+            } else if state.space().is_free(*place) {
                 let claim = Extent {
                     start: place.0,
                     blocks: 1,
                 };
-                let taken = (repair && state.disk.claim(claim)).then(|| "taken".to_owned());
+                let taken = (repair && state.space_mut().claim(claim)).then(|| "taken".to_owned());
                 tell(
                     done,
                     block_of(key, chunk, *block, *place, Fault::Free),
@@ -325,14 +325,14 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let (id, chunk) = at;
         for _ in 0..3 {
-            let lineage = self.lock().lineage(id);
+            let lineage = self.lock().forks().lineage(id);
             for (id, _) in &lineage {
                 self.load_entry(*id, chunk)?;
             }
             let state = self.lock();
             let entries: Option<Vec<&Chunk>> = lineage
                 .iter()
-                .map(|(id, _)| state.forks.get(id)?.chunks.get(&chunk))
+                .map(|(id, _)| state.forks().get(*id)?.chunks.get(&chunk))
                 .collect();
             let Some(entries) = entries else { continue };
             let Some((own, above)) = entries.split_first() else {
@@ -360,7 +360,7 @@ impl Inner {
 
     fn note_owners(&self, entry: &Entry, pass: &mut CheckPass) {
         let state = self.lock();
-        let Some(fork) = state.forks.get(&entry.id) else {
+        let Some(fork) = state.forks().get(entry.id) else {
             return;
         };
         let known = fork.chunks.get(&entry.chunk).map(Chunk::to_runs);
@@ -390,7 +390,7 @@ impl Inner {
             let still: Vec<_> = owners
                 .into_iter()
                 .filter(|(id, chunk, block)| {
-                    let entry = state.forks.get(id).and_then(|f| f.chunks.get(chunk));
+                    let entry = state.forks().get(*id).and_then(|f| f.chunks.get(chunk));
                     entry.is_some_and(|c| {
                         !c.is_inherited(*block)
                             && c.place(*block).is_some_and(|(at, _)| at == place)
@@ -401,7 +401,7 @@ impl Inner {
                 continue;
             }
             for (id, chunk, block) in still {
-                let key = state.forks[&id].key.clone();
+                let key = state.forks()[id].key.clone();
                 tell(
                     done,
                     block_of(&key, chunk, block, place, Fault::Twice),

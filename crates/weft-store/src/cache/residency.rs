@@ -1,10 +1,15 @@
-//! The cache's bounds: what is counted, and what goes when there is too much.
+//! What is counted in memory, and what is evicted when there is too much.
 //!
 //! Pages that were read or written through go first, in their order (`docs/caching.md`); then a clock's hand turns over pages
 //! and chunk entries. Dirty pages, and entries that the index does not have yet, stay.
 
-use super::State;
-use crate::cache::{Page, SLOT};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::history::{Reach, Traces};
+use crate::config::CacheRules;
+use crate::forks::Forks;
+use crate::pages::{Page, SLOT};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 
@@ -17,10 +22,35 @@ const LOOK_AGAIN: u64 = (LOOK_IN_VAIN / 8 * BLOCK) as u64;
 /// The clock's mark for a chunk's entry instead of a page.
 const ENTRY: u32 = u32::MAX;
 
-impl State {
+/// What is in memory, in the order in which it goes.
+#[derive(Debug, Default)]
+pub(crate) struct Residency {
+    /// Bytes of pages and entries in memory.
+    cached: u64,
+    /// Bytes up to which the cache is left alone, because an eviction has just found nothing to take.
+    look_at: u64,
+    /// The hold queue, a clock: every page and entry.
+    clock: VecDeque<(ForkId, u64, u32)>,
+    /// The replace queue: pages of slots that were read or written as a whole. They go first.
+    replace: VecDeque<(ForkId, u64, u32)>,
+    rules: CacheRules,
+    history: Traces,
+    fetched_in_vain: u64,
+    evictions: u64,
+}
+
+impl Residency {
+    /// An empty cache with these rules.
+    pub(crate) fn new(rules: CacheRules) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
     /// Counts a chunk's entry in the cache after it was loaded or grew.
-    pub(crate) fn count_entry(&mut self, id: ForkId, n: u64) {
-        let Some(chunk) = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) else {
+    pub(crate) fn count_entry(&mut self, forks: &mut Forks, id: ForkId, n: u64) {
+        let Some(chunk) = forks.chunk_mut(id, n) else {
             return;
         };
         if chunk.cost == 0 {
@@ -41,9 +71,16 @@ impl State {
     }
 
     /// Bytes of a slot were written: see [`Page::touch`].
-    pub(crate) fn touch_page(&mut self, id: ForkId, n: u64, slot: usize, bytes: u32) {
+    pub(crate) fn touch_page(
+        &mut self,
+        forks: &mut Forks,
+        id: ForkId,
+        n: u64,
+        slot: usize,
+        bytes: u32,
+    ) {
         let held = self.held_below();
-        let chunk = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n));
+        let chunk = forks.chunk_mut(id, n);
         let page = chunk.and_then(|c| c.page_mut(slot));
         if page.is_some_and(|page| page.touch(bytes, held)) {
             self.replace.push_back((id, n, slot as u32));
@@ -51,12 +88,11 @@ impl State {
     }
 
     /// Evicts pages of the replace queue until `limit` holds.
-    fn evict_spent(&mut self, limit: u64, most: usize) {
+    fn evict_spent(&mut self, forks: &mut Forks, limit: u64, most: usize) {
         if self.replace.len() as u64 > self.cached / BLOCK as u64 + 1024 {
             // Entries of pages that went by other ways.
-            let forks = &self.forks;
             self.replace.retain(|(id, n, slot)| {
-                let chunk = forks.get(id).and_then(|f| f.chunks.get(n));
+                let chunk = forks.chunk(*id, *n);
                 let page = chunk.and_then(|c| c.pages.get(*slot as usize)?.as_ref());
                 page.is_some_and(|p| p.listed)
             });
@@ -67,7 +103,7 @@ impl State {
             let Some((id, n, slot)) = self.replace.pop_front() else {
                 return;
             };
-            let chunk = self.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n));
+            let chunk = forks.chunk_mut(id, n);
             let place = chunk.and_then(|c| c.pages.get_mut(slot as usize));
             match place {
                 Some(Some(page)) if page.spent && page.dirty != 0 => {
@@ -91,7 +127,7 @@ impl State {
     /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay, and at as many more for each [`LOOK_AGAIN`] by
     /// which the cache has grown since it last looked in vain; the next call goes on from there. So the hand turns faster than
     /// the clock grows, whatever comes in one batch.
-    pub(crate) fn evict(&mut self, limit: u64) {
+    pub(crate) fn evict(&mut self, forks: &mut Forks, limit: u64) {
         if self.cached <= limit {
             self.look_at = 0;
             return;
@@ -102,8 +138,8 @@ impl State {
         let looked_at = self.look_at.saturating_sub(LOOK_AGAIN).max(limit);
         let grown = self.cached.saturating_sub(looked_at);
         let most = LOOK_IN_VAIN.max((grown / LOOK_AGAIN) as usize * LOOK_IN_VAIN);
-        self.evict_spent(limit, most);
-        self.turn_clock(limit, most);
+        self.evict_spent(forks, limit, most);
+        self.turn_clock(forks, limit, most);
         self.look_at = if self.cached > limit {
             self.cached + LOOK_AGAIN
         } else {
@@ -117,30 +153,27 @@ impl State {
     }
 
     /// Evicts everything that need not stay.
-    pub(crate) fn evict_all(&mut self) {
+    pub(crate) fn evict_all(&mut self, forks: &mut Forks) {
         self.look_again();
-        self.evict_spent(0, self.replace.len());
+        self.evict_spent(forks, 0, self.replace.len());
         // The hand passes twice: once to forget that a page was used, once to take it.
-        self.turn_clock(0, self.clock.len() * 2);
+        self.turn_clock(forks, 0, self.clock.len() * 2);
     }
 
-    fn turn_clock(&mut self, limit: u64, most: usize) {
+    fn turn_clock(&mut self, forks: &mut Forks, limit: u64, most: usize) {
         let mut patience = most.min(self.clock.len() * 2);
         while self.cached > limit && patience > 0 {
             patience -= 1;
             let Some((id, n, slot)) = self.clock.pop_front() else {
                 return;
             };
-            let Some(fork) = self.forks.get_mut(&id) else {
-                continue;
-            };
-            let Some(chunk) = fork.chunks.get_mut(&n) else {
+            let Some(chunk) = forks.chunk_mut(id, n) else {
                 continue;
             };
             if slot == ENTRY {
                 if chunk.marks == 0 && chunk.pages.iter().all(Option::is_none) {
                     self.cached -= chunk.cost;
-                    fork.chunks.remove(&n);
+                    forks.drop_chunk(id, n);
                     self.evictions += 1;
                     patience = most;
                 } else {
@@ -168,26 +201,75 @@ impl State {
             }
         }
     }
-}
 
-/// Puts a page into a slot and counts it.
-pub(crate) fn set_page(state: &mut State, id: ForkId, n: u64, slot: usize, mut page: Page) {
-    let Some(chunk) = state.forks.get_mut(&id).and_then(|f| f.chunks.get_mut(&n)) else {
-        return;
-    };
-    let place = chunk.slot_mut(slot);
-    page.queued = true;
-    state.cached += page.bytes();
-    match place.replace(page) {
-        Some(old) => {
-            state.cached -= old.bytes();
-            if let Some(page) = place {
-                page.listed |= old.listed;
+    /// Puts a page into a slot and counts it.
+    pub(crate) fn set_page(
+        &mut self,
+        forks: &mut Forks,
+        id: ForkId,
+        n: u64,
+        slot: usize,
+        mut page: Page,
+    ) {
+        let Some(chunk) = forks.chunk_mut(id, n) else {
+            return;
+        };
+        let place = chunk.slot_mut(slot);
+        page.queued = true;
+        self.cached += page.bytes();
+        match place.replace(page) {
+            Some(old) => {
+                self.cached -= old.bytes();
+                if let Some(page) = place {
+                    page.listed |= old.listed;
+                }
+                if !old.queued {
+                    self.clock.push_back((id, n, slot as u32));
+                }
             }
-            if !old.queued {
-                state.clock.push_back((id, n, slot as u32));
-            }
+            None => self.clock.push_back((id, n, slot as u32)),
         }
-        None => state.clock.push_back((id, n, slot as u32)),
+    }
+
+    /// The page of a slot came to its end: it is among the first to go.
+    pub(crate) fn spend(&mut self, id: ForkId, n: u64, slot: usize) {
+        self.replace.push_back((id, n, slot as u32));
+    }
+
+    /// A page in memory changed its size.
+    pub(crate) fn resized(&mut self, before: u64, after: u64) {
+        self.cached = self.cached + after - before;
+    }
+
+    /// Bytes of pages and entries went by other ways than an eviction.
+    pub(crate) fn forgot(&mut self, bytes: u64) {
+        self.cached -= bytes;
+    }
+
+    /// Entries went by other ways than an eviction: what was loaded from the index meanwhile is not to be used.
+    pub(crate) fn entries_went(&mut self) {
+        self.evictions += 1;
+    }
+
+    /// Counts evicted entries, so that a load from the index can tell that an eviction overtook it.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Blocks that were fetched ahead and evicted before a read used them.
+    pub(crate) fn fetched_in_vain(&self) -> u64 {
+        self.fetched_in_vain
+    }
+
+    /// What a read of slots foretells: the slots to fetch. `share` makes the reach of the number of forks that are read in
+    /// sequence.
+    pub(crate) fn foresee(
+        &mut self,
+        id: ForkId,
+        slots: Range<u64>,
+        reach: impl FnOnce(u64) -> Reach,
+    ) -> Option<Range<u64>> {
+        let reach = reach(self.history.sweeps());
+        self.history.read(id, slots, reach)
     }
 }

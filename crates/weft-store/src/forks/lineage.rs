@@ -1,0 +1,233 @@
+//! Forks that derive from others: the tree that checkpoints make of them.
+//!
+//! A chunk of a fork is its own, or its parent's shows through. Invariants:
+//! 1. A block belongs to the one fork that has it in its entry without the mark *inherited*.
+//! 2. A kept fork changes no more, except that its dirty pages are flushed and that its only child adopts its chunks.
+//! 3. A fork's parent is there as long as the fork is.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use weft_layout::FileId;
+
+use super::fork::{Checkpoint, Fork};
+use super::table::Forks;
+use crate::key::ForkKey;
+use crate::pages::{APPLYING, CHANGED, Chunk};
+use crate::pool::BLOCK;
+use crate::record::{ForkId, ForkRecord};
+
+/// What shows.
+impl Forks {
+    /// The fork whose chunk `n` a reader of `id` sees, or else the fork whose entry is not in memory.
+    pub(crate) fn shown(&self, id: ForkId, n: u64) -> Result<ForkId, ForkId> {
+        let mut at = id;
+        loop {
+            let fork = &self.by_id[&at];
+            let chunk = fork.chunks.get(&n).ok_or(at)?;
+            match fork.parent {
+                Some(parent) if chunk.through => at = parent,
+                _ => return Ok(at),
+            }
+        }
+    }
+
+    /// The chunk that a reader of `id` sees, where all entries that the index has are in memory.
+    pub(crate) fn shown_of_loaded(&self, id: ForkId, n: u64) -> Option<&Chunk> {
+        let mut fork = self.by_id.get(&id)?;
+        loop {
+            match fork.chunks.get(&n) {
+                Some(chunk) if !chunk.through => return Some(chunk),
+                _ if !fork.inherits(n) => return None,
+                _ => fork = self.by_id.get(&fork.parent?)?,
+            }
+        }
+    }
+
+    /// A fork, its parent and so on, each with the chunk up to which it can show.
+    pub(crate) fn lineage(&self, id: ForkId) -> Vec<(ForkId, u64)> {
+        let (mut out, mut at, mut limit) = (Vec::new(), Some(id), u64::MAX);
+        while let Some((id, fork)) = at.and_then(|id| Some((id, self.by_id.get(&id)?))) {
+            out.push((id, limit));
+            limit = limit.min(fork.inherit);
+            at = fork.parent;
+        }
+        out
+    }
+
+    /// Numbers of the first `most` chunks in memory that a reader of `id` might see, ascending.
+    pub(crate) fn view_chunks(&self, id: ForkId, range: Range<u64>, most: usize) -> Vec<u64> {
+        let mut found = BTreeSet::new();
+        for (id, limit) in self.lineage(id) {
+            let range = range.start..range.end.min(limit).max(range.start);
+            let chunks = self.by_id[&id].chunks.range(range);
+            let own = chunks.filter(|(_, c)| !c.through).map(|(n, _)| *n);
+            found.extend(own.take(most));
+        }
+        found.into_iter().take(most).collect()
+    }
+
+    /// Blocks that a fork holds: exact without a parent, else at most so many.
+    pub(crate) fn stored_blocks(&self, fork: &Fork) -> u64 {
+        let own = fork.blocks + fork.unplaced;
+        let Some(parent) = fork.parent.and_then(|p| self.by_id.get(&p)) else {
+            return own;
+        };
+        let mut blocks = own;
+        let mut at = Some(parent);
+        while let Some(fork) = at {
+            blocks += fork.blocks + fork.unplaced;
+            at = fork.parent.and_then(|p| self.by_id.get(&p));
+        }
+        let chunk = u64::from(fork.chunk.max(1));
+        let room = fork.length.div_ceil(chunk) * chunk.div_ceil(BLOCK as u64);
+        blocks.min(room)
+    }
+
+    /// Whether all that is known of a fork's chunks is in the index, on stable storage.
+    pub(crate) fn is_in_index(&self, id: ForkId) -> bool {
+        let chunks = self.by_id.get(&id).map(|fork| fork.chunks.values());
+        let mut chunks = chunks.into_iter().flatten();
+        chunks.all(|chunk| !chunk.is_dirty() && chunk.marks & (CHANGED | APPLYING) == 0)
+    }
+}
+
+/// How the tree changes.
+impl Forks {
+    /// Nothing from chunk `end` on is inherited any more.
+    pub(crate) fn inherit_below(&mut self, id: ForkId, end: u64) {
+        let Some(fork) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        fork.inherit = fork.inherit.min(end);
+        for (_, chunk) in fork.chunks.range_mut(fork.inherit..) {
+            chunk.through = false;
+        }
+    }
+
+    /// A fork as the index has it; [`Forks::set`] has made it.
+    pub(crate) fn load(&mut self, record: &ForkRecord) {
+        if let Some(fork) = self.by_id.get_mut(&record.id) {
+            fork.parent = record.parent;
+            fork.inherit = record.inherit;
+        }
+    }
+
+    /// A checkpoint of a file exists.
+    pub(crate) fn add_checkpoint(&mut self, file: FileId, number: u64, made: i64) {
+        let checkpoints = &mut self.files.entry(file).or_default().checkpoints;
+        checkpoints.entry(number).or_default().made = made;
+    }
+
+    /// A fork loses its name and is kept for a checkpoint; whether the fork is there.
+    pub(crate) fn keep(&mut self, id: ForkId, number: u64) -> bool {
+        let Some(fork) = self.by_id.get_mut(&id) else {
+            return false;
+        };
+        fork.kept = Some(number);
+        let name = (fork.key.cell, fork.key.fork.clone());
+        let file = self.files.entry(fork.key.file).or_default();
+        if file.forks.get(&name) == Some(&id) {
+            file.forks.remove(&name);
+        }
+        file.kept.insert(id);
+        if let Some(checkpoint) = file.checkpoints.get_mut(&number) {
+            checkpoint.forks.insert(name, id);
+        }
+        true
+    }
+
+    /// A fork that [`Forks::set`] has made takes over what its parent has. In replay the parent may be gone.
+    pub(crate) fn derive(&mut self, id: ForkId, parent: ForkId, key: &ForkKey, length: u64) {
+        let chunk = self.by_id[&id].chunk;
+        let known = self.by_id.get_mut(&parent).filter(|_| chunk != 0);
+        let goal = known.map(|parent| {
+            parent.children += 1;
+            parent.goal
+        });
+        let fork = self.by_id.get_mut(&id).expect("it was just set");
+        fork.kept = None;
+        if let Some(goal) = goal {
+            fork.parent = Some(parent);
+            fork.inherit = length.div_ceil(u64::from(chunk));
+            fork.goal = goal;
+        }
+        let file = self.files.entry(key.file).or_default();
+        file.kept.remove(&id);
+    }
+
+    /// A checkpoint is gone: returns its forks, which are kept for none. `None` where the file is not known.
+    pub(crate) fn forget_checkpoint(&mut self, file: FileId, number: u64) -> Option<Vec<ForkId>> {
+        let entry = self.files.get_mut(&file)?;
+        let Checkpoint { forks, .. } = entry.checkpoints.remove(&number).unwrap_or_default();
+        let mut kept = Vec::new();
+        for id in forks.into_values() {
+            if let Some(fork) = self.by_id.get_mut(&id) {
+                fork.kept = Some(0);
+                self.idle.insert(id);
+                kept.push(id);
+            }
+        }
+        Some(kept)
+    }
+
+    /// What goes when a fork is removed: itself, and those that were only there for it, in this order.
+    pub(crate) fn doomed(&self, id: ForkId) -> Vec<ForkId> {
+        let mut out = vec![id];
+        let mut at = self.by_id.get(&id).and_then(|f| f.parent);
+        while let Some((id, fork)) = at.and_then(|id| Some((id, self.by_id.get(&id)?)))
+            && fork.kept == Some(0)
+            && fork.children == 1
+        {
+            out.push(id);
+            at = fork.parent;
+        }
+        out
+    }
+
+    /// Counts who derives from whom, after forks were loaded or replayed.
+    pub(crate) fn count_children(&mut self) {
+        let parents: Vec<ForkId> = self.by_id.values().filter_map(|f| f.parent).collect();
+        for fork in self.by_id.values_mut() {
+            fork.children = 0;
+        }
+        for parent in parents {
+            if let Some(fork) = self.by_id.get_mut(&parent) {
+                fork.children += 1;
+            }
+        }
+        let idle = self.by_id.iter().filter(|(_, f)| f.kept == Some(0));
+        self.idle = idle.map(|(id, _)| *id).collect();
+    }
+
+    /// A kept fork without a checkpoint from which one fork derives, and that fork; of those for which `may` holds.
+    pub(crate) fn mergeable(&self, may: impl Fn(ForkId) -> bool) -> Option<(ForkId, ForkId)> {
+        let single = |id: &&ForkId| {
+            let single = self.by_id.get(id).is_some_and(|f| f.children == 1);
+            single && may(**id)
+        };
+        let from = *self.idle.iter().find(single)?;
+        let file = self.files.get(&self.by_id[&from].key.file)?;
+        let mut related = file.forks.values().chain(&file.kept);
+        let child = related.find(|id| self.by_id.get(id).is_some_and(|f| f.parent == Some(from)));
+        child.map(|to| (from, *to))
+    }
+
+    /// Takes a kept fork without chunks out of the tree: its only child derives from its parent.
+    pub(crate) fn merge(&mut self, from: ForkId, to: ForkId) -> Option<Fork> {
+        let parent = self.by_id.get(&from)?.parent;
+        // The parent keeps as many children: the child takes the fork's place.
+        let gone = self.by_id.remove(&from)?;
+        self.idle.remove(&from);
+        self.set_tail(from, None);
+        if let Some(file) = self.files.get_mut(&gone.key.file) {
+            file.kept.remove(&from);
+        }
+        if let Some(child) = self.by_id.get_mut(&to) {
+            child.parent = parent;
+            let inherit = if parent.is_some() { gone.inherit } else { 0 };
+            self.inherit_below(to, inherit);
+        }
+        Some(gone)
+    }
+}

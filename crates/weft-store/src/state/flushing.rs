@@ -1,0 +1,244 @@
+//! Write-behind, as the state sees it: dirty blocks get places, and are mapped once they are there.
+//!
+//! A round marks the blocks it takes as *flushing*. A write that comes meanwhile marks them
+//! *redirtied*; a cut or a direct write takes the mark away. When the round ends it maps the blocks
+//! that still carry its mark; redirtied ones stay dirty, because the frames after the round began
+//! (`as_of`) are not in what it wrote.
+
+use std::ops::{Bound, RangeInclusive};
+
+use super::State;
+use super::blocks::extent;
+use crate::pages::{Operations, bit, push_block, slot_of};
+use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
+use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
+use crate::space::Extent;
+
+/// A block on its way to the disk.
+pub(crate) struct FlushedBlock {
+    id: ForkId,
+    chunk: u64,
+    block: u32,
+    place: Place,
+    crc: u32,
+}
+
+/// One round's blocks and where it stopped.
+pub(crate) struct FlushRound {
+    flush: u64,
+    as_of: u64,
+    blocks: Vec<FlushedBlock>,
+    operations: Operations,
+    next: Option<(ForkId, u64)>,
+    which: Which,
+    runs: u64,
+    rotten: Option<(ForkId, u64, u32)>,
+}
+
+/// Which dirty pages a round takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// Those of slots that are dirty as a whole: they will hardly change again.
+    Full,
+}
+
+impl FlushRound {
+    /// Takes what is to be written.
+    pub(crate) fn take_operations(&mut self) -> Operations {
+        std::mem::take(&mut self.operations)
+    }
+
+    /// The last chunk of the round, where there may be more behind it.
+    pub(crate) fn next(&self) -> Option<(ForkId, u64)> {
+        self.next
+    }
+
+    /// Blocks of the round, and runs that they begin on the disk.
+    pub(crate) fn placed(&self) -> (u64, u64) {
+        (self.blocks.len() as u64, self.runs)
+    }
+
+    /// A block of the round whose bytes changed in memory: fork, chunk, block.
+    pub(crate) fn rotten(&self) -> Option<(ForkId, u64, u32)> {
+        self.rotten
+    }
+}
+
+/// How many runs extents begin, given where the one before ended.
+pub(crate) fn runs_of(extents: &[Extent], goal: u64) -> u64 {
+    let first = extents.first().map_or(goal, |e| e.start);
+    extents.len() as u64 - u64::from(first == goal)
+}
+
+impl State {
+    /// Takes dirty blocks of `chunks` behind `from` until there are `most`, whole chunks of them, and gives them places.
+    pub(crate) fn begin_flush(
+        &mut self,
+        from: Bound<(ForkId, u64)>,
+        chunks: &RangeInclusive<(ForkId, u64)>,
+        which: Which,
+        most: u64,
+    ) -> FlushRound {
+        let mut round = FlushRound {
+            flush: self.dirty.next_flush(),
+            as_of: self.sequence(),
+            blocks: Vec::new(),
+            operations: Operations::default(),
+            next: None,
+            which,
+            runs: 0,
+            rotten: None,
+        };
+        let mut at = from;
+        while (round.blocks.len() as u64) < most {
+            let Some((id, n)) = self.dirty.next(at, chunks) else {
+                round.next = None;
+                break;
+            };
+            self.flush_chunk(id, n, &mut round);
+            round.next = Some((id, n));
+            at = Bound::Excluded((id, n));
+        }
+        round
+    }
+
+    /// Gives a chunk's dirty blocks places and marks them.
+    fn flush_chunk(&mut self, id: ForkId, n: u64, round: &mut FlushRound) {
+        let Some(fork) = self.forks.get_mut(id) else {
+            return;
+        };
+        let wish = fork.wish(id);
+        let Some(chunk) = fork.chunks.get_mut(&n) else {
+            return;
+        };
+        let count: u64 = chunk
+            .pages
+            .iter()
+            .flatten()
+            .filter(|p| round.which == Which::All || p.dirty == u16::MAX)
+            .map(|p| u64::from(p.dirty.count_ones()))
+            .sum();
+        if count == 0 {
+            return;
+        }
+        let Some(extents) = self.space.take_reserved(count, wish) else {
+            return;
+        };
+        round.runs += runs_of(&extents, wish.goal);
+        let mut places = extents
+            .iter()
+            .flat_map(|e| (e.start..e.start + e.blocks).map(Place));
+        for (slot, page) in (0_u32..).zip(&mut chunk.pages) {
+            let page = page.as_mut().filter(|p| p.dirty != 0);
+            let Some(page) = page.filter(|p| round.which == Which::All || p.dirty == u16::MAX)
+            else {
+                continue;
+            };
+            page.flushing = page.dirty;
+            page.redirtied = 0;
+            page.flush = round.flush;
+            for block in (slot * 16..slot * 16 + 16).filter(|b| page.dirty & bit(*b) != 0) {
+                let place = places.next().expect("as many places as dirty blocks");
+                let at = page.at(block % 16);
+                let crc = page.sums[block as usize % BUFFER_BLOCKS_MAX];
+                if crc != checksum(&page.buffer()[at..at + BLOCK]) {
+                    round.rotten.get_or_insert((id, n, block));
+                }
+                round.operations.add(page, block, std::iter::once(place));
+                round.blocks.push(FlushedBlock {
+                    id,
+                    chunk: n,
+                    block,
+                    place,
+                    crc,
+                });
+            }
+        }
+        if let Some(last) = extents.last() {
+            fork.goal = last.start + last.blocks;
+        }
+    }
+
+    /// A disk failed: everything stays dirty and goes elsewhere with the next round.
+    pub(crate) fn abandon_flush(&mut self, round: FlushRound) {
+        for f in round.blocks {
+            let chunk = self.forks.chunk_mut(f.id, f.chunk);
+            let page = chunk.and_then(|c| c.page_mut(slot_of(f.block)));
+            let mine = page.filter(|p| p.flush == round.flush && p.flushing & bit(f.block) != 0);
+            if let Some(page) = mine {
+                let promised = page.redirtied & bit(f.block) != 0;
+                page.flushing &= !bit(f.block);
+                page.redirtied &= !bit(f.block);
+                self.space.reserve(u64::from(!promised));
+            }
+            self.space.free(extent(f.place));
+        }
+    }
+
+    /// Maps what the round wrote; returns the frame's sequence.
+    pub(crate) fn end_flush(&mut self, round: FlushRound) -> u64 {
+        let sequence = self.next_sequence();
+        let mut body = new_body(0);
+        let mut runs: Option<((ForkId, u64), RunsRecord)> = None;
+        let mut finish = |state: &mut State, runs: Option<((ForkId, u64), RunsRecord)>| {
+            let Some(((id, chunk), runs)) = runs else {
+                return;
+            };
+            state.mark_changed(id, chunk);
+            state.count_entry(id, chunk);
+            if state.forks.chunk(id, chunk).is_none_or(|c| !c.is_dirty()) {
+                state.dirty.remove_chunk(id, chunk);
+            }
+            ItemRecord::Map {
+                id,
+                chunk,
+                as_of: round.as_of,
+                end: 0,
+                runs,
+            }
+            .encode(&mut body);
+        };
+        for f in round.blocks {
+            if !self.map_flushed(&f, round.flush, round.as_of, sequence) {
+                self.space.free(extent(f.place));
+                continue;
+            }
+            if runs.as_ref().is_some_and(|(at, _)| *at != (f.id, f.chunk)) {
+                finish(self, runs.take());
+            }
+            let record = &mut runs
+                .get_or_insert_with(|| ((f.id, f.chunk), RunsRecord::default()))
+                .1;
+            push_block(record, f.block, f.place, f.crc, false);
+        }
+        finish(self, runs);
+        self.log(&body)
+    }
+
+    /// Maps one written block, if nothing took its place meanwhile; whether it did.
+    fn map_flushed(&mut self, f: &FlushedBlock, flush: u64, as_of: u64, sequence: u64) -> bool {
+        let page = |state: &mut State| -> Option<(bool, bool)> {
+            let page = state.forks.chunk_mut(f.id, f.chunk)?;
+            let page = page.page_mut(slot_of(f.block))?;
+            let mine = page.flush == flush && page.flushing & bit(f.block) != 0;
+            Some((mine, page.redirtied & bit(f.block) != 0))
+        };
+        let Some((true, redirtied)) = page(self) else {
+            return false;
+        };
+        self.place_block(f.id, f.chunk, f.block, f.place, f.crc, sequence);
+        let chunk = self.forks.chunk_mut(f.id, f.chunk);
+        let page = chunk.and_then(|c| c.page_mut(slot_of(f.block)));
+        let page = page.expect("the page was found under this lock");
+        if redirtied {
+            page.flushing &= !bit(f.block);
+            page.redirtied &= !bit(f.block);
+            page.oldest = page.oldest.max(as_of + 1);
+        } else {
+            page.clean(bit(f.block));
+            self.dirty.remove_blocks(1);
+        }
+        true
+    }
+}
