@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::counters::Counters;
 use crate::engine::{Inner, Room, Store, whole};
 use crate::error::StoreError;
+use crate::forks::Checkpoint;
 use crate::index::{Application, Batches, Dead};
 use crate::pages::{APPLYING, CHANGED};
 use crate::record::{
@@ -211,8 +212,8 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
     for file in changes.files {
         if let Some(f) = state.forks().file(file) {
             let record = FileRecord {
-                deleted: f.deleted,
-                op: f.op,
+                deleted: f.deleted(),
+                op: f.op(),
             };
             batches.push((FILES, FileRecord::key(file), Some(record.encode())));
         }
@@ -231,8 +232,8 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
         let made = state
             .forks()
             .file(file)
-            .and_then(|f| f.checkpoints.get(&number));
-        match made.map(|c| c.made) {
+            .and_then(|f| f.checkpoints().get(&number));
+        match made.map(Checkpoint::made) {
             Some(made) => batches.push((FILES, key, Some(CheckpointRecord { made }.encode()))),
             None => deletions.push((FILES, key, None)),
         }
@@ -243,14 +244,14 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
             continue;
         };
         let hides = fork.inherits(n);
-        let Some(chunk) = fork.chunks.get_mut(&n) else {
+        let Some(chunk) = fork.chunk_mut(n) else {
             continue;
         };
         chunk.marks = (chunk.marks & !CHANGED) | APPLYING;
         let runs = chunk.to_runs();
         // An empty chunk must hide what its parent has.
         let stored = !chunk.through && (!runs.runs.is_empty() || hides);
-        fork.indexed_end = fork.indexed_end.max(n + 1);
+        fork.chunk_indexed(n);
         let key = ChunkRecord::key(id, n);
         if stored {
             batches.push((CHUNKS, key, Some(ChunkRecord::encode(&runs))));
@@ -265,17 +266,17 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
         };
         let record = ForkRecord {
             id,
-            chunk: fork.chunk,
-            length: fork.length,
-            modified: fork.modified,
-            blocks: fork.blocks,
-            parent: fork.parent,
-            inherit: fork.inherit,
-            checkpoint: fork.kept.unwrap_or(0),
+            chunk: fork.chunk(),
+            length: fork.length(),
+            modified: fork.modified(),
+            blocks: fork.blocks(),
+            parent: fork.parent(),
+            inherit: fork.inherit(),
+            checkpoint: fork.kept().unwrap_or(0),
         };
-        let key = match fork.kept {
-            None => ForkRecord::key(&fork.key),
-            Some(_) => ForkRecord::kept_key(&fork.key, id),
+        let key = match fork.kept() {
+            None => ForkRecord::key(fork.key()),
+            Some(_) => ForkRecord::kept_key(fork.key(), id),
         };
         batches.push((FORKS, key, Some(record.encode())));
     }

@@ -62,7 +62,7 @@ fn growth(state: &State) -> u64 {
         ENTRY_BYTES + map.len() as u64
     });
     let forks = changes.forks().filter_map(|id| state.forks().get(id));
-    let forks = forks.map(|fork| ENTRY_BYTES + fork.key.fork.as_str().len() as u64);
+    let forks = forks.map(|fork| ENTRY_BYTES + fork.key().fork.as_str().len() as u64);
     let dead = changes.recorded_names();
     let dead = dead.map(|key| 2 * (REMOVAL_BYTES + key.fork.as_str().len() as u64));
     let others = changes.other_records() as u64 * ENTRY_BYTES;

@@ -152,10 +152,10 @@ impl Store {
         let (forks, sequence) = {
             let state = self.0.lock();
             state.check_alive(file)?;
-            let forks = state.forks().file(file).map(|f| f.forks.values());
+            let forks = state.forks().file(file).map(|f| f.forks().values());
             let forks = forks.into_iter().flatten();
             let list: Vec<_> = forks
-                .map(|id| (state.forks()[*id].key.clone(), state.status(*id)))
+                .map(|id| (state.forks()[*id].key().clone(), state.status(*id)))
                 .collect();
             (list, state.sequence())
         };
@@ -169,7 +169,7 @@ impl Store {
         state
             .forks()
             .file(file)
-            .is_some_and(|f| !f.forks.is_empty())
+            .is_some_and(|f| !f.forks().is_empty())
     }
 
     /// Space held and left.

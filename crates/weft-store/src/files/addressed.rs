@@ -99,11 +99,11 @@ impl Store {
         let from = after.map_or(Bound::Unbounded, |name| {
             Bound::Excluded((CellIndex(0), name.key().fork))
         });
-        let mut forks = file.forks.range((from, Bound::Unbounded));
+        let mut forks = file.forks().range((from, Bound::Unbounded));
         let mut found = Vec::new();
         for ((_, fork), id) in forks.by_ref().take(most) {
             if let Some(name) = ChunkName::of_fork(fork) {
-                found.push((name, state.forks()[*id].length));
+                found.push((name, state.forks()[*id].length()));
             }
         }
         (found, forks.next().is_some())

@@ -47,7 +47,7 @@ impl Store {
             for id in state.forks().living(file) {
                 ItemRecord::Keep { id, number: op }.encode(body);
                 state.keep(id, op);
-                let modified = state.forks()[id].modified;
+                let modified = state.forks()[id].modified();
                 derive(state, id, modified, body);
             }
         })
@@ -69,7 +69,7 @@ impl Store {
             state.check_writable()?;
             state.check_alive(file)?;
             let there = state.forks().file(file);
-            if there.is_some_and(|f| f.checkpoints.contains_key(&number)) {
+            if there.is_some_and(|f| f.checkpoints().contains_key(&number)) {
                 return Ok(());
             }
             let mut body = new_body(made.0);
@@ -147,7 +147,7 @@ impl Store {
                 ItemRecord::Forget { file, number }.encode(body);
                 state.forget(file, number);
                 for id in kept {
-                    if state.forks().get(id).is_some_and(|f| f.children == 0) {
+                    if state.forks().get(id).is_some_and(|f| f.children() == 0) {
                         state.remove_lineage(id, body, sequence);
                     }
                 }
@@ -163,9 +163,9 @@ impl Store {
         let (found, sequence) = {
             let state = self.0.lock();
             state.check_alive(file)?;
-            let all = state.forks().file(file).map(|f| f.checkpoints.iter());
+            let all = state.forks().file(file).map(|f| f.checkpoints().iter());
             let all = all.into_iter().flatten();
-            let found: Vec<_> = all.map(|(n, c)| (*n, Timestamp(c.made))).collect();
+            let found: Vec<_> = all.map(|(n, c)| (*n, Timestamp(c.made()))).collect();
             (found, state.sequence())
         };
         self.0.seen(sequence)?;
@@ -182,7 +182,7 @@ impl Store {
         state.check_alive(file)?;
         let forks = checkpoint(&state, file, number)?;
         Ok(forks
-            .map(|id| (state.forks()[id].key.clone(), state.status(id)))
+            .map(|id| (state.forks()[id].key().clone(), state.status(id)))
             .collect())
     }
 
@@ -254,13 +254,13 @@ fn checkpoint(
     number: u64,
 ) -> Result<impl Iterator<Item = ForkId> + use<'_>, StoreError> {
     let found = state.forks().checkpoint(file, number)?;
-    Ok(found.forks.values().copied())
+    Ok(found.forks().values().copied())
 }
 
 /// Lets a new fork take over the name of a kept one.
 fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
     let (id, of) = (state.forks().next_id(), &state.forks()[parent]);
-    let (chunk, length, key) = (of.chunk, of.length, of.key.clone());
+    let (chunk, length, key) = (of.chunk(), of.length(), of.key().clone());
     state.derive(id, parent, chunk, &key, length, modified);
     ItemRecord::Derive {
         id,

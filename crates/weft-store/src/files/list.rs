@@ -6,6 +6,7 @@ use weft_layout::FileId;
 
 use crate::engine::Store;
 use crate::error::StoreError;
+use crate::forks::File;
 use crate::key::{ADDRESSED, ForkKey, ForkStatus, Timestamp};
 use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord};
 
@@ -100,7 +101,7 @@ impl Store {
     pub fn deleted_of(&self, files: &[FileId]) -> Vec<FileId> {
         let some = files.chunks(LOOKS).flat_map(|files| {
             let state = self.0.lock();
-            let deleted = |file: &&FileId| state.forks().file(**file).is_some_and(|f| f.deleted);
+            let deleted = |file: &&FileId| state.forks().file(**file).is_some_and(File::deleted);
             files.iter().filter(deleted).copied().collect::<Vec<_>>()
         });
         some.collect()
@@ -109,10 +110,10 @@ impl Store {
     /// The numbers of a file's checkpoints now.
     pub fn checkpoints_of(&self, file: FileId) -> Vec<(u64, Timestamp)> {
         let state = self.0.lock();
-        let known = state.forks().file(file).map(|file| &file.checkpoints);
+        let known = state.forks().file(file).map(File::checkpoints);
         let known = known.into_iter().flatten();
         known
-            .map(|(number, c)| (*number, Timestamp(c.made)))
+            .map(|(number, c)| (*number, Timestamp(c.made())))
             .collect()
     }
 }

@@ -101,7 +101,7 @@ impl Inner {
             if !still(&state, from, to) {
                 return Ok(false);
             }
-            let loaded = |id: ForkId, n| state.forks()[id].chunks.contains_key(n);
+            let loaded = |id: ForkId, n| state.forks()[id].chunks().contains_key(n);
             if !chunks.iter().all(|n| loaded(from, n) && loaded(to, n)) {
                 continue;
             }
@@ -148,8 +148,8 @@ impl Inner {
 fn still(state: &State, from: ForkId, to: ForkId) -> bool {
     let idle = |id| {
         let fork = state.forks().get(id)?;
-        Some(fork.kept == Some(0) && fork.children == 1 && !state.dirty().has(id))
+        Some(fork.kept() == Some(0) && fork.children() == 1 && !state.dirty().has(id))
     };
     let child = state.forks().get(to);
-    idle(from) == Some(true) && child.is_some_and(|f| f.parent == Some(from))
+    idle(from) == Some(true) && child.is_some_and(|f| f.parent() == Some(from))
 }

@@ -56,7 +56,7 @@ impl Inner {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let fork = state.forks().get(id);
-                let Some(tail) = fork.and_then(|f| Some((f.tail?, f.chunk))) else {
+                let Some(tail) = fork.and_then(|f| Some((f.tail()?, f.chunk()))) else {
                     state.forks_mut().set_tail(id, None);
                     return Ok(false);
                 };
@@ -71,10 +71,10 @@ impl Inner {
                 most = (most / 2).max(1);
                 continue;
             }
-            if state.forks().get(id).is_none_or(|f| f.tail != Some(from)) {
+            if state.forks().get(id).is_none_or(|f| f.tail() != Some(from)) {
                 continue;
             }
-            let chunks = state.forks()[id].chunks.range(from..reached);
+            let chunks = state.forks()[id].chunks().range(from..reached);
             let end = chunks.map(|(n, _)| *n).nth(most).unwrap_or(reached);
             let sequence = state.take_part(id, from..end);
             let more = state.forks().has_tail(id);

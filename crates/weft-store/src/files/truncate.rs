@@ -4,7 +4,7 @@ use weft_layout::FileId;
 
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
-use crate::forks::{Fork, edge};
+use crate::forks::{File, Fork, edge};
 use crate::key::{ForkKey, Timestamp};
 use crate::log::{DATA_COST, MAP_COST};
 use crate::pages::Wanted;
@@ -50,7 +50,7 @@ impl Store {
                 let mut state = inner.lock();
                 state.check_writable()?;
                 state.check_alive(file)?;
-                if state.forks().file(file).is_some_and(|f| f.op >= op) {
+                if state.forks().file(file).is_some_and(|f| f.op() >= op) {
                     break state.sequence();
                 }
                 // What was evicted meanwhile is left for later, as what is too much is.
@@ -134,7 +134,7 @@ impl Store {
         length: u64,
         modified: Timestamp,
     ) -> Result<bool, StoreError> {
-        let same = |fork: &Fork| fork.length == length && fork.modified == modified.0;
+        let same = |fork: &Fork| fork.length() == length && fork.modified() == modified.0;
         self.remove_fork_if(key, same).await
     }
 
@@ -169,7 +169,7 @@ impl Store {
         let sequence = {
             let mut state = self.0.lock();
             state.check_writable()?;
-            if state.forks().file(file).is_some_and(|f| f.deleted) {
+            if state.forks().file(file).is_some_and(File::deleted) {
                 state.sequence()
             } else {
                 let mut body = new_body(0);
@@ -213,8 +213,8 @@ impl Inner {
             let shorter = lengths.iter().filter_map(|(key, length)| {
                 let id = state.find(key)?;
                 let fork = &state.forks()[id];
-                (fork.chunk != 0 && *length < fork.length)
-                    .then(|| (id, length / u64::from(fork.chunk), fork.chunk))
+                (fork.chunk() != 0 && *length < fork.length())
+                    .then(|| (id, length / u64::from(fork.chunk()), fork.chunk()))
             });
             (state.cache().evictions(), shorter.collect::<Vec<_>>())
         };
@@ -226,7 +226,7 @@ impl Inner {
             }
             let (_, reached) = self.load_entries(id, from, left)?;
             let state = self.lock();
-            let chunks = state.forks().get(id).map(|f| f.chunks.range(from..));
+            let chunks = state.forks().get(id).map(|f| f.chunks().range(from..));
             let count = chunks.into_iter().flatten().take(left + 1).count();
             if reached == u64::MAX && count <= left {
                 whole.push(id);
@@ -257,9 +257,9 @@ impl Inner {
                 }
                 None => continue,
             };
-            let (old, size) = (state.forks()[id].length, state.forks()[id].chunk);
+            let (old, size) = (state.forks()[id].length(), state.forks()[id].chunk());
             // At the length it has: a tail that is owed is not to be read back at once, either.
-            let tail = state.forks()[id].tail.is_some();
+            let tail = state.forks()[id].tail().is_some();
             if length > old || length == old && !tail || size == 0 || whole.contains(&id) {
                 ItemRecord::Truncate { id, length }.encode(&mut body);
                 let emptied = state.cut(id, length, modified.0, sequence);
@@ -286,9 +286,9 @@ impl Inner {
 
     /// Zeroes the rest of the last block of a fork that was cut, which is in memory or a hole.
     fn zero_edge(&self, state: &mut State, id: ForkId, old: u64, length: u64) {
-        let size = state.forks()[id].chunk;
+        let size = state.forks()[id].chunk();
         if let Some((n, block)) = edge(size, old, length)
-            && let Some(chunk) = state.forks()[id].chunks.get(&n)
+            && let Some(chunk) = state.forks()[id].chunks().get(&n)
             && chunk.valid_page(block).is_some()
         {
             let start = n * u64::from(size) + u64::from(block) * BLOCK as u64;
@@ -310,7 +310,7 @@ fn take_extend(
     let empty = new_body(modified.0);
     let mut body = empty.clone();
     let id = state.find_or_create(key, chunk, modified.0, &mut body);
-    if state.forks()[id].length < length {
+    if state.forks()[id].length() < length {
         if state.doubted().has(id) {
             state.encode_length(id, length, &mut body);
         } else {
@@ -335,20 +335,20 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
             missing.tails.insert(id);
             continue;
         }
-        let size = u64::from(fork.chunk.max(1));
-        let divided = *length < fork.length && !length.is_multiple_of(size);
+        let size = u64::from(fork.chunk().max(1));
+        let divided = *length < fork.length() && !length.is_multiple_of(size);
         let lacking = divided
-            && match fork.parent {
+            && match fork.parent() {
                 Some(_) => missing.own_entry(state, id, length / size),
                 None => missing.entry(state, id, length / size),
             };
         if lacking {
             continue;
         }
-        let Some((n, block)) = edge(fork.chunk, fork.length, *length) else {
+        let Some((n, block)) = edge(fork.chunk(), fork.length(), *length) else {
             continue;
         };
-        let Some(chunk) = fork.chunks.get(&n) else {
+        let Some(chunk) = fork.chunks().get(&n) else {
             continue;
         };
         let lost = chunk.place(block).is_some_and(|(place, _)| place.is_lost());

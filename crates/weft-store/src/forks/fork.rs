@@ -1,62 +1,158 @@
 //! Files, their checkpoints and their forks, as they are in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use weft_layout::CellIndex;
 
 use crate::key::{ForkKey, ForkName};
-use crate::pages::Chunk;
-use crate::record::ForkId;
-use crate::space::Wish;
+use crate::pages::{Chunk, Page};
+use crate::record::{ForkId, Place};
+use crate::space::{Extent, Wish};
 
 /// A file: its tombstone, its last cutting operation, its forks.
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    pub(crate) deleted: bool,
-    pub(crate) op: u64,
-    pub(crate) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
+    pub(super) deleted: bool,
+    pub(super) op: u64,
+    pub(super) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
     /// Forks that lost their names and are kept: for checkpoints, or because others derive from them.
-    pub(crate) kept: BTreeSet<ForkId>,
-    pub(crate) checkpoints: BTreeMap<u64, Checkpoint>,
+    pub(super) kept: BTreeSet<ForkId>,
+    pub(super) checkpoints: BTreeMap<u64, Checkpoint>,
 }
 
 /// A checkpoint of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoint {
-    pub(crate) made: i64,
-    pub(crate) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
+    pub(super) made: i64,
+    pub(super) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
 }
 
 /// A fork and those of its chunks that are in memory.
 #[derive(Debug)]
 pub(crate) struct Fork {
-    pub(crate) key: ForkKey,
+    pub(super) key: ForkKey,
     /// 0 until the first write fixes it.
-    pub(crate) chunk: u32,
-    pub(crate) length: u64,
-    pub(crate) modified: i64,
+    pub(super) chunk: u32,
+    pub(super) length: u64,
+    pub(super) modified: i64,
     /// Blocks of its own that its maps hold.
-    pub(crate) blocks: u64,
+    pub(super) blocks: u64,
     /// Dirty blocks without a place.
-    pub(crate) unplaced: u64,
-    pub(crate) chunks: BTreeMap<u64, Chunk>,
+    pub(super) unplaced: u64,
+    pub(super) chunks: BTreeMap<u64, Chunk>,
     /// No chunk from here on is in the index.
-    pub(crate) indexed_end: u64,
+    pub(super) indexed_end: u64,
     /// Where on the disk its next block would lie well.
-    pub(crate) goal: u64,
+    pub(super) goal: u64,
     /// The fork whose chunks show where it has none of its own.
-    pub(crate) parent: Option<ForkId>,
+    pub(super) parent: Option<ForkId>,
     /// Chunks from this number on are not its parent's.
-    pub(crate) inherit: u64,
+    pub(super) inherit: u64,
     /// It lost its name and changes no more; the checkpoint that keeps it, 0: none does.
-    pub(crate) kept: Option<u64>,
+    pub(super) kept: Option<u64>,
     /// How many forks derive from it.
-    pub(crate) children: u32,
+    pub(super) children: u32,
     /// Chunks from here on lie beyond its length, and may have entries that are still to be emptied.
-    pub(crate) tail: Option<u64>,
+    pub(super) tail: Option<u64>,
 }
 
+impl File {
+    /// Whether it was deleted, for ever.
+    pub(crate) fn deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Its last numbered operation.
+    pub(crate) fn op(&self) -> u64 {
+        self.op
+    }
+
+    /// Its forks by name.
+    pub(crate) fn forks(&self) -> &BTreeMap<(CellIndex, ForkName), ForkId> {
+        &self.forks
+    }
+
+    /// Its forks that lost their names.
+    pub(crate) fn kept(&self) -> &BTreeSet<ForkId> {
+        &self.kept
+    }
+
+    /// Its checkpoints by number.
+    pub(crate) fn checkpoints(&self) -> &BTreeMap<u64, Checkpoint> {
+        &self.checkpoints
+    }
+}
+
+impl Checkpoint {
+    /// When it was made.
+    pub(crate) fn made(&self) -> i64 {
+        self.made
+    }
+
+    /// The forks that it keeps, by name.
+    pub(crate) fn forks(&self) -> &BTreeMap<(CellIndex, ForkName), ForkId> {
+        &self.forks
+    }
+}
+
+/// What a fork is.
 impl Fork {
+    /// Its name, or the one that it lost.
+    pub(crate) fn key(&self) -> &ForkKey {
+        &self.key
+    }
+
+    /// The size of its chunks; 0 until the first write fixes it.
+    pub(crate) fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// One past its last byte.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// When it was last written or cut.
+    pub(crate) fn modified(&self) -> i64 {
+        self.modified
+    }
+
+    /// Blocks of its own that its maps hold.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// No chunk from here on is in the index.
+    pub(crate) fn indexed_end(&self) -> u64 {
+        self.indexed_end
+    }
+
+    /// The fork whose chunks show where it has none of its own.
+    pub(crate) fn parent(&self) -> Option<ForkId> {
+        self.parent
+    }
+
+    /// Chunks from this number on are not its parent's.
+    pub(crate) fn inherit(&self) -> u64 {
+        self.inherit
+    }
+
+    /// The checkpoint that keeps it where it lost its name; 0: none does.
+    pub(crate) fn kept(&self) -> Option<u64> {
+        self.kept
+    }
+
+    /// How many forks derive from it.
+    pub(crate) fn children(&self) -> u32 {
+        self.children
+    }
+
+    /// The first chunk of its tail.
+    pub(crate) fn tail(&self) -> Option<u64> {
+        self.tail
+    }
+
     /// Where its next blocks would lie well.
     pub(crate) fn wish(&self, id: ForkId) -> Wish {
         Wish {
@@ -74,5 +170,147 @@ impl Fork {
     /// Whether the parent's chunk of this number shows where the fork has none of its own.
     pub(crate) fn inherits(&self, n: u64) -> bool {
         self.parent.is_some() && n < self.inherit
+    }
+}
+
+/// Its chunks.
+impl Fork {
+    /// Those in memory, by number.
+    pub(crate) fn chunks(&self) -> &BTreeMap<u64, Chunk> {
+        &self.chunks
+    }
+
+    /// A chunk in memory, to be changed.
+    pub(crate) fn chunk_mut(&mut self, n: u64) -> Option<&mut Chunk> {
+        self.chunks.get_mut(&n)
+    }
+
+    /// A chunk, to be changed; an empty one where it is not in memory.
+    pub(crate) fn chunk_or_default(&mut self, n: u64) -> &mut Chunk {
+        self.chunks.entry(n).or_default()
+    }
+
+    /// Brings a chunk into memory; one that is there stays.
+    pub(crate) fn load_chunk(&mut self, n: u64, chunk: Chunk) {
+        self.chunks.entry(n).or_insert(chunk);
+    }
+
+    /// The chunks that were in memory, of a fork that was removed.
+    pub(crate) fn into_chunks(self) -> BTreeMap<u64, Chunk> {
+        self.chunks
+    }
+
+    /// The index has a chunk of this number, or says that it is empty.
+    pub(crate) fn chunk_indexed(&mut self, n: u64) {
+        self.indexed_end = self.indexed_end.max(n + 1);
+    }
+}
+
+/// Its length and its blocks.
+impl Fork {
+    /// Sets length and time.
+    pub(crate) fn set_length(&mut self, length: u64, modified: i64) {
+        self.length = length;
+        self.modified = modified;
+    }
+
+    /// The next blocks would lie well behind these.
+    pub(crate) fn placed_at(&mut self, last: Extent) {
+        self.goal = last.start + last.blocks;
+    }
+
+    /// A block of a chunk lies here now; returns the fork's own place that it leaves.
+    pub(crate) fn place(&mut self, n: u64, block: u32, place: Place, crc: u32) -> Option<Place> {
+        let entry = self.chunks.entry(n).or_default();
+        match entry.set(block, place, crc) {
+            Some((old, false)) => return Some(old),
+            Some((_, true)) => self.blocks += 1,
+            None => {
+                self.blocks += 1;
+                if entry.block_is_dirty(block) {
+                    self.unplaced -= 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// A block of a chunk in memory is lost; returns the fork's own place that it leaves, if it had one. Nothing where the block
+    /// is a hole; whether it was none.
+    pub(crate) fn lose(&mut self, n: u64, block: u32) -> (bool, Option<Place>) {
+        let Some(entry) = self.chunks.get_mut(&n) else {
+            return (false, None);
+        };
+        if entry.place(block).is_none() {
+            return (false, None);
+        }
+        let left = entry.set(block, Place::LOST.plus(block), 0);
+        entry.inherit(block, true);
+        let own = left.filter(|(_, inherited)| !inherited);
+        if own.is_some() {
+            // Recovery counts blocks only after it has replayed the log.
+            self.blocks = self.blocks.saturating_sub(1);
+        }
+        (true, own.map(|(place, _)| place))
+    }
+
+    /// Makes holes of blocks of a chunk in memory: calls `freed` with each place of the fork's own that they leave. How many had
+    /// places.
+    pub(crate) fn empty(
+        &mut self,
+        n: u64,
+        blocks: &Range<u32>,
+        mut freed: impl FnMut(Place),
+    ) -> u64 {
+        let Some(chunk) = self.chunks.get_mut(&n) else {
+            return 0;
+        };
+        self.unplaced -= chunk.unplaced(blocks);
+        let (mut own, mut gone) = (0, 0);
+        chunk.empty(blocks.clone(), |place, inherited| {
+            gone += 1;
+            if !inherited {
+                own += 1;
+                freed(place);
+            }
+        });
+        // Recovery counts blocks only after it has replayed the log.
+        self.blocks = self.blocks.saturating_sub(own);
+        gone
+    }
+
+    /// So many of its blocks are another fork's now.
+    pub(crate) fn gave_blocks(&mut self, blocks: u64) {
+        self.blocks = self.blocks.saturating_sub(blocks);
+    }
+
+    /// So many blocks of another fork are its own now.
+    pub(crate) fn got_blocks(&mut self, blocks: u64) {
+        self.blocks += blocks;
+    }
+
+    /// The page of a slot that is in memory, and the count of dirty blocks without a place, for a write that adds to both.
+    pub(crate) fn page_to_write(&mut self, n: u64, slot: usize) -> Option<(&mut Page, &mut u64)> {
+        let page = self.chunks.get_mut(&n)?.page_mut(slot)?;
+        Some((page, &mut self.unplaced))
+    }
+
+    /// One fork more derives from this one.
+    pub(crate) fn count_child(&mut self) {
+        self.children += 1;
+    }
+
+    /// Forgets what was counted: an opening counts blocks again.
+    pub(crate) fn begin_count(&mut self) {
+        self.blocks = 0;
+        self.unplaced = 0;
+        self.indexed_end = 0;
+    }
+
+    /// Adds what an opening counted of the fork in a part of the index.
+    pub(crate) fn counted(&mut self, blocks: u64, goal: Option<u64>, indexed_end: u64) {
+        self.blocks += blocks;
+        self.goal = goal.unwrap_or(self.goal);
+        self.indexed_end = self.indexed_end.max(indexed_end);
     }
 }

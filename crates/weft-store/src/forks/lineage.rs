@@ -142,7 +142,7 @@ impl Forks {
         let chunk = self.by_id[&id].chunk;
         let known = self.by_id.get_mut(&parent).filter(|_| chunk != 0);
         let goal = known.map(|parent| {
-            parent.children += 1;
+            parent.count_child();
             parent.goal
         });
         let fork = self.by_id.get_mut(&id).expect("it was just set");

@@ -12,7 +12,7 @@ mod geometry;
 mod lineage;
 mod table;
 
-pub(crate) use fork::Fork;
+pub(crate) use fork::{Checkpoint, File, Fork};
 pub(crate) use geometry::{
     ChunkRange, by_chunk, edge, edges, numbers, up_to, whole_blocks, within,
 };

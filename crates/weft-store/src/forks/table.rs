@@ -102,9 +102,21 @@ impl Forks {
         self.files.get(&file)
     }
 
-    /// A file, made if need be.
-    pub(crate) fn file_mut(&mut self, file: FileId) -> &mut File {
-        self.files.entry(file).or_default()
+    /// A file's last numbered operation was this; the file is made if need be.
+    pub(crate) fn done(&mut self, file: FileId, op: u64) {
+        self.files.entry(file).or_default().op = op;
+    }
+
+    /// A file as the index has it.
+    pub(crate) fn load_file(&mut self, file: FileId, deleted: bool, op: u64) {
+        let file = self.files.entry(file).or_default();
+        (file.deleted, file.op) = (deleted, op);
+    }
+
+    /// Gives a name back to the fork that had it.
+    pub(crate) fn rename(&mut self, key: &ForkKey, id: ForkId) {
+        let file = self.files.entry(key.file).or_default();
+        file.forks.insert((key.cell, key.fork.clone()), id);
     }
 
     /// The fork of this name.

@@ -85,7 +85,7 @@ impl Inner {
                 let state = self.lock();
                 state.check_writable()?;
                 state.check_alive(key.file)?;
-                match state.find(key).map(|id| (id, state.forks()[id].chunk)) {
+                match state.find(key).map(|id| (id, state.forks()[id].chunk())) {
                     Some((id, size)) if size != 0 => (id, size),
                     _ => return Ok((state.sequence(), range.end)),
                 }
@@ -101,7 +101,7 @@ impl Inner {
                     continue;
                 }
                 let end = range.end.min(loaded.saturating_mul(u64::from(size)));
-                let length = state.forks()[id].length;
+                let length = state.forks()[id].length();
                 let part = Part {
                     id,
                     size,
@@ -133,7 +133,7 @@ impl Inner {
         }
         .encode(&mut body);
         let chunks = state.forks()[id]
-            .chunks
+            .chunks()
             .range(numbers(part.size, &part.range));
         let numbers: Vec<u64> = chunks.map(|(n, _)| *n).collect();
         state.charge_replay(DATA_COST + numbers.len() as u64 * MAP_COST);
@@ -142,13 +142,13 @@ impl Inner {
             state.empty(id, n, whole_blocks(&touched, part.size), sequence);
             for edge in edges(&touched, part.size) {
                 let block = edge.start / BLOCK as u32;
-                if state.forks()[id].chunks[&n].valid_page(block).is_some() {
+                if state.forks()[id].chunks()[&n].valid_page(block).is_some() {
                     let at = n * u64::from(part.size) + u64::from(edge.start);
                     self.put(state, id, part.size, at, &ZEROS[..edge.len()]);
                 }
             }
         }
-        let length = state.forks()[id].length;
+        let length = state.forks()[id].length();
         state.touch(id, length, modified.0);
         state.log(&body)
     }
@@ -158,7 +158,7 @@ impl Inner {
 fn survey(state: &State, part: &Part) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     let all = numbers(part.size, &part.range);
-    if state.forks()[part.id].parent.is_some() {
+    if state.forks()[part.id].parent().is_some() {
         for n in state.forks().view_chunks(part.id, all.clone(), usize::MAX) {
             missing.own_entry(state, part.id, n);
         }
@@ -171,7 +171,7 @@ fn survey(state: &State, part: &Part) -> (Missing, u64) {
         ends.push(all.end - 1);
     }
     for n in ends {
-        let Some(chunk) = state.forks()[part.id].chunks.get(&n) else {
+        let Some(chunk) = state.forks()[part.id].chunks().get(&n) else {
             continue;
         };
         for edge in edges(&within(part.size, &part.range, n), part.size) {

@@ -95,7 +95,7 @@ impl Part {
             return;
         };
         let fork = state.forks_mut().get_mut(blocks.id);
-        let chunk = fork.and_then(|fork| fork.chunks.get_mut(&blocks.chunk));
+        let chunk = fork.and_then(|fork| fork.chunk_mut(blocks.chunk));
         let page = chunk.and_then(|chunk| chunk.page_mut(slot_of(blocks.first)));
         if let Some(page) = page.filter(|page| blocks.slice.is_of(page.buffer())) {
             page.fresh |= blocks.fresh.get() << (blocks.first % BUFFER_BLOCKS_MAX as u32);
@@ -214,8 +214,8 @@ impl Inner {
     fn drop_rotten(&self, blocks: &Blocks, block: u32) -> Option<StoreError> {
         let mut state = self.lock();
         let fork = state.forks_mut().get_mut(blocks.id)?;
-        let key = fork.key.clone();
-        let chunk = fork.chunks.get_mut(&blocks.chunk)?;
+        let key = fork.key().clone();
+        let chunk = fork.chunk_mut(blocks.chunk)?;
         let page = chunk.page_mut(slot_of(block))?;
         let same = blocks.slice.is_of(page.buffer()) && page.valid & bit(block) != 0;
         if !same {

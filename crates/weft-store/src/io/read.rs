@@ -117,7 +117,7 @@ impl Inner {
         length: u64,
         count: bool,
     ) -> Result<Vec<Found>, Missing> {
-        let (size, end) = (state.forks()[id].chunk, state.forks()[id].length);
+        let (size, end) = (state.forks()[id].chunk(), state.forks()[id].length());
         let length = length.min(end.saturating_sub(offset));
         if size == 0 {
             return Ok(if length > 0 {

@@ -53,7 +53,7 @@ impl Store {
                 let Some(id) = found else {
                     return Ok(DataRuns::default());
                 };
-                (id, state.forks()[id].chunk)
+                (id, state.forks()[id].chunk())
             };
             if size == 0 {
                 return Ok(DataRuns::default());
@@ -81,7 +81,7 @@ impl Store {
 /// The runs from `from` on in the first `most` chunks; entries before chunk `loaded` are in memory.
 fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> DataRuns {
     let fork = &state.forks()[id];
-    let (size, block_size) = (u64::from(fork.chunk), BLOCK as u64);
+    let (size, block_size) = (u64::from(fork.chunk()), BLOCK as u64);
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut next = (loaded != u64::MAX).then(|| loaded * size);
     let chunks = state.forks().view_chunks(id, from / size..loaded, most + 1);
@@ -96,7 +96,7 @@ fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> 
         }
         for block in chunk.data_blocks().map(u64::from) {
             let start = (first + block * block_size).max(from);
-            let end = (first + ((block + 1) * block_size).min(size)).min(fork.length);
+            let end = (first + ((block + 1) * block_size).min(size)).min(fork.length());
             match runs.last_mut() {
                 _ if start >= end => {}
                 Some(run) if run.end == start => run.end = end,
@@ -104,6 +104,6 @@ fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> 
             }
         }
     }
-    let next = next.filter(|n| *n < fork.length).map(CellOffset);
+    let next = next.filter(|n| *n < fork.length()).map(CellOffset);
     DataRuns { runs, next }
 }

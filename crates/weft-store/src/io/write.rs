@@ -304,7 +304,7 @@ impl Inner {
                 }
                 self.put_small(state, id, w, small, proof, frame);
                 if plan.bytes > 0 {
-                    let length = state.forks()[id].length.max(plan.end);
+                    let length = state.forks()[id].length().max(plan.end);
                     state.touch(id, length, modified.0);
                     state.doubts().prove_runs(id, &w.runs);
                 }
@@ -420,7 +420,7 @@ fn survey_small(
             Some((n, chunk)) if n == at.chunk => chunk,
             _ => {
                 let lacking = missing.own_entry(state, id, at.chunk);
-                let chunk = (!lacking).then(|| &state.forks()[id].chunks[&at.chunk]);
+                let chunk = (!lacking).then(|| &state.forks()[id].chunks()[&at.chunk]);
                 known = Some((at.chunk, chunk));
                 chunk
             }

@@ -17,12 +17,12 @@ impl Inner {
                 let Some(fork) = state.forks_mut().get_mut(id) else {
                     return Ok(());
                 };
-                if fork.chunks.contains_key(&n) {
+                if fork.chunks().contains_key(&n) {
                     return Ok(());
                 }
-                if n >= fork.indexed_end {
+                if n >= fork.indexed_end() {
                     let absent = Chunk::absent(fork.inherits(n));
-                    fork.chunks.insert(n, absent);
+                    fork.load_chunk(n, absent);
                     state.count_entry(id, n);
                     return Ok(());
                 }
@@ -40,7 +40,7 @@ impl Inner {
                     return Ok(());
                 };
                 let absent = Chunk::absent(fork.inherits(n));
-                fork.chunks.entry(n).or_insert(chunk.unwrap_or(absent));
+                fork.load_chunk(n, chunk.unwrap_or(absent));
                 state.count_entry(id, n);
                 return Ok(());
             }
@@ -62,7 +62,7 @@ impl Inner {
                 let Some(fork) = state.forks().get(id) else {
                     return Ok((state.cache().evictions(), u64::MAX));
                 };
-                (state.cache().evictions(), fork.indexed_end)
+                (state.cache().evictions(), fork.indexed_end())
             };
             if from >= end {
                 return Ok((evictions, u64::MAX));
@@ -108,7 +108,7 @@ impl Inner {
                 let Some(fork) = state.forks_mut().get_mut(id) else {
                     break;
                 };
-                fork.chunks.entry(n).or_insert(chunk);
+                fork.load_chunk(n, chunk);
                 state.count_entry(id, n);
             }
             return Ok((state.cache().evictions(), reached));
@@ -154,7 +154,7 @@ impl Inner {
                 match state.forks().shown(id, n) {
                     Err(missing) => Some(missing),
                     Ok(owner) if owner == id => return Ok(()),
-                    Ok(owner) if state.forks()[owner].chunks[&n].is_dirty() => None,
+                    Ok(owner) if state.forks()[owner].chunks()[&n].is_dirty() => None,
                     Ok(owner) => {
                         state.copy_entry(id, owner, n);
                         // So that it stays: whoever wants it need not come again.

@@ -48,7 +48,7 @@ impl Inner {
             .lock()
             .forks()
             .get(id)
-            .map_or(0, |f| u64::from(f.chunk));
+            .map_or(0, |f| u64::from(f.chunk()));
         if size == 0 || range.is_empty() {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Inner {
         let round = state.begin_flush(from, chunks, which, most);
         if let Some((id, n, block)) = round.rotten() {
             // The log has the right bytes as long as nothing of this is mapped.
-            let error = StoreError::memory(&state.forks()[id].key, n, block, true);
+            let error = StoreError::memory(state.forks()[id].key(), n, block, true);
             self.signals.room.notify_waiters();
             return Err(state.fail_memory(self.memory_fault(error)));
         }

@@ -200,9 +200,9 @@ impl Inner {
             return StoreError::io("read", &shown, error);
         };
         StoreError::DiskFailed {
-            file: fork.key.file,
-            cell: fork.key.cell,
-            fork: fork.key.fork.clone(),
+            file: fork.key().file,
+            cell: fork.key().cell,
+            fork: fork.key().fork.clone(),
             chunk: part.chunk,
             at: part.first,
             block: place.block(),
@@ -241,7 +241,7 @@ impl Inner {
         let Some(fork) = state.forks().get(part.id) else {
             return Ok(());
         };
-        let Some(chunk) = fork.chunks.get(&part.chunk) else {
+        let Some(chunk) = fork.chunks().get(&part.chunk) else {
             return Ok(());
         };
         let mut valid = 0_u16;
@@ -252,9 +252,9 @@ impl Inner {
                     if expected != found {
                         Counters::add(&self.counters.bad_checksums, 1);
                         return Err(StoreError::BadChecksum {
-                            file: fork.key.file,
-                            cell: fork.key.cell,
-                            fork: fork.key.fork.clone(),
+                            file: fork.key().file,
+                            cell: fork.key().cell,
+                            fork: fork.key().fork.clone(),
                             chunk: part.chunk,
                             at: block,
                             block: at.block(),
@@ -343,7 +343,7 @@ impl Missing {
         if self.entry(state, id, n) {
             return true;
         }
-        let chunk = state.forks().get(id).and_then(|f| f.chunks.get(&n));
+        let chunk = state.forks().get(id).and_then(|f| f.chunks().get(&n));
         let through = chunk.is_some_and(|c| c.through);
         if through {
             self.own.insert((id, n));
@@ -356,7 +356,7 @@ impl Missing {
         let missing = state
             .forks()
             .get(id)
-            .is_some_and(|f| !f.chunks.contains_key(&n));
+            .is_some_and(|f| !f.chunks().contains_key(&n));
         if missing {
             self.entries.insert((id, n));
         }

@@ -43,7 +43,7 @@ impl Inner {
         let Some(fork) = state.forks().get(id) else {
             return;
         };
-        let length = fork.length;
+        let length = fork.length();
         let slots = bytes.start / SLOT..(bytes.end - 1) / SLOT + 1;
         let cache = self.bounds.cache;
         let under_way = self.fetching.load(Relaxed) as u64;
@@ -106,12 +106,12 @@ impl Inner {
     fn absent(&self, id: ForkId, range: &Range<u64>) -> Missing {
         let state = self.lock();
         let mut missing = Missing::default();
-        let Some(fork) = state.forks().get(id).filter(|f| f.chunk != 0) else {
+        let Some(fork) = state.forks().get(id).filter(|f| f.chunk() != 0) else {
             return missing;
         };
-        let end = range.end.min(fork.length);
+        let end = range.end.min(fork.length());
         let length = end.saturating_sub(range.start);
-        for part in by_chunk(fork.chunk, range.start, length) {
+        for part in by_chunk(fork.chunk(), range.start, length) {
             let owner = match state.forks().shown(id, part.chunk) {
                 Ok(owner) => owner,
                 Err(unknown) => {
@@ -119,7 +119,7 @@ impl Inner {
                     continue;
                 }
             };
-            let chunk = &state.forks()[owner].chunks[&part.chunk];
+            let chunk = &state.forks()[owner].chunks()[&part.chunk];
             let block = BLOCK as u32;
             for b in part.bytes.start / block..part.bytes.end.div_ceil(block) {
                 if let Some((place, _)) = chunk.place(b)
@@ -141,10 +141,10 @@ impl Inner {
     fn let_go(&self, id: ForkId, range: &Range<u64>) {
         let mut state = self.lock();
         let state = &mut *state;
-        let Some(fork) = state.forks().get(id).filter(|f| f.chunk != 0) else {
+        let Some(fork) = state.forks().get(id).filter(|f| f.chunk() != 0) else {
             return;
         };
-        let (size, end) = (fork.chunk, range.end.min(fork.length));
+        let (size, end) = (fork.chunk(), range.end.min(fork.length()));
         let length = end.saturating_sub(range.start);
         for part in by_chunk(size, range.start, length) {
             let slots = slot_of(part.bytes.start / BLOCK as u32)
@@ -175,7 +175,14 @@ impl Store {
         let Some(id) = id else { return Ok(0) };
         let end = offset.0.saturating_add(length.min(self.0.bounds.cache / 2));
         let (mut at, mut bytes) = (offset.0, 0);
-        while at < end && self.0.lock().forks().get(id).is_some_and(|f| at < f.length) {
+        while at < end
+            && self
+                .0
+                .lock()
+                .forks()
+                .get(id)
+                .is_some_and(|f| at < f.length())
+        {
             let next = end.min(at + STEP);
             bytes += self.0.fetch(id, at..next).await?;
             at = next;

@@ -31,11 +31,9 @@ impl Inner {
                     Counters::add(&self.counters.placed_runs, runs);
                     Counters::add(&self.counters.placed_blocks, blocks);
                     if let (Some(id), Some(last)) = (id, extents.last()) {
-                        let fork = state
-                            .forks_mut()
-                            .get_mut(id)
-                            .expect("the fork was found under this lock");
-                        fork.goal = last.start + last.blocks;
+                        let fork = state.forks_mut().get_mut(id);
+                        fork.expect("the fork was found under this lock")
+                            .placed_at(*last);
                     }
                     return Ok(extents);
                 }

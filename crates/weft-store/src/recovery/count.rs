@@ -56,9 +56,7 @@ pub(crate) async fn count_blocks(
     state.forks_mut().count_children();
     state.forks_mut().clear_tails();
     for fork in state.forks_mut().values_mut() {
-        fork.blocks = 0;
-        fork.unplaced = 0;
-        fork.indexed_end = 0;
+        fork.begin_count();
     }
     let bounds = bounds(&state);
     let shared = Arc::new(state);
@@ -84,9 +82,7 @@ pub(crate) async fn count_blocks(
                 .forks_mut()
                 .get_mut(id)
                 .expect("the part found it there");
-            fork.blocks += found.blocks;
-            fork.goal = found.goal.unwrap_or(fork.goal);
-            fork.indexed_end = fork.indexed_end.max(found.indexed_end);
+            fork.counted(found.blocks, found.goal, found.indexed_end);
             if found.tail {
                 tails.insert(id);
             }
@@ -103,19 +99,21 @@ pub(crate) async fn count_blocks(
     }
     let mut lossy = Vec::new();
     for (id, fork) in state.forks_mut().iter_mut() {
-        let mut beyond = fork.chunks.range(fork.end_chunk()..);
+        let mut beyond = fork.chunks().range(fork.end_chunk()..);
         if beyond.any(|(_, chunk)| chunk.data_blocks().next().is_some()) {
             tails.insert(id);
         }
-        for (n, chunk) in &fork.chunks {
+        let mut own = 0;
+        for (n, chunk) in fork.chunks() {
             if chunk.lacks() {
                 lossy.push((id, *n));
             }
             for place in chunk.places() {
-                fork.blocks += 1;
+                own += 1;
                 push(&mut taken, extent(place));
             }
         }
+        fork.got_blocks(own);
     }
     for (id, n) in lossy {
         state.lossy_mut().insert(id, n);
@@ -154,7 +152,7 @@ fn push(taken: &mut Vec<Extent>, extent: Extent) {
 fn bounds(state: &State) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let chunks = |id: &ForkId| {
         let fork = &state.forks()[*id];
-        fork.length.div_ceil(u64::from(fork.chunk.max(1))) + 1
+        fork.length().div_ceil(u64::from(fork.chunk().max(1))) + 1
     };
     let mut ids: Vec<ForkId> = state.forks().iter().map(|(id, _)| id).collect();
     ids.sort_unstable();
@@ -199,7 +197,7 @@ fn read_part(
             return Ok(());
         };
         found.indexed_end = n + 1;
-        if fork.chunks.contains_key(&n) {
+        if fork.chunks().contains_key(&n) {
             return Ok(());
         }
         for run in ChunkRecord::decode_runs(key, value)? {

@@ -272,9 +272,8 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
             return Ok(());
         }
         let record = FileRecord::decode(key, value)?;
-        let file = state.forks_mut().file_mut(FileRecord::decode_key(key)?);
-        file.deleted = record.deleted;
-        file.op = record.op;
+        let file = FileRecord::decode_key(key)?;
+        state.forks_mut().load_file(file, record.deleted, record.op);
         Ok(())
     })?;
     visit(&*reader, FORKS, all, |key, value| {

@@ -5,6 +5,7 @@
 
 use crate::engine::Inner;
 use crate::error::StoreError;
+use crate::forks::Fork;
 use crate::pages::{Wanted, slot_of};
 use crate::pool::BLOCK;
 use crate::recovery::replay::Overlay;
@@ -23,11 +24,11 @@ impl Inner {
                 let Some(fork) = state.forks_mut().get_mut(id) else {
                     continue;
                 };
-                let size = fork.chunk;
+                let size = fork.chunk();
                 for (&block, pieces) in blocks {
                     let held = (size - block * BLOCK as u32).min(BLOCK as u32);
                     let whole = pieces.iter().any(|p| p.data.len() == held as usize);
-                    let place = fork.chunks.get(&n).and_then(|c| c.place(block));
+                    let place = fork.chunks().get(&n).and_then(|c| c.place(block));
                     if let Some((place, _)) = place.filter(|_| !whole) {
                         wanted.push(Wanted {
                             id,
@@ -48,7 +49,7 @@ impl Inner {
         }
         let mut state = self.lock();
         for ((id, n), blocks) in overlay {
-            let Some(size) = state.forks().get(id).map(|f| f.chunk) else {
+            let Some(size) = state.forks().get(id).map(Fork::chunk) else {
                 continue;
             };
             for (block, pieces) in blocks {
@@ -68,15 +69,8 @@ impl Inner {
                         &piece.data,
                     );
                 }
-                let fork = state
-                    .forks_mut()
-                    .get_mut(id)
-                    .expect("the fork was found under this lock");
-                if let Some(page) = fork
-                    .chunks
-                    .get_mut(&n)
-                    .and_then(|c| c.page_mut(slot_of(block)))
-                {
+                let chunk = state.forks_mut().chunk_mut(id, n);
+                if let Some(page) = chunk.and_then(|c| c.page_mut(slot_of(block))) {
                     page.oldest = page.oldest.min(oldest);
                 }
             }

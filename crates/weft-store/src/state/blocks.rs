@@ -67,19 +67,9 @@ impl State {
         crc: u32,
         sequence: u64,
     ) {
-        let Some(fork) = self.forks.get_mut(id) else {
-            return;
-        };
-        let entry = fork.chunks.entry(chunk).or_default();
-        match entry.set(block, place, crc) {
-            Some((old, false)) => self.space.free_after(sequence, extent(old)),
-            Some((_, true)) => fork.blocks += 1,
-            None => {
-                fork.blocks += 1;
-                if entry.block_is_dirty(block) {
-                    fork.unplaced -= 1;
-                }
-            }
+        let fork = self.forks.get_mut(id);
+        if let Some(old) = fork.and_then(|fork| fork.place(chunk, block, place, crc)) {
+            self.space.free_after(sequence, extent(old));
         }
     }
 
@@ -99,7 +89,7 @@ impl State {
     pub(crate) fn cut(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) -> u64 {
         self.doubts.prove(id, &(length..u64::MAX));
         let fork = &self.forks[id];
-        if length >= fork.length || fork.chunk == 0 {
+        if length >= fork.length() || fork.chunk() == 0 {
             self.touch(id, length, modified);
             return 0;
         }
@@ -116,20 +106,12 @@ impl State {
         let Some(fork) = self.forks.get_mut(id) else {
             return;
         };
-        let Some(chunk) = fork.chunks.get_mut(&n) else {
+        let gone = fork.empty(n, &blocks, |place| {
+            self.space.free_after(sequence, extent(place));
+        });
+        let Some(chunk) = fork.chunk_mut(n) else {
             return;
         };
-        fork.unplaced -= chunk.unplaced(&blocks);
-        let (mut freed, mut gone) = (0, 0);
-        chunk.empty(blocks.clone(), |place, inherited| {
-            gone += 1;
-            if !inherited {
-                freed += 1;
-                self.space.free_after(sequence, extent(place));
-            }
-        });
-        // Recovery counts blocks only after it has replayed the log.
-        fork.blocks = fork.blocks.saturating_sub(freed);
         let forgotten = forget_pages(chunk, &blocks);
         let dirty = chunk.is_dirty();
         self.cache.forgot(forgotten.bytes);

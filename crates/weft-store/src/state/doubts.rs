@@ -6,6 +6,7 @@ use weft_layout::FileId;
 
 use super::State;
 use crate::error::StoreError;
+use crate::forks::Fork;
 use crate::key::{ADDRESSED, ForkKey};
 use crate::record::{ForkId, ItemRecord, Ranges, new_body};
 
@@ -20,7 +21,7 @@ impl State {
     /// holds proves itself.
     pub(crate) fn doubt_all(&mut self, below: FileId) {
         let living = self.forks.iter();
-        let living = living.filter(|(_, f)| f.kept.is_none() && f.key.file < below);
+        let living = living.filter(|(_, f)| f.kept().is_none() && f.key().file < below);
         let living: Vec<ForkId> = living.map(|(id, _)| id).collect();
         for id in &living {
             self.changes.fork(*id);
@@ -45,14 +46,14 @@ impl State {
 
     /// Forks of which something is in doubt; of one file, or of all.
     pub(crate) fn doubted_of(&self, file: Option<FileId>) -> Vec<ForkId> {
-        let of = |id: &ForkId| self.forks.get(*id).map(|fork| fork.key.file);
+        let of = |id: &ForkId| self.forks.get(*id).map(|fork| fork.key().file);
         let all = self.doubted().forks().map(|(id, _)| id);
         all.filter(|id| file.is_none() || of(id) == file).collect()
     }
 
     /// What is in doubt of a fork, up to its length where that is in doubt as well.
     pub(crate) fn doubted_ranges(&self, id: ForkId) -> Vec<Range<u64>> {
-        let length = self.forks.get(id).map_or(0, |fork| fork.length);
+        let length = self.forks.get(id).map_or(0, Fork::length);
         let ranges = self.doubted().ranges(id).map(Ranges::each);
         let ranges = ranges.into_iter().flatten();
         let within = |range: &Range<u64>| match range.end {
@@ -78,7 +79,7 @@ impl State {
         let Some(range) = range else {
             return Ok(());
         };
-        let length = id.and_then(|id| self.forks.get(id)).map_or(0, |f| f.length);
+        let length = id.and_then(|id| self.forks.get(id)).map_or(0, Fork::length);
         let end = match range.end {
             u64::MAX => length.max(wanted.end),
             end => end,
@@ -96,7 +97,7 @@ impl State {
         let doubts = self.doubted();
         let endless = |(id, ranges): (ForkId, &Ranges)| {
             let of = self.forks.get(id);
-            let fits = of.is_some_and(|fork| fork.key.file == file && fork.kept == checkpoint);
+            let fits = of.is_some_and(|fork| fork.key().file == file && fork.kept() == checkpoint);
             fits && ranges.is_endless()
         };
         doubts.hides(file, checkpoint) || doubts.forks().any(endless)
@@ -107,8 +108,8 @@ impl State {
         let fork = &self.forks[id];
         ItemRecord::Doubt {
             id,
-            chunk: fork.chunk,
-            key: fork.key.clone(),
+            chunk: fork.chunk(),
+            key: fork.key().clone(),
             end: 0,
             length,
         }

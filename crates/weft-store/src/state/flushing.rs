@@ -109,7 +109,7 @@ impl State {
             return;
         };
         let wish = fork.wish(id);
-        let Some(chunk) = fork.chunks.get_mut(&n) else {
+        let Some(chunk) = fork.chunk_mut(n) else {
             return;
         };
         let count: u64 = chunk
@@ -156,7 +156,7 @@ impl State {
             }
         }
         if let Some(last) = extents.last() {
-            fork.goal = last.start + last.blocks;
+            fork.placed_at(*last);
         }
     }
 

@@ -32,8 +32,7 @@ impl State {
         if kept {
             self.keep(record.id, record.checkpoint);
             if let Some(living) = living.filter(|l| *l != record.id) {
-                let name = (key.cell, key.fork.clone());
-                self.forks.file_mut(key.file).forks.insert(name, living);
+                self.forks.rename(key, living);
             }
         }
     }
@@ -93,7 +92,7 @@ impl State {
             return;
         };
         let through = source.inherits(n);
-        let Some(chunk) = source.chunks.get_mut(&n) else {
+        let Some(chunk) = source.chunk_mut(n) else {
             return;
         };
         debug_assert!(!chunk.is_dirty(), "what is dirty is not given away");
@@ -104,20 +103,21 @@ impl State {
         chunk.through = through;
         chunk.marks |= CHANGED;
         let own: Vec<_> = given.own_blocks().collect();
-        source.blocks = source.blocks.saturating_sub(own.len() as u64);
+        source.gave_blocks(own.len() as u64);
         self.changes.chunk(from, n);
         let Some(child) = self.forks.get_mut(to) else {
             return;
         };
-        let visible = child.inherits(n) || child.chunks.get(&n).is_some_and(|c| !c.through);
-        let Some(chunk) = child.chunks.get_mut(&n).filter(|_| visible) else {
+        let visible = child.inherits(n) || child.chunks().get(&n).is_some_and(|c| !c.through);
+        let Some(chunk) = child.chunk_mut(n).filter(|_| visible) else {
             for (_, place) in own {
                 self.space.free_after(sequence, extent(place));
             }
             return;
         };
+        let mut got = 0;
         if chunk.through {
-            child.blocks += own.len() as u64;
+            got = own.len() as u64;
             chunk.put_places(given);
         } else {
             for (block, place) in own {
@@ -125,10 +125,11 @@ impl State {
                     self.space.free_after(sequence, extent(place));
                 } else if chunk.is_inherited(block) {
                     chunk.inherit(block, false);
-                    child.blocks += 1;
+                    got += 1;
                 }
             }
         }
+        child.got_blocks(got);
         self.mark_changed(to, n);
         self.count_entry(to, n);
     }
@@ -138,7 +139,7 @@ impl State {
         let Some(gone) = self.forks.merge(from, to) else {
             return;
         };
-        for chunk in gone.chunks.values() {
+        for chunk in gone.chunks().values() {
             let pages = chunk.pages.iter().flatten().map(Page::bytes);
             self.cache.forgot(chunk.cost + pages.sum::<u64>());
         }
@@ -147,6 +148,7 @@ impl State {
         if self.forks.contains(to) {
             self.changes.fork(to);
         }
-        self.changes.removed(Dead::without_blocks(from, gone.key));
+        self.changes
+            .removed(Dead::without_blocks(from, gone.key().clone()));
     }
 }

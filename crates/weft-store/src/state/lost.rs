@@ -17,20 +17,14 @@ impl State {
         let Some(fork) = self.forks.get_mut(id) else {
             return;
         };
-        let Some(entry) = fork.chunks.get_mut(&chunk) else {
-            return;
-        };
-        if entry.place(block).is_none() {
+        let (lost, own) = fork.lose(chunk, block);
+        if !lost {
             return;
         }
-        if let Some((place, false)) = entry.set(block, Place::LOST.plus(block), 0) {
-            // Recovery counts blocks only after it has replayed the log.
-            fork.blocks = fork.blocks.saturating_sub(1);
-            if let Some(sequence) = freed.filter(|_| !place.is_lost()) {
-                self.space.free_after(sequence, extent(place));
-            }
+        let own = own.filter(|place| !place.is_lost());
+        if let (Some(place), Some(sequence)) = (own, freed) {
+            self.space.free_after(sequence, extent(place));
         }
-        entry.inherit(block, true);
         self.mark_changed(id, chunk);
     }
 
@@ -39,7 +33,7 @@ impl State {
         let (as_of, sequence) = (self.sequence(), self.next_sequence());
         let mut lost: BTreeMap<(ForkId, u64), RunsRecord> = BTreeMap::new();
         for w in wanted {
-            let chunk = self.forks.get(w.id).and_then(|f| f.chunks.get(&w.chunk));
+            let chunk = self.forks.get(w.id).and_then(|f| f.chunks().get(&w.chunk));
             let still = chunk.is_some_and(|c| {
                 c.place(w.block).is_some_and(|(at, _)| at == w.place)
                     && c.valid_page(w.block).is_none()
@@ -70,7 +64,7 @@ impl State {
 
     /// Makes a hole of a block that a frame is going to fill, and that was wanted under this very lock.
     pub(crate) fn make_room(&mut self, block: &Wanted, frame: &mut OpenFrame) {
-        let (sequence, size) = (self.next_sequence(), self.forks[block.id].chunk);
+        let (sequence, size) = (self.next_sequence(), self.forks[block.id].chunk());
         let start = block.block * BLOCK as u32;
         ItemRecord::Clear {
             id: block.id,

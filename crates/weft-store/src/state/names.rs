@@ -16,7 +16,7 @@ use crate::space::Wish;
 /// Refuses deleted files and other chunk sizes.
 pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
     state.check_alive(key.file)?;
-    match state.find(key).map(|id| state.forks[id].chunk) {
+    match state.find(key).map(|id| state.forks[id].chunk()) {
         Some(fixed) if fixed != 0 && fixed != chunk => Err(StoreError::ChunkMismatch {
             file: key.file,
             fixed,
@@ -29,12 +29,12 @@ pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(),
 impl State {
     /// Whether a file has had a numbered operation, or a later one.
     pub(crate) fn has_done(&self, file: FileId, op: u64) -> bool {
-        self.forks.file(file).is_some_and(|f| f.op >= op)
+        self.forks.file(file).is_some_and(|f| f.op() >= op)
     }
 
     /// A numbered operation was done on a file.
     pub(crate) fn done(&mut self, file: FileId, op: u64) {
-        self.forks.file_mut(file).op = op;
+        self.forks.done(file, op);
         self.changes.file(file);
     }
 
@@ -44,7 +44,7 @@ impl State {
             self.check_failed()?;
         }
         match self.forks.file(file) {
-            Some(f) if f.deleted => Err(StoreError::Stale { file }),
+            Some(f) if f.deleted() => Err(StoreError::Stale { file }),
             _ => Ok(()),
         }
     }
@@ -77,7 +77,7 @@ impl State {
         body: &mut Vec<u8>,
     ) -> ForkId {
         let id = match self.find(key) {
-            Some(id) if self.forks[id].chunk == chunk || chunk == 0 => return id,
+            Some(id) if self.forks[id].chunk() == chunk || chunk == 0 => return id,
             Some(id) => id,
             None => {
                 let id = self.forks.next_id();
@@ -116,10 +116,10 @@ impl State {
     pub(crate) fn status(&self, id: ForkId) -> ForkStatus {
         let fork = &self.forks[id];
         ForkStatus {
-            length: fork.length,
-            modified: Timestamp(fork.modified),
+            length: fork.length(),
+            modified: Timestamp(fork.modified()),
             stored: self.forks.stored_blocks(fork) * BLOCK as u64,
-            chunk: fork.chunk,
+            chunk: fork.chunk(),
         }
     }
 
@@ -133,8 +133,7 @@ impl State {
     pub(crate) fn set_length(&mut self, id: ForkId, length: u64, modified: i64) {
         let fork = self.forks.get_mut(id);
         let fork = fork.expect("the caller found the fork under this lock");
-        fork.length = length;
-        fork.modified = modified;
+        fork.set_length(length, modified);
         self.changes.fork(id);
     }
 
@@ -154,8 +153,9 @@ impl State {
         };
         self.space.close_window(id.0);
         self.doubts.forget(id);
-        let (mut freed, mut blocks) = (HashSet::new(), fork.blocks);
-        for (n, mut chunk) in fork.chunks {
+        let (mut freed, mut blocks) = (HashSet::new(), fork.blocks());
+        let key = fork.key().clone();
+        for (n, mut chunk) in fork.into_chunks() {
             for place in chunk.places() {
                 self.space.free_after(sequence, extent(place));
                 blocks = blocks.saturating_sub(1);
@@ -168,10 +168,10 @@ impl State {
             freed.insert(n);
         }
         if unnamed {
-            self.touches.gone(&fork.key);
+            self.touches.gone(&key);
         }
         self.cache.entries_went();
-        self.changes.removed(Dead::new(id, fork.key, freed, blocks));
+        self.changes.removed(Dead::new(id, key, freed, blocks));
     }
 
     /// Deletes a file for ever.
@@ -179,7 +179,7 @@ impl State {
         let deleted = self.forks.delete(file);
         self.changes.file(file);
         for fork in deleted.living.iter().filter_map(|id| self.forks.get(*id)) {
-            self.touches.gone(&fork.key);
+            self.touches.gone(fork.key());
         }
         for number in deleted.checkpoints {
             self.changes.checkpoint(file, number);

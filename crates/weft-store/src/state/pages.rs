@@ -91,7 +91,7 @@ impl State {
         let blocks = BUFFER_BLOCKS_MAX as u32;
         let fork = self.forks.get_mut(id);
         let fork = fork.expect("the fork was found under this lock");
-        let chunk = fork.chunks.entry(n).or_default();
+        let chunk = fork.chunk_or_default(n);
         let placed = chunk.place(block).is_some();
         let expected = chunk.sum(block);
         let uncounted = chunk.cost == 0;
@@ -105,11 +105,8 @@ impl State {
         }
         let fork = self.forks.get_mut(id);
         let fork = fork.expect("the fork was found under this lock");
-        let page = fork
-            .chunks
-            .get_mut(&n)
-            .and_then(|c| c.page_mut(slot))
-            .expect("the page was made above");
+        let page = fork.page_to_write(n, slot);
+        let (page, unplaced) = page.expect("the page was made above");
         let (before, known) = (page.bytes(), page.valid & mask != 0);
         let bytes = page.block_mut(pool, block % blocks);
         let carry = if known && !change.whole {
@@ -129,7 +126,7 @@ impl State {
             self.space.reserve(1);
         }
         if page.dirty & mask == 0 {
-            fork.unplaced += u64::from(!placed);
+            *unplaced += u64::from(!placed);
             self.dirty.add_block(id, n);
         }
         page.valid |= mask;

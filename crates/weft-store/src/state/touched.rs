@@ -20,9 +20,9 @@ impl State {
         let mut keys: BTreeMap<&ForkKey, u64> = window.gone_names().map(|key| (key, 0)).collect();
         // A removed fork is among the names that are gone.
         let forks = window.forks().filter_map(|id| self.forks.get(id));
-        keys.extend(forks.map(|fork| (&fork.key, 0)));
+        keys.extend(forks.map(|fork| (fork.key(), 0)));
         let forks = keys.into_keys().filter(|key| key.file != ADDRESSED);
-        let length = |key: &ForkKey| self.find(key).map_or(0, |id| self.forks[id].length);
+        let length = |key: &ForkKey| self.find(key).map_or(0, |id| self.forks[id].length());
         let forks = forks.map(|key| (key.clone(), length(key))).collect();
         let record = TouchedRecord {
             from: window.from(),

@@ -11,7 +11,7 @@ impl State {
     /// Sets a shorter length. What lies beyond in the chunk that this divides, which is in memory, goes; other chunks become the
     /// fork's tail. The caller zeroes the rest of the last block.
     pub(crate) fn cut_off(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) {
-        let Some(size) = self.forks.get(id).map(|f| u64::from(f.chunk.max(1))) else {
+        let Some(size) = self.forks.get(id).map(|f| u64::from(f.chunk().max(1))) else {
             return;
         };
         self.doubts().prove(id, &(length..u64::MAX));
@@ -31,7 +31,7 @@ impl State {
         let Some(fork) = self.forks.get(id) else {
             return 0;
         };
-        let numbers: Vec<u64> = fork.chunks.range(chunks).map(|(n, _)| *n).collect();
+        let numbers: Vec<u64> = fork.chunks().range(chunks).map(|(n, _)| *n).collect();
         for n in &numbers {
             self.empty(id, *n, 0..u32::MAX, sequence);
         }

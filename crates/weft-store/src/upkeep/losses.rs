@@ -56,7 +56,7 @@ fn lost_blocks(chunk: &Chunk) -> Vec<Range<u32>> {
 impl Fork {
     /// The bytes of blocks of a chunk.
     fn bytes_of(&self, n: u64, blocks: &Range<u32>) -> Range<u64> {
-        let size = u64::from(self.chunk);
+        let size = u64::from(self.chunk());
         let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
         at(blocks.start)..at(blocks.end)
     }
@@ -68,10 +68,10 @@ impl State {
         let Some(fork) = self.forks().get(id) else {
             return Vec::new();
         };
-        let blocks = fork.chunks.get(&n).map(lost_blocks).unwrap_or_default();
+        let blocks = fork.chunks().get(&n).map(lost_blocks).unwrap_or_default();
         let ranges = blocks.into_iter().map(|blocks| {
             let range = fork.bytes_of(n, &blocks);
-            (blocks, range.start..range.end.min(fork.length))
+            (blocks, range.start..range.end.min(fork.length()))
         });
         ranges.filter(|(_, range)| !range.is_empty()).collect()
     }
@@ -79,21 +79,21 @@ impl State {
     /// What a reader is told who met a lost block: all that is lost around it. `None`: it is not lost any more.
     pub(crate) fn lost(&self, id: ForkId, chunk: u64, block: u32) -> Option<StoreError> {
         let fork = self.forks().get(id)?;
-        let around = lost_blocks(fork.chunks.get(&chunk)?).into_iter();
+        let around = lost_blocks(fork.chunks().get(&chunk)?).into_iter();
         let around = around.into_iter().find(|blocks| blocks.contains(&block))?;
         let range = fork.bytes_of(chunk, &around);
         Some(StoreError::Lost {
-            file: fork.key.file,
-            cell: fork.key.cell,
-            fork: fork.key.fork.clone(),
-            range: range.start..range.end.min(fork.length).max(range.start + 1),
+            file: fork.key().file,
+            cell: fork.key().cell,
+            fork: fork.key().fork.clone(),
+            range: range.start..range.end.min(fork.length()).max(range.start + 1),
         })
     }
 
     /// The entries that may have lost blocks.
     fn lossy(&self, of: Option<FileId>) -> Vec<(ForkId, u64)> {
         let wanted = |(id, _): &(ForkId, u64)| {
-            let key = self.forks().get(*id).map(|fork| fork.key.file);
+            let key = self.forks().get(*id).map(|fork| fork.key().file);
             of.is_none() || key == of
         };
         self.lossy_chunks().iter().filter(wanted).collect()
@@ -105,7 +105,7 @@ impl Inner {
     fn look_at_lossy(&self, id: ForkId, n: u64) -> Result<Vec<Range<u64>>, StoreError> {
         self.load_entry(id, n)?;
         let mut state = self.lock();
-        let chunk = state.forks().get(id).and_then(|fork| fork.chunks.get(&n));
+        let chunk = state.forks().get(id).and_then(|fork| fork.chunks().get(&n));
         // One that was evicted just now is looked at the next time.
         let gone = !state.forks().contains(id) || chunk.is_some_and(|c| c.lost().next().is_none());
         if gone {
@@ -130,7 +130,7 @@ impl Inner {
         let Some(fork) = state.forks().get(id) else {
             return Ok(Vec::new());
         };
-        let (key, checkpoint) = (&fork.key, fork.kept);
+        let (key, checkpoint) = (fork.key(), fork.kept());
         let finding = |(blocks, range): (Range<u32>, Range<u64>)| Finding {
             key: key.clone(),
             chunk,
@@ -151,7 +151,7 @@ impl Inner {
             let runs = {
                 let state = self.lock();
                 let fork = state.forks().get(id);
-                fork.and_then(|f| f.chunks.get(&finding.chunk))
+                fork.and_then(|f| f.chunks().get(&finding.chunk))
                     .map(Chunk::to_runs)
             };
             found.extend(self.find_lost(id, finding.chunk, &runs.unwrap_or_default())?);
@@ -172,9 +172,9 @@ impl Inner {
             let Some(fork) = state.forks().get(id) else {
                 return Ok((Vec::new(), state.sequence()));
             };
-            let modified = fork.modified;
+            let modified = fork.modified();
             let accepted = state.lost_in(id, n);
-            let blocks = fork.chunks.get(&n).map(lost_blocks).unwrap_or_default();
+            let blocks = fork.chunks().get(&n).map(lost_blocks).unwrap_or_default();
             if blocks.is_empty() {
                 return Ok((Vec::new(), state.sequence()));
             }
@@ -219,7 +219,7 @@ impl Inner {
             let mut state = self.lock();
             state.check_writable()?;
             for id in state.doubted_of(file) {
-                files.extend(state.forks().get(id).map(|fork| fork.key.file));
+                files.extend(state.forks().get(id).map(|fork| fork.key().file));
                 accepted.add(&state.doubted_ranges(id));
             }
             // What is not there and may have been: of how many bytes, nobody knows.
@@ -269,7 +269,7 @@ impl Inner {
                 continue;
             };
             for range in state.doubted_ranges(id) {
-                add(&fork.key, range, fork.kept);
+                add(fork.key(), range, fork.kept());
             }
         }
         for (file, number) in state.doubted().unsure() {
@@ -302,7 +302,7 @@ impl Store {
             let ranges = inner.look_at_lossy(id, n)?;
             let mut state = inner.lock();
             if !ranges.is_empty() {
-                files.extend(state.forks().get(id).map(|fork| fork.key.file));
+                files.extend(state.forks().get(id).map(|fork| fork.key().file));
             }
             found.add(&ranges);
             if at % PAUSE == PAUSE - 1 {
@@ -313,7 +313,7 @@ impl Store {
         let doubted = state.doubted_of(None);
         found.more |= doubted.len() > LOOK || state.doubted().absent().is_some();
         for id in doubted.into_iter().take(LOOK) {
-            files.extend(state.forks().get(id).map(|fork| fork.key.file));
+            files.extend(state.forks().get(id).map(|fork| fork.key().file));
             found.add(&state.doubted_ranges(id));
         }
         // What is not there, and may have been.
@@ -400,8 +400,11 @@ impl Store {
     /// Cost: a look at each fork.
     pub fn newest(&self) -> i64 {
         let state = self.0.lock();
-        let living = state.forks().iter().filter(|(_, fork)| fork.kept.is_none());
-        living.map(|(_, fork)| fork.modified).max().unwrap_or(0)
+        let living = state
+            .forks()
+            .iter()
+            .filter(|(_, fork)| fork.kept().is_none());
+        living.map(|(_, fork)| fork.modified()).max().unwrap_or(0)
     }
 
     /// Shows what there is wherever it is not proven, of all files; what is lost stays so.

@@ -84,7 +84,7 @@ impl Inner {
                 let from = (block - blocks.start) as usize * BLOCK;
                 let found = checksum(&bytes[from..from + BLOCK]);
                 let there = forks.iter().filter_map(|id| {
-                    let chunk = state.forks().get(*id)?.chunks.get(&chunk)?;
+                    let chunk = state.forks().get(*id)?.chunks().get(&chunk)?;
                     let (_, crc) = chunk.place(*block).filter(|(p, _)| *p == at(*block))?;
                     Some(crc != found && chunk.valid_page(*block).is_none())
                 });
@@ -149,7 +149,7 @@ impl Inner {
     ) -> bool {
         let forks = state.forks().all_of(key);
         let entry = |state: &State, id: ForkId| {
-            let chunk = state.forks().get(id)?.chunks.get(&chunk)?;
+            let chunk = state.forks().get(id)?.chunks().get(&chunk)?;
             let crc = chunk.place(block).filter(|(at, _)| *at == place)?.1;
             let page = chunk.valid_page(block);
             let bytes = page.map(|p| p.buffer()[p.at(block % 16)..][..BLOCK].to_vec());
@@ -176,7 +176,7 @@ impl Inner {
             return false;
         };
         for id in open {
-            let size = state.forks()[id].chunk;
+            let size = state.forks()[id].chunk();
             let held = (size - block * BLOCK as u32).min(BLOCK as u32) as usize;
             let offset = chunk * u64::from(size) + u64::from(block) * BLOCK as u64;
             // Not logged: a crash leaves it bad, as it was.

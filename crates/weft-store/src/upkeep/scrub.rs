@@ -174,8 +174,8 @@ impl Inner {
             let Some(fork) = state.forks().get(id) else {
                 return Ok(());
             };
-            let known = fork.chunks.get(&chunk).map(Chunk::to_runs);
-            (fork.key.clone(), known.map_or(entry.runs, Ok))
+            let known = fork.chunks().get(&chunk).map(Chunk::to_runs);
+            (fork.key().clone(), known.map_or(entry.runs, Ok))
         };
         done.chunks += 1;
         let runs = match runs {
@@ -199,7 +199,7 @@ impl Inner {
         }
         self.load_entry(id, chunk)?;
         let state = self.lock();
-        let entry = state.forks().get(id).and_then(|f| f.chunks.get(&chunk));
+        let entry = state.forks().get(id).and_then(|f| f.chunks().get(&chunk));
         let Some(entry) = entry else { return Ok(()) };
         for s in suspects {
             if entry.place(s.block) == Some((s.place, s.crc)) {

@@ -9,7 +9,7 @@ use weft_layout::OFFSET_MAX;
 
 use super::{Piece, Replay};
 use crate::error::StoreError;
-use crate::forks::{edge, edges, numbers, whole_blocks, within};
+use crate::forks::{Fork, edge, edges, numbers, whole_blocks, within};
 use crate::key::ForkKey;
 use crate::log::MAP_COST;
 use crate::pool::BLOCK;
@@ -28,11 +28,11 @@ impl Replay<'_> {
         let Some(fork) = self.state.forks_mut().get_mut(id) else {
             return Ok(());
         };
-        let size = fork.chunk;
+        let size = fork.chunk();
         // The index may be newer than this record and have the cut length already, but not yet the
         // zeros behind it: so the cut is made whatever the length is. Later records say again what
         // lies beyond.
-        fork.length = OFFSET_MAX;
+        fork.set_length(OFFSET_MAX, fork.modified());
         if size != 0 {
             let first = length / u64::from(size);
             for n in stored_chunks(self.index, id, first..u64::MAX)? {
@@ -54,7 +54,7 @@ impl Replay<'_> {
         id: ForkId,
         length: u64,
     ) -> Result<(), StoreError> {
-        let Some(size) = self.state.forks().get(id).map(|fork| fork.chunk) else {
+        let Some(size) = self.state.forks().get(id).map(Fork::chunk) else {
             return Ok(());
         };
         if size == 0 {
@@ -88,7 +88,7 @@ impl Replay<'_> {
             self.state.set_fork(id, chunk, key, modified);
         }
         let fork = &self.state.forks()[id];
-        let (old, modified) = (fork.length, fork.modified);
+        let (old, modified) = (fork.length(), fork.modified());
         if length > old {
             let behind = fork.end_chunk();
             self.empty(id, behind..u64::MAX)?;
@@ -146,7 +146,7 @@ impl Replay<'_> {
         id: ForkId,
         range: Range<u64>,
     ) -> Result<(), StoreError> {
-        let Some(size) = self.state.forks().get(id).map(|fork| fork.chunk) else {
+        let Some(size) = self.state.forks().get(id).map(Fork::chunk) else {
             return Ok(());
         };
         if size == 0 {
@@ -159,7 +159,7 @@ impl Replay<'_> {
         for n in stored_chunks(self.index, id, all.clone())? {
             self.load(id, n)?;
         }
-        let placed = self.state.forks()[id].chunks.range(all.clone());
+        let placed = self.state.forks()[id].chunks().range(all.clone());
         let pieces = self.overlay.range((id, all.start)..(id, all.end));
         let known = placed.map(|(n, _)| *n).chain(pieces.map(|((_, n), _)| *n));
         let known: BTreeSet<u64> = known.collect();
@@ -178,7 +178,7 @@ impl Replay<'_> {
                 self.zero(sequence, id, n, edge);
             }
         }
-        let length = self.state.forks()[id].length;
+        let length = self.state.forks()[id].length();
         self.state.touch(id, length, modified);
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Replay<'_> {
     fn zero(&mut self, sequence: u64, id: ForkId, n: u64, bytes: Range<u32>) {
         let block = bytes.start / BLOCK as u32;
         let placed = self.state.forks()[id]
-            .chunks
+            .chunks()
             .get(&n)
             .and_then(|c| c.place(block));
         let pieces = self

@@ -147,7 +147,7 @@ impl Replay<'_> {
     fn delete(&mut self, sequence: u64, file: FileId) {
         let known = self.state.forks().file(file);
         let gone: Vec<ForkId> = known.map_or_else(Vec::new, |f| {
-            f.forks.values().chain(&f.kept).copied().collect()
+            f.forks().values().chain(f.kept()).copied().collect()
         });
         self.overlay.retain(|(fork, _), _| !gone.contains(fork));
         self.state.delete(file, sequence);
@@ -165,7 +165,7 @@ impl Replay<'_> {
     fn extend(&mut self, id: ForkId, end: u64, modified: i64) {
         // A flush's map has no end and no time of its own.
         if end > 0 {
-            let length = self.state.forks()[id].length.max(end);
+            let length = self.state.forks()[id].length().max(end);
             self.state.touch(id, length, modified);
         }
     }
@@ -181,13 +181,13 @@ impl Replay<'_> {
         let Some(fork) = self.state.forks().get(id) else {
             return Ok(());
         };
-        if fork.chunk == 0 {
+        if fork.chunk() == 0 {
             return Err(StoreError::Corrupt {
                 what: "a data item of the log",
                 at: format!("sequence {sequence}: the fork has no chunk size"),
             });
         }
-        let size = fork.chunk;
+        let size = fork.chunk();
         for range in by_chunk(size, offset, data.len() as u64) {
             let blocks = self.overlay.entry((id, range.chunk)).or_default();
             let mut at = range.bytes.start;
@@ -211,7 +211,7 @@ impl Replay<'_> {
 
     /// What a direct write says is so.
     fn prove(&mut self, id: ForkId, n: u64, runs: &RunsRecord) {
-        let size = u64::from(self.state.forks()[id].chunk);
+        let size = u64::from(self.state.forks()[id].chunk());
         let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
         for run in &runs.runs {
             let bytes = at(run.first)..at(run.first + run.blocks);
@@ -221,7 +221,7 @@ impl Replay<'_> {
 
     fn map(&mut self, id: ForkId, n: u64, as_of: u64, runs: &RunsRecord) -> Result<(), StoreError> {
         self.load(id, n)?;
-        let blocks = self.state.forks()[id].chunk.div_ceil(BLOCK as u32);
+        let blocks = self.state.forks()[id].chunk().div_ceil(BLOCK as u32);
         if runs
             .runs
             .last()
@@ -257,8 +257,8 @@ impl Replay<'_> {
         self.peek(id, n)?;
         let mut at = id;
         while let Some(fork) = self.state.forks().get(at)
-            && fork.chunks.get(&n).is_some_and(|c| c.through)
-            && let Some(parent) = fork.parent
+            && fork.chunks().get(&n).is_some_and(|c| c.through)
+            && let Some(parent) = fork.parent()
         {
             at = parent;
             self.peek(at, n)?;
@@ -269,7 +269,7 @@ impl Replay<'_> {
         self.state.copy_entry(id, at, n);
         // A parent that is gone was merged: then this fork's own entry, if it has any, is in the index.
         let fork = self.state.forks_mut().get_mut(id);
-        if let Some(chunk) = fork.and_then(|f| f.chunks.get_mut(&n)) {
+        if let Some(chunk) = fork.and_then(|f| f.chunk_mut(n)) {
             chunk.through = false;
         }
         // The index has it as the parent's only, and what is logged from now on counts on its being the fork's own.
@@ -282,7 +282,7 @@ impl Replay<'_> {
         let Some(fork) = self.state.forks_mut().get_mut(id) else {
             return Ok(());
         };
-        if fork.chunks.contains_key(&n) {
+        if fork.chunks().contains_key(&n) {
             return Ok(());
         }
         // Asked once for each fork: most of what is replayed is of forks that the index lacks.
@@ -292,7 +292,7 @@ impl Replay<'_> {
         };
         self.bare.insert(id, bare);
         if bare {
-            fork.chunks.insert(n, Chunk::absent(fork.inherits(n)));
+            fork.load_chunk(n, Chunk::absent(fork.inherits(n)));
             self.state.count_entry(id, n);
             return Ok(());
         }
@@ -301,7 +301,7 @@ impl Replay<'_> {
             Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
             None => Chunk::absent(fork.inherits(n)),
         };
-        fork.chunks.insert(n, chunk);
+        fork.load_chunk(n, chunk);
         self.state.count_entry(id, n);
         Ok(())
     }

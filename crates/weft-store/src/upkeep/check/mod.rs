@@ -187,22 +187,22 @@ impl Inner {
         let state = self.lock();
         let mut children: BTreeMap<ForkId, u32> = BTreeMap::new();
         for (_, fork) in state.forks().iter() {
-            if let Some(parent) = fork.parent {
+            if let Some(parent) = fork.parent() {
                 *children.entry(parent).or_default() += 1;
                 if !state.forks().contains(parent) {
                     let reason = format!("it derives from fork {}, which is not there", parent.0);
-                    done.findings.push((tree(&fork.key, reason), None));
+                    done.findings.push((tree(fork.key(), reason), None));
                 }
             }
         }
         for (id, fork) in state.forks().iter() {
             let count = children.get(&id).copied().unwrap_or(0);
-            if count != fork.children {
+            if count != fork.children() {
                 let reason = format!(
                     "{count} forks derive from it, {} are counted",
-                    fork.children
+                    fork.children()
                 );
-                done.findings.push((tree(&fork.key, reason), None));
+                done.findings.push((tree(fork.key(), reason), None));
             }
         }
     }
@@ -221,8 +221,8 @@ impl Inner {
             let Some(fork) = state.forks().get(id) else {
                 return Ok(());
             };
-            let known = fork.chunks.get(&chunk).map(Chunk::to_runs);
-            (fork.key.clone(), known.map_or(entry.runs, Ok))
+            let known = fork.chunks().get(&chunk).map(Chunk::to_runs);
+            (fork.key().clone(), known.map_or(entry.runs, Ok))
         };
         done.chunks += 1;
         let runs = match runs {
@@ -286,7 +286,7 @@ impl Inner {
         self.load_entry(id, chunk)?;
         let mut state = self.lock();
         for (block, place) in suspects {
-            let entry = state.forks().get(id).and_then(|f| f.chunks.get(&chunk));
+            let entry = state.forks().get(id).and_then(|f| f.chunks().get(&chunk));
             let still = entry.is_some_and(|c| {
                 !c.is_inherited(*block) && c.place(*block).is_some_and(|(at, _)| at == *place)
             });
@@ -332,7 +332,7 @@ impl Inner {
             let state = self.lock();
             let entries: Option<Vec<&Chunk>> = lineage
                 .iter()
-                .map(|(id, _)| state.forks().get(*id)?.chunks.get(&chunk))
+                .map(|(id, _)| state.forks().get(*id)?.chunks().get(&chunk))
                 .collect();
             let Some(entries) = entries else { continue };
             let Some((own, above)) = entries.split_first() else {
@@ -363,7 +363,7 @@ impl Inner {
         let Some(fork) = state.forks().get(entry.id) else {
             return;
         };
-        let known = fork.chunks.get(&entry.chunk).map(Chunk::to_runs);
+        let known = fork.chunks().get(&entry.chunk).map(Chunk::to_runs);
         let Some(runs) = known.as_ref().or(entry.runs.as_ref().ok()) else {
             return;
         };
@@ -390,7 +390,7 @@ impl Inner {
             let still: Vec<_> = owners
                 .into_iter()
                 .filter(|(id, chunk, block)| {
-                    let entry = state.forks().get(*id).and_then(|f| f.chunks.get(chunk));
+                    let entry = state.forks().get(*id).and_then(|f| f.chunks().get(chunk));
                     entry.is_some_and(|c| {
                         !c.is_inherited(*block)
                             && c.place(*block).is_some_and(|(at, _)| at == place)
@@ -401,7 +401,7 @@ impl Inner {
                 continue;
             }
             for (id, chunk, block) in still {
-                let key = state.forks()[id].key.clone();
+                let key = state.forks()[id].key().clone();
                 tell(
                     done,
                     block_of(&key, chunk, block, place, Fault::Twice),

@@ -72,7 +72,7 @@ fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> 
         let kept = {
             let state = store.0.lock();
             let file = state.forks().file(FileId(1)).unwrap();
-            let kept = file.kept.iter().next().copied();
+            let kept = file.kept().iter().next().copied();
             (state.find(&key()).unwrap(), kept.unwrap())
         };
         for id in [kept.0, kept.1] {
@@ -85,12 +85,12 @@ fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> 
 
 /// Where the living fork's own block lies.
 fn own(state: &State, id: ForkId) -> (u32, Place) {
-    state.forks()[id].chunks[&0].own_blocks().next().unwrap()
+    state.forks()[id].chunks()[&0].own_blocks().next().unwrap()
 }
 
 fn move_own(state: &mut State, id: ForkId, to: Place) {
     let block = own(state, id).0;
-    let entry = state.forks_mut().get_mut(id).unwrap().chunks.get_mut(&0);
+    let entry = state.forks_mut().get_mut(id).unwrap().chunk_mut(0);
     entry.unwrap().set(block, to, 0);
     state.mark_changed(id, 0);
 }
@@ -122,10 +122,10 @@ fn blocks_beyond_the_disk_and_in_two_chunks_are_told() {
 #[test]
 fn an_inherited_block_that_nobody_has_is_told() {
     let spoil = |state: &mut State, living, kept: ForkId| {
-        let entry = state.forks_mut().get_mut(kept).unwrap().chunks.get_mut(&0);
+        let entry = state.forks_mut().get_mut(kept).unwrap().chunk_mut(0);
         let (block, place) = entry.as_ref().unwrap().own_blocks().next().unwrap();
         entry.unwrap().set(block, place.plus(9), 0);
-        let inherits = state.forks()[living].chunks[&0].is_inherited(block);
+        let inherits = state.forks()[living].chunks()[&0].is_inherited(block);
         assert!(inherits, "the living fork shares the first block");
     };
     let (first, _) = found_after(true, spoil);
@@ -135,7 +135,7 @@ fn an_inherited_block_that_nobody_has_is_told() {
 #[test]
 fn a_tree_of_forks_that_does_not_count_its_children_is_told() {
     let spoil = |state: &mut State, _, kept: ForkId| {
-        state.forks_mut().get_mut(kept).unwrap().children += 1;
+        state.forks_mut().get_mut(kept).unwrap().count_child();
     };
     let (first, second) = found_after(true, spoil);
     assert!(
