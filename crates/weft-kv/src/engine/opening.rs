@@ -7,29 +7,25 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use lsm_tree::AbstractTree;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::Mutex;
 
+use super::copier::Copier;
+use super::fault::Fault;
+use super::journal::Journals;
+use super::options::{FjallOptions, OnLoss};
+use super::room::Room;
+use super::settle::settle;
+use super::shrink::Shrinker;
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::copier::Copier;
-use crate::copies;
-use crate::fault::Fault;
-use crate::fjall::{FjallOptions, OnLoss};
-use crate::journal::Journals;
-use crate::loss::{self, Found, Loss, Watermark};
-use crate::room::{self, Room};
-use crate::shrink::Shrinker;
+use crate::engine::room;
+use crate::files::{Found, Loss, Watermark, copies, loss};
 
 /// The one fjall keyspace.
 const KEYSPACE: &str = "weft";
-/// How long tables may take to be written.
-const SETTLED: Duration = Duration::from_mins(2);
-/// How often it is looked whether they are.
-const SETTLING: Duration = Duration::from_millis(2);
 /// How often the folder's lock is tried, a tenth of a second apart.
 const LOCK_TRIES: u32 = 10;
 
@@ -179,23 +175,6 @@ fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
     let trimmed = loss::trim(&cuts).and_then(|()| loss::have_one(path));
     trimmed.map_err(|error| KvError::open(path, &error))?;
     Ok(loss.is_some())
-}
-
-/// Brings everything into tables; or says why not.
-pub(crate) fn settle(database: &Database, keyspace: &Keyspace) -> Result<(), String> {
-    // Where a table could not be written, nobody writes one any more; this is what tells.
-    let check = || database.persist(PersistMode::Buffer);
-    let rotated = check().and_then(|()| keyspace.rotate_memtable());
-    rotated.map_err(|error| error.to_string())?;
-    let started = Instant::now();
-    while keyspace.tree.sealed_memtable_count() > 0 {
-        check().map_err(|error| error.to_string())?;
-        if started.elapsed() > SETTLED {
-            return Err("its tables cannot be written".to_owned());
-        }
-        std::thread::sleep(SETTLING);
-    }
-    Ok(())
 }
 
 /// Holds fjall's lock on a folder: the journals of an engine in use are not what they will be.

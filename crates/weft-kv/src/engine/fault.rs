@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::group::Group;
 use crate::KvError;
-use crate::group::Group;
 
 /// How long after a try that failed the next one comes: twice as long each time, up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));

@@ -4,15 +4,14 @@
 //! `current` is taken for one that was never used and removed as a whole. So a folder of links to them is opened instead,
 //! and goes again; and where something was synced, the files must be there that say what belongs to the engine.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use lsm_tree::{AbstractTree, AnyTree, Config, SeqNo, SequenceNumberCounter};
 
+use super::lists::{list, trees};
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::lists::{list, trees};
 
 /// The folder of links; fjall looks at nothing of that name.
 const LOOK: &str = "weft.look";

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use crate::fault::passes;
-use crate::group::Failed;
+use super::fault::passes;
+use super::group::Failed;
 
 /// The journals of one engine.
 #[derive(Debug)]

@@ -29,15 +29,15 @@ use std::time::{Duration, Instant};
 use fjall::{PersistMode, Readable};
 use parking_lot::{Mutex, RwLock};
 
+use super::fault::{Fault, passes};
+use super::group::Failed;
+use super::opening::{Around, Engine, lock, lost_error};
+use super::options::{FjallOptions, OnLoss};
+use super::room::Room;
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::copies::{self, BadFile, EngineFile};
-use crate::engine::{Around, Engine, lock, lost_error};
-use crate::fault::{Fault, passes};
-use crate::group::Failed;
-use crate::loss;
+use crate::files::{BadFile, EngineFile, copies, loss};
 use crate::overlay::{Layered, Overlay, is_empty_range};
-use crate::room::Room;
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
 
@@ -49,42 +49,6 @@ const READS: Duration = Duration::from_millis(200);
 const SYNC_TRIES: (u32, Duration) = (20, Duration::from_millis(25));
 /// A commit is in the journal, in a table and, for a moment, in the table that this one is merged into.
 const TIMES: u64 = 3;
-/// How to open a [`FjallKv`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FjallOptions {
-    /// Bytes of the block cache.
-    pub cache: u64,
-    /// Bytes of writes held in memory before they go to a table; the journal is kept until then.
-    /// What counts is the value when the engine was created; on a small file system it is less.
-    pub memtable: u64,
-    /// Bytes of the disk kept for what makes the engine smaller when others have filled it; 0: none.
-    pub reserve: u64,
-    /// What becomes of an engine whose journals lack commits that were on stable storage.
-    pub loss: OnLoss,
-}
-
-/// What becomes of an engine whose journals lack commits that were on stable storage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnLoss {
-    /// It is not opened, and nothing is changed.
-    #[default]
-    Refuse,
-    /// It goes on without what cannot be read, and keeps what later journals hold.
-    Skip,
-    /// It goes back to what it was before the first commit that is missing: for whoever can say again what came after.
-    GoBack,
-}
-
-impl Default for FjallOptions {
-    fn default() -> Self {
-        FjallOptions {
-            cache: 64 << 20,
-            memtable: 64 << 20,
-            reserve: 0,
-            loss: OnLoss::Refuse,
-        }
-    }
-}
 
 /// The embedded engine.
 pub struct FjallKv {
@@ -190,12 +154,12 @@ impl FjallKv {
     }
 
     #[cfg(test)]
-    pub(crate) fn shrinker(&self, room: Arc<Room>) -> crate::shrink::Shrinker {
+    pub(crate) fn shrinker(&self, room: Arc<Room>) -> crate::engine::shrink::Shrinker {
         let engine = self.reading().unwrap();
         let shrinker = self
             .around
             .shrinker(&self.path, engine.database(), engine.keyspace());
-        crate::shrink::Shrinker { room, ..shrinker }
+        crate::engine::shrink::Shrinker { room, ..shrinker }
     }
 
     /// The engine to read from: it goes on while commits are refused.

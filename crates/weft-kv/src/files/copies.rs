@@ -12,8 +12,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::lists::{CURRENT, EIO, List, TABLES, Table, list, sum_of, trees};
 use crate::KvError;
-use crate::lists::{CURRENT, EIO, List, TABLES, Table, list, sum_of, trees};
 
 /// The folder of copies; fjall looks at nothing of that name.
 pub(crate) const COPIES: &str = "weft.copies";

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use crate::KvError;
 use crate::batch::batch;
-use crate::tables;
+use crate::files::tables;
 
 /// Says up to which commit a sync has reached.
 const SYNCED: &str = "weft.synced";

@@ -19,12 +19,11 @@ use fjall::{Database, Keyspace, PersistMode};
 use lsm_tree::AbstractTree;
 use parking_lot::Mutex;
 
+use super::fault::Fault;
+use super::room::Room;
+use super::settle::settle;
 use crate::batch::NUMBER_KEY;
-use crate::copies::table_path;
-use crate::engine::settle;
-use crate::fault::Fault;
-use crate::lists::{TABLES, list, trees};
-use crate::room::Room;
+use crate::files::{TABLES, list, table_path, trees};
 
 /// Tables of more bytes are left to the engine: who has those has a larger disk.
 const TABLES_MAX: u64 = 1 << 30;
@@ -228,7 +227,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::room::{MARGIN, Space as Disk};
+    use crate::engine::room::MARGIN;
+    use crate::engine::room::Space as Disk;
     use crate::{Batch, FjallKv, FjallOptions, OrderedKv, Space};
 
     const KEYS: Space = Space("keys");

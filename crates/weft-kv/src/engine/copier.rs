@@ -4,21 +4,22 @@
 //! list does not name go last. So the copy is whole at each moment.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::room::Room;
+use super::shrink::{Looks, Shrinker};
 use crate::KvError;
-use crate::copies::{self, BadFile, COPIES, Copied, EngineFile, copy, put, table_path, whole_copy};
-use crate::lists::{CURRENT, List, TABLES, Table, list, sum_of, trees};
-use crate::room::Room;
-use crate::shrink::{Looks, Shrinker};
+use crate::files::{
+    BadFile, COPIES, CURRENT, Copied, EngineFile, List, TABLES, Table, copies, copy, list, put,
+    sum_of, table_path, trees, whole_copy,
+};
 
 /// How often it is looked whether there are new tables.
 const PERIOD: Duration = Duration::from_secs(2);
