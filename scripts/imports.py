@@ -35,7 +35,8 @@ def expand(tree):
 def code_of(text):
     """The code outside test modules, comments and strings."""
     text = re.sub(r'"(\\.|[^"\\])*"', '""', re.sub(r"//[^\n]*", "", text), flags=re.S)
-    return re.split(r"#\[cfg\(test\)\]\s*mod \w+ \{", text)[0]
+    text = re.split(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))? )?mod \w+ \{", text)[0]
+    return re.sub(r"pub\(in [^)]*\)", "pub(super)", text)
 
 
 class Crate:

@@ -22,79 +22,113 @@
 //! 3. A lost server ends the call with a typed error; the next call looks for the server again. Reads are repeated
 //!    once by themselves, writes never: they end in [`Error::MayHaveHappened`].
 //!
+//! Rooms, lowest first; each imports only from those above it:
+//!
+//! | room | what |
+//! | --- | --- |
+//! | `session` | what this client holds and owes: attachments, locks, names changed ahead, unsynced writes |
+//! | `volume` | the links, and what a new connection is told |
+//! | `names`, `upkeep` | names and attributes; disks, scrub and space |
+//! | `file` | an attached file |
+//! | `io` | bytes through views |
+//! | `collective`, `fsck` | requests of a group; the check of a whole volume |
+//! | `operation` | asynchronous operations |
+//!
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
 
-mod advise;
-mod ahead;
-mod append;
-mod array;
-mod attach;
-mod checkpoint;
-mod clear;
 mod collective;
-mod copy;
-mod data_ranges;
-mod detach;
 mod error;
-mod extend;
 mod file;
 mod fsck;
-mod inline;
-mod list;
-mod locks;
-mod namespace;
+mod io;
+mod names;
 mod operation;
-mod options;
-mod parts;
-mod place;
-mod quota;
-mod read;
-mod servers;
-mod small_file;
-mod span;
-mod stat;
-mod transfer;
-mod unsynced;
+mod session;
 mod upkeep;
-mod view;
 mod volume;
-mod watch;
-mod write;
 
-pub use ahead::Refused;
-pub use attach::{Access, NewLayout};
-pub use checkpoint::CheckpointInfo;
-pub use collective::{
-    Collected, Collective, GROUP_WAIT, Group, JoinedRead, JoinedWrite, Missing, Overlaps,
-    read_joined, write_joined,
-};
-pub use data_ranges::DataRanges;
+pub use collective::Collected;
+pub use collective::Collective;
+pub use collective::GROUP_WAIT;
+pub use collective::Group;
+pub use collective::JoinedRead;
+pub use collective::JoinedWrite;
+pub use collective::Missing;
+pub use collective::Overlaps;
+pub use collective::read_joined;
+pub use collective::write_joined;
 pub use error::Error;
-pub use file::{Closed, File, Fork};
-pub use fsck::{Fault, Finding, Found, FsckOptions, FsckProgress, FsckReport};
-pub use inline::Store;
-pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
-pub use namespace::{
-    Changes, Listed, Listing, NewDirectory, NewMode, Removed, Renamed, Time, XattrMode,
-};
-pub use operation::{Operation, Outcome, wait_all, wait_any};
-pub use options::ConnectOptions;
-pub use parts::ReadParts;
-pub use place::Place;
-pub use quota::{NewBounds, Payer, Quota};
-pub use small_file::{open_regular, read_small};
-pub use stat::{Attributes, FileKind};
-pub use transfer::Transfer;
-pub use upkeep::{
-    AcceptLossesReply, AcceptLossesRequest, DiskCondition, DiskReport, DisksReply, DisksRequest,
-    LossesReply, LossesRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState,
-    ScrubStatusReply, ScrubStatusRequest, TrimReply, TrimRequest,
-};
-pub use view::OpenView;
+pub use file::Closed;
+pub use file::DataRanges;
+pub use file::File;
+pub use file::Fork;
+pub use file::HeldLock;
+pub use file::LockKind;
+pub use file::LockOwner;
+pub use file::LockRange;
+pub use file::Locked;
+pub use file::Store;
+pub use fsck::Fault;
+pub use fsck::Finding;
+pub use fsck::Found;
+pub use fsck::FsckOptions;
+pub use fsck::FsckProgress;
+pub use fsck::FsckReport;
+pub use io::CheckpointInfo;
+pub use io::OpenView;
+pub use io::ReadParts;
+pub use io::Transfer;
+pub use names::Access;
+pub use names::Attributes;
+pub use names::Changed;
+pub use names::ChangedEntry;
+pub use names::Changes;
+pub use names::FileKind;
+pub use names::Listed;
+pub use names::Listing;
+pub use names::NewBounds;
+pub use names::NewDirectory;
+pub use names::NewLayout;
+pub use names::NewMode;
+pub use names::Payer;
+pub use names::Place;
+pub use names::Quota;
+pub use names::Removed;
+pub use names::Renamed;
+pub use names::Time;
+pub use names::Watch;
+pub use names::XattrMode;
+pub use operation::Operation;
+pub use operation::Outcome;
+pub use operation::wait_all;
+pub use operation::wait_any;
+pub use session::Refused;
+pub use upkeep::AcceptLossesReply;
+pub use upkeep::AcceptLossesRequest;
+pub use upkeep::DiskCondition;
+pub use upkeep::DiskReport;
+pub use upkeep::DisksReply;
+pub use upkeep::DisksRequest;
+pub use upkeep::LossesReply;
+pub use upkeep::LossesRequest;
+pub use upkeep::ScrubFault;
+pub use upkeep::ScrubFinding;
+pub use upkeep::ScrubRequest;
+pub use upkeep::ScrubState;
+pub use upkeep::ScrubStatusReply;
+pub use upkeep::ScrubStatusRequest;
+pub use upkeep::TrimReply;
+pub use upkeep::TrimRequest;
+pub use volume::ConnectOptions;
 pub use volume::Volume;
-pub use watch::{Changed, ChangedEntry, Watch};
+pub use volume::open_regular;
+pub use volume::read_small;
 
 pub use weft_layout::ServerId;
 pub use weft_proto::quota::QuotaKind;
 
-pub use weft_proto::meta::{ConnectedClient, Credentials, Server, ServerMapReply, ServerState};
+pub use weft_proto::meta::ConnectedClient;
+pub use weft_proto::meta::Credentials;
+pub use weft_proto::meta::Server;
+pub use weft_proto::meta::ServerMapReply;
+pub use weft_proto::meta::ServerState;

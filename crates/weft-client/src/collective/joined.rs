@@ -13,10 +13,8 @@ use weft_proto::io::{Access, Pattern};
 
 use super::stream::{Deal, Frames, turns};
 use super::{Overlaps, slots};
-use crate::read::lengths;
-use crate::transfer::Writing;
+use crate::io::{Durability, Writing, lengths};
 use crate::volume::Repeat;
-use crate::write::Durability;
 use crate::{Error, OpenView, Transfer};
 
 /// What one member reads.

@@ -13,7 +13,7 @@ use weft_proto::io::{Pattern, ReadReply};
 
 use super::{Collected, Collective, Patience, add_missing, slots};
 use crate::Error;
-use crate::read::{Memory, Scatter};
+use crate::io::{Place, Scatter};
 
 /// What arrives from one server, in order.
 enum Arrived {
@@ -36,7 +36,7 @@ impl Collective<'_> {
     pub(super) async fn read_request(
         &self,
         request: &Request,
-        mut memory: impl Memory,
+        mut memory: impl Place,
         membership: Membership,
     ) -> Result<Collected, Error> {
         let view = self.view;

@@ -7,10 +7,7 @@
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellLengths, Cutter, Endless, Piece, Rounds, Search, Stretch};
 
-use crate::read::Memory as _;
-use crate::span::{Source, Target};
-use crate::transfer::Writing;
-use crate::write::FRAME_BYTES;
+use crate::io::{FRAME_BYTES, Place as _, Source, Target, Writing};
 
 /// Whose bytes come next, and how many.
 type Turn = (usize, u64);

@@ -10,8 +10,7 @@ use weft_proto::io::Pattern;
 
 use super::{Collected, Collective, Overlaps, Patience, add_missing, slots};
 use crate::Error;
-use crate::transfer::Writing;
-use crate::write::{Durability, Gather, send_frames};
+use crate::io::{Durability, Gather, Writing, send_frames};
 
 /// All answers, or the first error. Where members are missing, each server is to say so by itself: whoever goes away before it
 /// does would count as one who did not come.

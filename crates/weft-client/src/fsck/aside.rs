@@ -11,8 +11,8 @@ use weft_proto::meta::AttachReply;
 use super::Fsck;
 use super::judge::Known;
 use super::repair::Done;
-use crate::attach::{Access, NewLayout};
-use crate::copy::copy_there;
+use crate::io::copy_there;
+use crate::names::{Access, NewLayout};
 use crate::volume::Repeat;
 use crate::{Attributes, Error, File};
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use weft_layout::{FileId, ServerId, ServerSlot};
+use weft_proto::Code;
 use weft_proto::fsck::{
     AdoptFileRequest, Fault, FileState, Finding, RepairNamespaceReply, RepairNamespaceRequest,
 };
-
-use weft_proto::Code;
 use weft_proto::io::{CreateForkRequest, ForkPlace};
 
 use super::judge::Known;

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use weft_layout::{PartKind, Pattern, Request, ViewOffset};
 use weft_proto::limits;
 
-use crate::span::{Source, Target};
-use crate::write::Durability;
+use super::span::{Durability, Source, Target};
 use crate::{Error, OpenView};
 
 /// Runs of one message, equal ones at equal distances counted once: with the longest encodings of all their numbers they fit

@@ -34,23 +34,23 @@ const WORTH: u32 = 4;
 const COUNTED: Duration = Duration::from_secs(1);
 
 /// Who waits for what the service says of a file that it stored ahead.
-pub(super) type Told = oneshot::Sender<Result<Attributes, Error>>;
+pub(crate) type Told = oneshot::Sender<Result<Attributes, Error>>;
 
 /// A change that waits.
-pub(super) struct Queued {
-    pub(super) change: NameChange,
-    pub(super) told: Option<Told>,
+pub(crate) struct Queued {
+    pub(crate) change: NameChange,
+    pub(crate) told: Option<Told>,
 }
 
 /// Changes that are told together.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) changes: Vec<Queued>,
-    pub(super) given_back: Vec<u64>,
+pub(crate) struct Batch {
+    pub(crate) changes: Vec<Queued>,
+    pub(crate) given_back: Vec<u64>,
 }
 
 impl Batch {
-    pub(super) fn request(&self) -> ChangeNamesRequest {
+    pub(crate) fn request(&self) -> ChangeNamesRequest {
         ChangeNamesRequest {
             changes: self.changes.iter().map(|q| q.change.clone()).collect(),
             given_back: self.given_back.clone(),
@@ -58,7 +58,7 @@ impl Batch {
     }
 
     /// The files that it makes and that stay attached, and whether for writing.
-    pub(super) fn attached(&self) -> impl Iterator<Item = (u64, bool)> {
+    pub(crate) fn attached(&self) -> impl Iterator<Item = (u64, bool)> {
         self.changes.iter().filter_map(|queued| {
             let made = queued.change.made.as_ref()?;
             (made.reading || made.writing).then_some((queued.change.file, made.writing))
@@ -66,7 +66,7 @@ impl Batch {
     }
 
     /// Each change with what became of it.
-    pub(super) fn outcomes(
+    pub(crate) fn outcomes(
         self,
         done: Vec<NameChanged>,
     ) -> impl Iterator<Item = (Queued, Option<NameChanged>)> {
@@ -83,27 +83,27 @@ struct Held {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Table {
+pub(crate) struct Table {
     held: HashMap<u64, Held>,
     queue: VecDeque<Queued>,
     given_back: Vec<u64>,
     /// Changes, and directories given back, so far.
-    pub(super) noted: u64,
+    pub(crate) noted: u64,
     /// How many of them were told.
-    pub(super) told: u64,
+    pub(crate) told: u64,
     /// Changes whenever a directory that was asked for may be lost already when the answer comes.
-    pub(super) turn: u64,
+    pub(crate) turn: u64,
     shunned: HashMap<u64, Instant>,
     counted: HashMap<u64, (Instant, u32)>,
     /// Somebody will tell soon.
-    pub(super) begun: bool,
+    pub(crate) begun: bool,
     /// Somebody looks after directories in which nothing happens.
-    pub(super) minded: bool,
+    pub(crate) minded: bool,
 }
 
 impl Table {
     /// Counts a change of a name in a directory that is not held. Whether it is worth asking for.
-    pub(super) fn is_worth(&mut self, directory: u64) -> bool {
+    pub(crate) fn is_worth(&mut self, directory: u64) -> bool {
         let now = Instant::now();
         if self
             .shunned
@@ -126,13 +126,13 @@ impl Table {
     }
 
     /// Whether names in this directory may be changed ahead; with `make`, whether there is an id for a new file, too.
-    pub(super) fn may_change(&self, directory: u64, make: bool) -> bool {
+    pub(crate) fn may_change(&self, directory: u64, make: bool) -> bool {
         let held = self.held.get(&directory);
         self.queue.len() < QUEUE_MAX && held.is_some_and(|held| !make || !held.ids.is_empty())
     }
 
     /// The service has answered that this directory may be held.
-    pub(super) fn hold(&mut self, directory: u64, reply: DelegateReply) {
+    pub(crate) fn hold(&mut self, directory: u64, reply: DelegateReply) {
         self.counted.remove(&directory);
         let ids = (reply.first..).zip(reply.layouts).collect();
         let used = Instant::now();
@@ -140,7 +140,7 @@ impl Table {
     }
 
     /// This directory is not to be asked for again soon.
-    pub(super) fn shun(&mut self, directory: u64) {
+    pub(crate) fn shun(&mut self, directory: u64) {
         if self.shunned.len() >= COUNTED_MAX {
             self.shunned.clear();
         }
@@ -148,7 +148,7 @@ impl Table {
     }
 
     /// An id and a layout for a new file.
-    pub(super) fn next(&mut self, directory: u64) -> Option<(u64, Layout)> {
+    pub(crate) fn next(&mut self, directory: u64) -> Option<(u64, Layout)> {
         if !self.may_change(directory, true) {
             return None;
         }
@@ -158,7 +158,7 @@ impl Table {
     }
 
     /// Notes a change. True if somebody must tell it at once, because there are many.
-    pub(super) fn note(&mut self, change: NameChange) -> bool {
+    pub(crate) fn note(&mut self, change: NameChange) -> bool {
         if let Some(held) = self.held.get_mut(&change.directory) {
             held.used = Instant::now();
         }
@@ -174,7 +174,7 @@ impl Table {
     }
 
     /// A file that the service does not know yet is closed. Whether it was one.
-    pub(super) fn close(&mut self, file: u64) -> bool {
+    pub(crate) fn close(&mut self, file: u64) -> bool {
         let made = self.made(file);
         made.is_some_and(|(made, _)| {
             (made.reading, made.writing) = (false, false);
@@ -183,7 +183,7 @@ impl Table {
     }
 
     /// The content of a file that the service does not know yet goes to it with its name. `None`: it knows the file.
-    pub(super) fn store(
+    pub(crate) fn store(
         &mut self,
         file: u64,
         data: Bytes,
@@ -198,7 +198,7 @@ impl Table {
     }
 
     /// Nothing is done ahead in this directory any more.
-    pub(super) fn give_back(&mut self, directory: u64) {
+    pub(crate) fn give_back(&mut self, directory: u64) {
         self.held.remove(&directory);
         self.turn += 1;
         self.noted += 1;
@@ -206,7 +206,7 @@ impl Table {
     }
 
     /// As [`Table::give_back`], if the directory is held. Whether it was.
-    pub(super) fn end(&mut self, directory: u64) -> bool {
+    pub(crate) fn end(&mut self, directory: u64) -> bool {
         let had = self.held.contains_key(&directory);
         if had {
             self.give_back(directory);
@@ -215,7 +215,7 @@ impl Table {
     }
 
     /// Gives back what was not used of late. Whether something is left.
-    pub(super) fn give_back_idle(&mut self) -> bool {
+    pub(crate) fn give_back_idle(&mut self) -> bool {
         let now = Instant::now();
         let held = self.held.iter();
         let idle: Vec<u64> = held
@@ -229,13 +229,13 @@ impl Table {
     }
 
     /// The service may have forgotten what this client holds.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.turn += 1;
         self.held.clear();
     }
 
     /// What is to be told next.
-    pub(super) fn take(&mut self) -> Option<Batch> {
+    pub(crate) fn take(&mut self) -> Option<Batch> {
         let mut batch = Batch::default();
         let (mut made, mut bytes) = (HashSet::new(), 0);
         while let Some(Queued { change, .. }) = self.queue.front() {

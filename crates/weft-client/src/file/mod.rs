@@ -1,11 +1,23 @@
-//! An attached file.
+//! An attached file: attach, close, size, sync, locks, and names changed ahead of the service.
+//!
+//! Owns the attachment: what was written through it, and which losses its program was told of.
+//!
+//! Invariant: an attachment ends once, with its last clone or by a call, and the service is told.
+
+mod append;
+mod attach;
+mod data_ranges;
+mod detach;
+mod inline;
+mod locks;
+mod names_ahead;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
-use weft_layout::{CellIndex, Layout, Map, ServerId, View};
+use weft_layout::{CellIndex, Layout, ServerId};
 use weft_net::CallError;
 use weft_proto::io::{CreateForkRequest, ForkPlace, RemoveForkRequest, SyncRequest};
 use weft_proto::meta::{AttachReply, ReportReply, ReportRequest, Target, TruncateRequest};
@@ -13,10 +25,14 @@ use weft_proto::prost::Message;
 use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code};
 
-use crate::stat::{Cells, ForkStates, size_of};
-use crate::unsynced::on;
+use crate::names::{Cells, ForkStates, size_of};
+use crate::session::on;
 use crate::volume::{Ending, Repeat};
-use crate::{Attributes, Error, OpenView, Volume};
+use crate::{Attributes, Error, Volume};
+
+pub use data_ranges::DataRanges;
+pub use inline::Store;
+pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
 
 /// Length and time of a fork.
 pub use weft_proto::io::ForkState as Fork;
@@ -149,29 +165,6 @@ impl File {
         };
         out.extend(reply.encode_to_vec());
         out
-    }
-
-    /// Opens a view onto the `data` forks. Local: no message.
-    pub fn view(&self, view: View) -> Result<OpenView, Error> {
-        self.view_of_fork(view, "data")
-    }
-
-    /// Opens a view onto the forks of this name. Local: no message.
-    ///
-    /// # Errors
-    /// [`Error::Inline`] while the file's bytes lie with its metadata ([`File::inline_data`]).
-    pub fn view_of_fork(&self, view: View, fork: &str) -> Result<OpenView, Error> {
-        self.needs_cells()?;
-        Ok(OpenView::new(
-            self.clone(),
-            Map::new(self.0.layout.grid(), view)?,
-            fork,
-        ))
-    }
-
-    /// The whole file in canonical order. Local: no message.
-    pub fn canonical(&self) -> Result<OpenView, Error> {
-        self.view(View::canonical())
     }
 
     /// Attributes now. One request, and one to each server while the size is not exact.

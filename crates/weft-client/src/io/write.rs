@@ -12,7 +12,7 @@ use weft_proto::Call;
 use weft_proto::io::{Pattern, WriteRequest};
 use weft_proto::stamp::Stamp;
 
-use crate::span::Source;
+use super::span::{Durability, Source};
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -24,15 +24,6 @@ const FRAME_SLICES: usize = 128;
 const SLICE_MIN: usize = 4 << 10;
 /// Stretches of small pieces that are copied side by side.
 const TOGETHER: usize = 64;
-
-/// What written bytes survive when the call returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// The death of any server's process.
-    Process,
-    /// Power loss.
-    Power,
-}
 
 /// What is the same for all servers of a write.
 struct Write<'a> {

@@ -14,15 +14,10 @@
 //!
 //! A client that dies loses what it has not told: the last [`LINGER`].
 
-mod table;
-
 use std::collections::HashMap;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_net::CallError;
 use weft_proto::delegation::{ChangeNamesReply, DelegateRequest, NameChange, NameChanged, NewFile};
@@ -30,10 +25,9 @@ use weft_proto::limits::IDS_AHEAD_MAX;
 use weft_proto::meta::{AttachReply, FileKind, Layout};
 use weft_proto::{Code, Failure, Retry};
 
+use crate::session::{Batch, Queued, Refused, Table};
 use crate::volume::Repeat;
 use crate::{Attributes, Error, File, NewMode, Store, Volume};
-
-use table::{Batch, Queued, Table};
 
 /// From a change until it is told, so that one call tells several.
 const LINGER: Duration = Duration::from_millis(4);
@@ -44,59 +38,10 @@ const MIND: Duration = Duration::from_millis(500);
 /// Ids for new files that are asked for at first: programs that make a few files are many.
 const IDS_FIRST: u32 = 64;
 
-/// A change that was acknowledged here and that the service has refused, or could not be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The directory.
-    pub directory: u64,
-    /// The name.
-    pub name: Bytes,
-    /// What was made, or lost its name.
-    pub file: u64,
-    /// Why, for a human.
-    pub reason: String,
-    /// The closest errno of Linux.
-    pub errno: i32,
-}
-
-type OnRefused = Box<dyn Fn(&[Refused]) + Send + Sync>;
-
-/// What a client has done ahead.
-#[derive(Default)]
-pub(crate) struct Ahead {
-    table: Mutex<Table>,
-    /// One batch at a time.
-    turn: tokio::sync::Mutex<()>,
-    /// Changes that are not told yet, to be looked at without the lock.
-    waiting: AtomicU64,
-    refused: OnceLock<OnRefused>,
-}
-
-impl Ahead {
-    /// Looks at the table, or changes it.
-    fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.table.lock();
-        let value = work(&mut table);
-        self.waiting
-            .store(table.noted - table.told, Ordering::Release);
-        value
-    }
-
-    /// A file that the service does not know yet is closed. Whether it was one.
-    pub(crate) fn close(&self, file: u64) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0 && self.with(|table| table.close(file))
-    }
-
-    /// The service may have forgotten what this client holds.
-    pub(crate) fn forget(&self) {
-        self.with(Table::forget);
-    }
-}
-
 impl Volume {
     /// Who hears of changes that were acknowledged and came to nothing; set once.
     pub fn on_refused(&self, hear: impl Fn(&[Refused]) + Send + Sync + 'static) {
-        let _ = self.shared.ahead.refused.set(Box::new(hear));
+        self.shared.ahead.hear(Box::new(hear));
     }
 
     /// Makes sure that names in a directory may be changed ahead, with `make` that files may be made; asks the service
@@ -252,7 +197,7 @@ impl Volume {
     ) -> Option<Result<Attributes, Error>> {
         let ahead = &self.shared.ahead;
         let plain = !store.close && !store.kill_priv && store.changes.is_none();
-        if !plain || ahead.waiting.load(Ordering::Acquire) == 0 {
+        if !plain || !ahead.has_waiting() {
             return None;
         }
         let hear = ahead.with(|table| table.store(file, data.clone(), store.modified))?;
@@ -262,7 +207,7 @@ impl Volume {
 
     /// Returns when everything that was done ahead before is told, or was refused.
     pub async fn catch_up(&self) {
-        if self.shared.ahead.waiting.load(Ordering::Acquire) == 0 {
+        if !self.shared.ahead.has_waiting() {
             return;
         }
         let volume = self.clone();
@@ -295,7 +240,7 @@ impl Volume {
     async fn tell_all_ahead(&self) {
         let ahead = &self.shared.ahead;
         let until = ahead.with(|table| table.noted);
-        let _turn = ahead.turn.lock().await;
+        let _turn = ahead.turn().await;
         while let Some(batch) = ahead.with(|table| self.take_ahead(table, until)) {
             let told = (batch.changes.len() + batch.given_back.len()) as u64;
             self.tell_batch(batch).await;
@@ -353,11 +298,7 @@ impl Volume {
                 let _ = told.send(stored);
             }
         }
-        if !refused.is_empty()
-            && let Some(hear) = self.shared.ahead.refused.get()
-        {
-            hear(&refused);
-        }
+        self.shared.ahead.tell_refused(&refused);
     }
 
     async fn call_patiently(&self, what: &str, batch: &Batch) -> Result<ChangeNamesReply, Error> {

@@ -6,12 +6,7 @@
 //! Times of access travel with them, so that reading a file costs no call of its own; those of what has no attachment, such as
 //! directories, go by themselves after a second. They may be lost: with the connection, with this process.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-use weft_proto::limits::DETACH_MAX;
-use weft_proto::meta::{Accessed, DetachRequest};
 
 use crate::volume::Ending;
 use crate::{Error, Volume};
@@ -21,68 +16,6 @@ const LINGER: Duration = Duration::from_millis(5);
 
 /// From the first access until it is told, if no attachment ends before.
 const ACCESS_LINGER: Duration = Duration::from_secs(1);
-
-/// Files whose attachments have ended, and what was read.
-#[derive(Default)]
-pub(crate) struct Detaches {
-    waiting: Mutex<Waiting>,
-    /// Held while a call tells of accesses.
-    telling: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    reading: Vec<u64>,
-    writing: Vec<u64>,
-    /// Somebody will tell.
-    begun: bool,
-    accessed: HashMap<u64, i64>,
-    /// Somebody will tell of what was accessed, at the latest in [`ACCESS_LINGER`].
-    access_begun: bool,
-}
-
-impl Waiting {
-    /// The next call's part; `None` when nothing is left, and then nobody tells any more.
-    fn take(&mut self, accessed: bool) -> Option<DetachRequest> {
-        let part =
-            |list: &mut Vec<u64>, room: usize| list.split_off(list.len().saturating_sub(room));
-        let writing = part(&mut self.writing, DETACH_MAX);
-        let reading = part(&mut self.reading, DETACH_MAX - writing.len());
-        let accessed = if accessed {
-            self.take_accessed()
-        } else {
-            Vec::new()
-        };
-        if writing.is_empty() && reading.is_empty() && accessed.is_empty() {
-            self.begun = false;
-            return None;
-        }
-        Some(DetachRequest {
-            reading,
-            writing,
-            accessed,
-        })
-    }
-
-    fn take_accessed(&mut self) -> Vec<Accessed> {
-        let all = self.accessed.iter().take(DETACH_MAX);
-        let part = all.map(|(file, time)| Accessed {
-            file: *file,
-            time: *time,
-        });
-        let part: Vec<Accessed> = part.collect();
-        for accessed in &part {
-            self.accessed.remove(&accessed.file);
-        }
-        part
-    }
-}
-
-impl Detaches {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Volume {
     /// An attachment ends; the service hears of it soon.
@@ -137,7 +70,7 @@ impl Volume {
         let detaches = &self.shared.detaches;
         detaches.lock().accessed.remove(&file);
         // What a call tells already is told before.
-        drop(detaches.telling.lock().await);
+        drop(detaches.telling().await);
     }
 
     /// Tells the service of all attachments that [`File::let_go`](crate::File::let_go) has ended so far.
@@ -173,7 +106,7 @@ impl Volume {
         // Before it is taken, so that whoever finds nothing to forget waits for this.
         let tells = !detaches.lock().accessed.is_empty();
         let telling = if tells {
-            Some(detaches.telling.lock().await)
+            Some(detaches.telling().await)
         } else {
             None
         };
@@ -191,33 +124,5 @@ impl Volume {
             tracing::debug!(%error, "attachments end with the connection");
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_call_tells_of_more_than_the_service_takes_and_none_is_left_out() {
-        let mut waiting = Waiting {
-            reading: (0..6000).collect(),
-            writing: (6000..9000).collect(),
-            begun: true,
-            accessed: (0..5000).map(|file| (file, 1)).collect(),
-            ..Waiting::default()
-        };
-        let (mut told, mut accessed) = (Vec::new(), 0);
-        while let Some(part) = waiting.take(true) {
-            assert!(part.reading.len() + part.writing.len() <= DETACH_MAX);
-            assert!(part.accessed.len() <= DETACH_MAX);
-            told.extend(part.reading);
-            told.extend(part.writing);
-            accessed += part.accessed.len();
-        }
-        assert_eq!(accessed, 5000);
-        told.sort_unstable();
-        assert_eq!(told, (0..9000).collect::<Vec<_>>());
-        assert!(!waiting.begun);
     }
 }

@@ -5,7 +5,8 @@
 //! servers send each other what they have. What is short, or of servers that do not reach each other, is read and written
 //! here, several windows at a time.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};

@@ -8,8 +8,8 @@ use std::path::Path;
 use weft_net::{Env, VolumeKey, Wire};
 use weft_proto::meta::Credentials;
 
+use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
-use crate::small_file::{read_small, read_with_metadata};
 
 /// Where a volume is and who connects.
 #[derive(Clone)]

@@ -17,9 +17,8 @@
 use bytes::Bytes;
 use weft_layout::{Memory, Pattern, PatternError, Request, ViewOffset};
 
-use crate::list::RUNS_MAX;
-use crate::span::{Source, Target};
-use crate::write::Durability;
+use super::list::RUNS_MAX;
+use super::span::{Durability, Source, Target};
 use crate::{Error, OpenView};
 
 /// Which bytes of a view one call moves, and where they lie in memory.

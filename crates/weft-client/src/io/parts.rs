@@ -5,9 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use weft_layout::{Grid, Request, View, ViewOffset};
 
-use crate::read::Memory;
-use crate::span::Source;
-use crate::write::Durability;
+use super::span::{Durability, Place, Source};
 use crate::{Error, OpenView};
 
 /// Pieces from this size on are handed on as slices of what arrived; smaller ones are copied together.
@@ -28,7 +26,7 @@ struct Copied {
     end: usize,
 }
 
-impl Memory for &mut Copied {
+impl Place for &mut Copied {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         self.end = self.end.max(at + range.len());
         self.memory[at..at + range.len()].copy_from_slice(&bytes[range]);
@@ -37,7 +35,7 @@ impl Memory for &mut Copied {
 
 struct Kept(Vec<(u64, Bytes)>);
 
-impl Memory for &mut Kept {
+impl Place for &mut Kept {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         self.0.push((at as u64, bytes.slice(range)));
     }

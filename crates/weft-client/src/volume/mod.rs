@@ -1,8 +1,19 @@
 //! An open volume: the link to the metadata service and those to the servers.
+//!
+//! Owns the links, the parts of [`crate::session`], and what a new connection to the service was told.
+//!
+//! Invariants:
+//! 1. No call passes over a connection to the service before that connection was told what is attached
+//!    and locked.
+//! 2. A call that was lost is repeated only where a repetition changes nothing more ([`Repeat`]).
 
-use std::collections::BTreeMap;
+mod options;
+mod repeat;
+mod servers;
+mod small_file;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_net::{
     BufferPool, CallError, Connection, Counters, CountersSnapshot, Env, Identity, Link,
@@ -15,12 +26,13 @@ use weft_proto::meta::{
 use weft_proto::session::Role;
 use weft_proto::{Call, Code};
 
-use crate::ahead::Ahead;
-use crate::detach::Detaches;
-use crate::locks::LocksHeld;
-use crate::servers::Servers;
-use crate::unsynced::Unsynced;
-use crate::{ConnectOptions, Error};
+use crate::Error;
+use crate::session::{Ahead, AttachedFiles, Detaches, LocksHeld, Unsynced};
+use crate::volume::servers::Servers;
+
+pub use options::ConnectOptions;
+pub(crate) use repeat::Repeat;
+pub use small_file::{open_regular, read_small};
 
 /// An open volume. Cheap to clone; clones share the connections.
 #[derive(Clone)]
@@ -35,11 +47,11 @@ pub(crate) struct Shared {
     pub(crate) servers: Servers,
     counters: Arc<Counters>,
     /// What is attached: asserted again when the metadata service was lost.
-    attached: Mutex<AttachedFiles>,
+    attached: AttachedFiles,
     /// A file is attached no more.
     pub(crate) ended: tokio::sync::Notify,
     /// What is locked: asserted again as well.
-    pub(crate) locks: parking_lot::Mutex<LocksHeld>,
+    pub(crate) locks: LocksHeld,
     /// Names that were changed ahead of the service.
     pub(crate) ahead: Ahead,
     /// Attachments whose end the service is not told yet.
@@ -57,30 +69,6 @@ pub(crate) struct Shared {
     /// The service was told over this connection what there is to tell. Held while it is told, so that no call
     /// comes before: what such a call attached or locked would be forgotten again; and while what has ended is taken out.
     told: tokio::sync::Mutex<Told>,
-}
-
-#[derive(Default)]
-struct AttachedFiles {
-    files: BTreeMap<u64, Attached>,
-    /// Attaches that are under way: a connection that is told of nothing else is told so for them.
-    under_way: usize,
-    /// The number of the connection that was last told of what there is.
-    told: u64,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Attached {
-    reading: u32,
-    writing: u32,
-}
-
-/// Whether a lost call may simply be repeated.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// It changes nothing, or the same thing again.
-    Safe,
-    /// It may have happened.
-    Unsafe,
 }
 
 impl Volume {
@@ -111,9 +99,9 @@ impl Volume {
             meta,
             servers,
             counters,
-            attached: Mutex::default(),
+            attached: AttachedFiles::default(),
             ended: tokio::sync::Notify::new(),
-            locks: parking_lot::Mutex::default(),
+            locks: LocksHeld::default(),
             ahead: Ahead::default(),
             detaches: Detaches::default(),
             outdated: AtomicBool::new(false),
@@ -291,7 +279,7 @@ impl Volume {
                 if !reply.gone.is_empty() {
                     tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
                 }
-                self.shared.locks_lost(&reply.lost);
+                self.shared.locks.lost(&reply.lost);
             }
             std::mem::forget(telling);
             told.all = true;
@@ -364,7 +352,7 @@ pub(crate) struct Attaching<'a> {
 
 impl<'a> Attaching<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Attaching<'a> {
-        shared.attached().under_way += 1;
+        shared.attached.begin();
         Attaching {
             shared,
             answered: false,
@@ -378,7 +366,7 @@ impl<'a> Attaching<'a> {
 
 impl Drop for Attaching<'_> {
     fn drop(&mut self) {
-        self.shared.attached().under_way -= 1;
+        self.shared.attached.end();
         if !self.answered {
             self.shared.must_tell();
         }
@@ -431,66 +419,36 @@ impl Drop for Ending {
 }
 
 impl Shared {
-    fn attached(&self) -> std::sync::MutexGuard<'_, AttachedFiles> {
-        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes an attachment of which the service told over connection `run`; false if another connection was told meanwhile of
     /// what is attached, without it.
     pub(crate) fn note_attached_over(&self, run: u64, file: u64, write: bool) -> bool {
-        if self.attached().told != run {
-            return false;
-        }
-        self.note_attached(file, write);
-        true
+        self.attached.add_over(run, file, write)
     }
 
     pub(crate) fn note_attached(&self, file: u64, write: bool) {
-        let mut attached = self.attached();
-        let entry = attached.files.entry(file).or_default();
-        if write {
-            entry.writing += 1;
-        } else {
-            entry.reading += 1;
-        }
+        self.attached.add(file, write);
     }
 
     pub(crate) fn has_ended_all(&self) -> bool {
-        self.attached().files.is_empty()
+        self.attached.is_empty()
     }
 
     pub(crate) fn note_detached(&self, file: u64, write: bool) {
-        let mut attached = self.attached();
-        if let Some(entry) = attached.files.get_mut(&file) {
-            let count = if write {
-                &mut entry.writing
-            } else {
-                &mut entry.reading
-            };
-            *count = count.saturating_sub(1);
-            if entry.reading == 0 && entry.writing == 0 {
-                attached.files.remove(&file);
-                self.locks_ended(file);
-                self.ended.notify_waiters();
-            }
+        if self.attached.remove(file, write) {
+            self.locks.ended(file);
+            self.ended.notify_waiters();
         }
     }
 
     /// What there is to tell connection `run`.
     fn reassertion(&self, run: u64, outdated: bool) -> Option<ReassertRequest> {
-        let mut attached = self.attached();
-        attached.told = run;
         let mut request = ReassertRequest {
             lazy: self.lazy,
             name: self.name.clone(),
-            locks: self.locks_held(),
+            locks: self.locks.all(),
             ..ReassertRequest::default()
         };
-        for (file, counts) in &attached.files {
-            request.reading.extend((0..counts.reading).map(|_| *file));
-            request.writing.extend((0..counts.writing).map(|_| *file));
-        }
-        let any = attached.under_way > 0 || !attached.files.is_empty();
+        let any = self.attached.tell(run, &mut request);
         (self.lazy || outdated || any || !self.name.is_empty()).then_some(request)
     }
 

@@ -6,9 +6,8 @@ use bytes::Bytes;
 use weft_layout::{CellIndex, Map, Request, ServerSlot, View, ViewOffset};
 use weft_proto::io::{Access, Grid, Pattern, View as WireView};
 
-use crate::span::{Source, Target};
-use crate::stat::Cells;
-use crate::write::Durability;
+use super::span::{Durability, Source, Target};
+use crate::names::Cells;
 use crate::{Error, File};
 
 /// An open view. Several views of one file may be open at once; each has its own pointer.
@@ -19,6 +18,31 @@ pub struct OpenView {
     /// 0: the file as it is.
     pub(crate) checkpoint: u64,
     position: AtomicU64,
+}
+
+impl File {
+    /// Opens a view onto the `data` forks. Local: no message.
+    pub fn view(&self, view: View) -> Result<OpenView, Error> {
+        self.view_of_fork(view, "data")
+    }
+
+    /// Opens a view onto the forks of this name. Local: no message.
+    ///
+    /// # Errors
+    /// [`Error::Inline`] while the file's bytes lie with its metadata ([`File::inline_data`]).
+    pub fn view_of_fork(&self, view: View, fork: &str) -> Result<OpenView, Error> {
+        self.needs_cells()?;
+        Ok(OpenView::new(
+            self.clone(),
+            Map::new(self.0.layout.grid(), view)?,
+            fork,
+        ))
+    }
+
+    /// The whole file in canonical order. Local: no message.
+    pub fn canonical(&self) -> Result<OpenView, Error> {
+        self.view(View::canonical())
+    }
 }
 
 impl OpenView {

@@ -1,7 +1,6 @@
 //! Fan-out of a read: one request per server, each answered by one stream, dealt into the caller's memory by one owner.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -11,33 +10,9 @@ use weft_layout::{CellIndex, CellLengths, Cutter, Map, Pieces, Request, ServerSl
 use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 
+use super::span::Place;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
-
-/// Where the bytes of a read go.
-pub(crate) trait Memory: Send {
-    /// Places `bytes[range]` at memory position `at`.
-    fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>);
-
-    /// Places the pieces of a stretch, whose bytes follow one another from `from` on.
-    fn deal(&mut self, stretch: &Stretch, bytes: &Bytes, from: usize) {
-        if stretch.in_a_row() {
-            let all = from..from + stretch.bytes() as usize;
-            return self.put(stretch.memory as usize, bytes, all);
-        }
-        let length = stretch.length as usize;
-        for (n, from) in (0..stretch.count).zip((from..).step_by(length)) {
-            self.put(stretch.memory_of(n) as usize, bytes, from..from + length);
-        }
-    }
-
-    /// Deals several stretches, each with the place of its bytes.
-    fn deal_all(&mut self, stretches: &[(Stretch, usize)], bytes: &Bytes) {
-        for (stretch, from) in stretches {
-            self.deal(stretch, bytes, *from);
-        }
-    }
-}
 
 /// Stretches that are dealt together.
 const TOGETHER: usize = 64;
@@ -114,7 +89,7 @@ impl Scatter {
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, bytes: &Bytes, memory: &mut impl Memory) -> Result<(), String> {
+    pub(crate) fn take(&mut self, bytes: &Bytes, memory: &mut impl Place) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {
             self.together.clear();
@@ -170,7 +145,7 @@ impl OpenView {
     pub(crate) async fn read_request(
         &self,
         request: &Request,
-        mut memory: impl Memory,
+        mut memory: impl Place,
     ) -> Result<Moved, Error> {
         let pattern = self.pattern(request)?;
         let slots = self.map.slots(request)?;

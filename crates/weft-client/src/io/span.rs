@@ -6,7 +6,39 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_layout::{Memory, Spaced, SpacedCopy, Stretch, copy_all};
 
-use crate::read::Memory as Place;
+/// Where the bytes of a read go.
+pub(crate) trait Place: Send {
+    /// Places `bytes[range]` at memory position `at`.
+    fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>);
+
+    /// Places the pieces of a stretch, whose bytes follow one another from `from` on.
+    fn deal(&mut self, stretch: &Stretch, bytes: &Bytes, from: usize) {
+        if stretch.in_a_row() {
+            let all = from..from + stretch.bytes() as usize;
+            return self.put(stretch.memory as usize, bytes, all);
+        }
+        let length = stretch.length as usize;
+        for (n, from) in (0..stretch.count).zip((from..).step_by(length)) {
+            self.put(stretch.memory_of(n) as usize, bytes, from..from + length);
+        }
+    }
+
+    /// Deals several stretches, each with the place of its bytes.
+    fn deal_all(&mut self, stretches: &[(Stretch, usize)], bytes: &Bytes) {
+        for (stretch, from) in stretches {
+            self.deal(stretch, bytes, *from);
+        }
+    }
+}
+
+/// What written bytes survive when the call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The death of any server's process.
+    Process,
+    /// Power loss.
+    Power,
+}
 
 /// Bytes to write.
 #[derive(Clone)]

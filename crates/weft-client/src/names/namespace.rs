@@ -9,15 +9,15 @@ use weft_proto::meta::{
     SetXattrRequest, StatReply, TimeWish, TruncateRequest, UnlinkRequest,
 };
 
+use crate::volume::Repeat;
+use crate::{Attributes, Error, NewLayout, Place, Volume};
+
 /// A directory that was made, and whether it is leased.
 pub use weft_proto::meta::MakeDirectoryReply as NewDirectory;
 /// Which files a rename was about.
 pub use weft_proto::meta::RenameReply as Renamed;
 /// Which file lost a name, and how many it has left.
 pub use weft_proto::meta::UnlinkReply as Removed;
-
-use crate::volume::Repeat;
-use crate::{Attributes, Error, NewLayout, Place, Volume};
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

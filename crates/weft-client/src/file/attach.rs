@@ -1,0 +1,102 @@
+//! Attach: one request that turns a path into everything needed to access data.
+
+use weft_layout::Layout;
+use weft_proto::meta::{AttachReply, Credentials, Target};
+use weft_proto::prost::Message;
+
+use crate::names::Access;
+use crate::volume::{Attaching, Repeat};
+use crate::{Error, File, Place, Volume};
+
+impl Volume {
+    /// Attaches a regular file, creating it if `access` says so. One request.
+    ///
+    /// # Durability
+    /// A file that was created survives power loss.
+    pub async fn attach(&self, path: impl Into<Place>, access: Access) -> Result<File, Error> {
+        let path = path.into();
+        let mut request = access.request(&path, (*self.who).clone())?;
+        let write = request.write;
+        if write && request.inline && request.create.is_none() {
+            self.tell_ended_writers().await;
+        }
+        // Repeating a create that is not exclusive finds the file it made.
+        let mut repeat = match &request.create {
+            Some(create) if create.exclusive => Repeat::Unsafe,
+            _ => Repeat::Safe,
+        };
+        let what = format!("attach {path}");
+        self.catch_up().await;
+        let attaching = Attaching::new(&self.shared);
+        let mut created = false;
+        loop {
+            let (mut reply, run) = self.meta_over(&what, &request, repeat).await?;
+            created |= reply.created;
+            reply.created = created;
+            let id = reply.attributes.id;
+            let has_data = crate::names::is_regular(&reply.attributes);
+            if !has_data || self.shared.note_attached_over(run, id, write) {
+                attaching.answered();
+                return self.opened(&path.to_string(), reply, write, true);
+            }
+            // The service believes this attachment to be gone. The file is there now, whatever its path leads to.
+            request.target = Target {
+                at: id,
+                ..Target::default()
+            };
+            request.create = None;
+            // It was allowed, and may not be now that the file has its mode.
+            request.who = Credentials::default();
+            repeat = Repeat::Safe;
+        }
+    }
+
+    /// Takes over an attachment that another process handed over with [`File::hand_over`]. No message.
+    ///
+    /// The file stays attached as long as the process that attached it keeps it.
+    pub fn adopt(&self, handed: &[u8]) -> Result<File, Error> {
+        let what = "adopt an attachment";
+        let protocol = |reason: String| Error::Protocol {
+            what: what.to_owned(),
+            reason,
+        };
+        let (write, reply) = handed
+            .split_first()
+            .ok_or_else(|| protocol("it is empty".into()))?;
+        let reply = AttachReply::decode(reply).map_err(|e| protocol(e.to_string()))?;
+        let name = format!("file {}", reply.attributes.id);
+        self.opened(&name, reply, *write == 1, false)
+    }
+
+    /// The file of an answer to an attach. No message.
+    pub(crate) fn opened(
+        &self,
+        path: &str,
+        reply: AttachReply,
+        write: bool,
+        own: bool,
+    ) -> Result<File, Error> {
+        let attributes = reply.attributes.clone();
+        let Some(layout) = attributes
+            .layout
+            .as_ref()
+            .filter(|_| crate::names::is_regular(&attributes))
+        else {
+            let kind = crate::names::kind_name(&attributes);
+            return Err(Error::NoData {
+                path: path.to_owned(),
+                kind,
+            });
+        };
+        let layout = Layout::try_from(layout)
+            .map_err(|e| Error::of_convert(format!("attach {path}"), &e))?;
+        Ok(File::new(
+            self.clone(),
+            path.to_owned(),
+            layout,
+            reply,
+            write,
+            own,
+        ))
+    }
+}

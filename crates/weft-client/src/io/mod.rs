@@ -1,0 +1,28 @@
+//! Bytes of files through views: plain, listed and structured requests.
+//!
+//! Owns no state but the offset pointer of each open view. A call sends one request to each server
+//! that holds pieces of it.
+
+mod advise;
+mod array;
+mod checkpoint;
+mod clear;
+mod copy;
+mod extend;
+mod list;
+mod parts;
+mod read;
+mod span;
+mod transfer;
+mod view;
+mod write;
+
+pub use checkpoint::CheckpointInfo;
+pub(crate) use copy::copy_there;
+pub use parts::ReadParts;
+pub(crate) use read::{Scatter, lengths};
+pub(crate) use span::{Durability, Place, Source, Target};
+pub use transfer::Transfer;
+pub(crate) use transfer::Writing;
+pub use view::OpenView;
+pub(crate) use write::{FRAME_BYTES, Gather, send_frames};

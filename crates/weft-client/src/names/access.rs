@@ -1,0 +1,144 @@
+//! What an attachment is for, and what a creator asks of a layout.
+
+use weft_proto::meta::{AttachRequest, Create, Credentials, LayoutWish};
+
+use super::place::Place;
+use crate::Error;
+
+/// What an attachment is for.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent wishes of a builder, none of them a state"
+)]
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    read: bool,
+    write: bool,
+    create: Option<Create>,
+    nofollow: bool,
+    inline: bool,
+}
+
+/// What a creator asks of a layout; what is absent comes from the directory or the volume.
+#[derive(Clone, Debug, Default)]
+pub struct NewLayout {
+    /// Cells.
+    pub cells: Option<u32>,
+    /// Bytes of a basic striping unit.
+    pub bsu: Option<u64>,
+    /// Bytes of a chunk.
+    pub chunk: Option<u32>,
+    /// Servers in order, base first; empty: all of them.
+    pub servers: Vec<u32>,
+    /// The server of cell 0.
+    pub base: Option<u32>,
+}
+
+impl Access {
+    /// Reading.
+    pub fn read() -> Access {
+        Access {
+            read: true,
+            ..Access::default()
+        }
+    }
+
+    /// Writing.
+    pub fn write() -> Access {
+        Access {
+            write: true,
+            ..Access::default()
+        }
+    }
+
+    /// Reading and writing.
+    pub fn read_write() -> Access {
+        Access {
+            read: true,
+            write: true,
+            ..Access::default()
+        }
+    }
+
+    /// Create the file with these permission bits if it is not there.
+    #[must_use]
+    pub fn create(mut self, mode: u32) -> Access {
+        self.create = Some(Create {
+            mode,
+            exclusive: false,
+            ..Create::default()
+        });
+        self
+    }
+
+    /// Create the file with these permission bits; fail if it is there.
+    #[must_use]
+    pub fn create_new(mut self, mode: u32) -> Access {
+        self.create = Some(Create {
+            mode,
+            exclusive: true,
+            ..Create::default()
+        });
+        self
+    }
+
+    /// The layout of the file, if it is created.
+    #[must_use]
+    pub fn layout(mut self, layout: &NewLayout) -> Access {
+        if let Some(create) = &mut self.create {
+            create.layout = Some(layout.into());
+        }
+        self
+    }
+
+    /// Bits that the mode of a new file loses, unless its directory's default ACL decides.
+    #[must_use]
+    pub fn umask(mut self, umask: u32) -> Access {
+        if let Some(create) = &mut self.create {
+            create.umask = umask;
+        }
+        self
+    }
+
+    /// The caller can work with a file whose bytes lie with its metadata: see [`File::inline_data`]. Without it, such a
+    /// file's bytes are moved to its cells by the attach, and a new one has them there from the start.
+    #[must_use]
+    pub fn inline(mut self) -> Access {
+        self.inline = true;
+        self
+    }
+
+    /// Fail if the path ends in a symbolic link.
+    #[must_use]
+    pub fn no_follow(mut self) -> Access {
+        self.nofollow = true;
+        self
+    }
+
+    /// The request that attaches what a place names.
+    ///
+    /// # Errors
+    /// Where the place is no path that the service takes.
+    pub(crate) fn request(self, place: &Place, who: Credentials) -> Result<AttachRequest, Error> {
+        Ok(AttachRequest {
+            who,
+            target: place.target(!self.nofollow)?,
+            read: self.read,
+            write: self.write,
+            create: self.create,
+            inline: self.inline,
+        })
+    }
+}
+
+impl From<&NewLayout> for LayoutWish {
+    fn from(layout: &NewLayout) -> LayoutWish {
+        LayoutWish {
+            cells: layout.cells,
+            bsu: layout.bsu,
+            chunk: layout.chunk,
+            servers: layout.servers.clone(),
+            base: layout.base,
+        }
+    }
+}
