@@ -6,7 +6,7 @@
 //! The canonical order numbers BSUs round-robin over the cells. Offsets, lengths and sizes go up to
 //! [`OFFSET_MAX`]; a byte's offset is below it.
 
-use crate::layout::{BSU_MAX, CELLS_MAX, SERVERS_MAX};
+use crate::limits::{BSU_MAX, CELLS_MAX, SERVERS_MAX};
 use crate::{CellIndex, CellOffset, FileOffset, LayoutError, MapError, OFFSET_MAX, ServerSlot};
 
 /// Cells, BSU and number of servers of a layout.

@@ -7,24 +7,8 @@
 //! 1. A [`Layout`] is within every limit of this module and names each server once.
 //! 2. `layout.grid()` describes the same cells, BSU and number of servers.
 
-use thiserror::Error;
-
-use crate::{CellIndex, Grid, ServerId, ServerSlot};
-
-/// The largest number of cells of a file.
-pub const CELLS_MAX: u32 = 65_536;
-/// The largest BSU, in bytes: 1 TiB.
-pub const BSU_MAX: u64 = 1 << 40;
-/// The smallest chunk, in bytes: a disk's block.
-pub const CHUNK_MIN: u32 = 4096;
-/// The largest chunk, in bytes: 16 MiB.
-pub const CHUNK_MAX: u32 = 16 << 20;
-/// The largest number of servers that one file lives on.
-pub const SERVERS_MAX: usize = 4096;
-/// The chunk of a file whose creator did not choose, in bytes.
-pub const CHUNK_DEFAULT: u32 = 256 << 10;
-/// The BSU of a file whose creator did not choose, in bytes.
-pub const BSU_DEFAULT: u64 = 256 << 10;
+use crate::limits::{CHUNK_MAX, CHUNK_MIN};
+use crate::{CellIndex, Grid, LayoutError, ServerId, ServerSlot};
 
 /// How the servers keep a file's chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -134,39 +118,4 @@ impl TryFrom<LayoutSpec> for Layout {
     fn try_from(spec: LayoutSpec) -> Result<Self, LayoutError> {
         Self::new(spec)
     }
-}
-
-/// Why a layout, or a grid, is not legal.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum LayoutError {
-    /// The number of cells is out of range.
-    #[error("a file cannot have {cells} cells: choose 1 to {CELLS_MAX}")]
-    Cells {
-        /// The number asked for.
-        cells: u32,
-    },
-    /// The BSU is out of range.
-    #[error("the BSU cannot be {bsu} bytes: choose 1 to {BSU_MAX}")]
-    Bsu {
-        /// The size asked for.
-        bsu: u64,
-    },
-    /// The number of servers is out of range.
-    #[error("a file cannot live on {servers} servers: choose 1 to {SERVERS_MAX}")]
-    Servers {
-        /// The number asked for.
-        servers: u32,
-    },
-    /// The chunk is out of range.
-    #[error("a chunk cannot be {chunk} bytes: choose {CHUNK_MIN} to {CHUNK_MAX}")]
-    Chunk {
-        /// The size asked for.
-        chunk: u32,
-    },
-    /// A server is named more than once.
-    #[error("server {server} is named more than once: a file names each of its servers once")]
-    DuplicateServer {
-        /// The server, the smallest of those named twice.
-        server: ServerId,
-    },
 }

@@ -58,10 +58,13 @@
 
 pub mod array;
 mod columns;
+mod cutter;
 mod divisor;
+mod error;
 mod grid;
 mod groups;
 mod layout;
+mod limits;
 mod map;
 mod memory;
 mod modular;
@@ -84,12 +87,14 @@ mod stretch;
 mod view;
 pub mod view_text;
 
+pub use cutter::{CellLengths, Cutter, Endless, bytes_of};
+pub use error::{LayoutError, MapError};
 pub use grid::Grid;
-pub use layout::{
-    BSU_DEFAULT, BSU_MAX, CELLS_MAX, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, Layout, LayoutError,
-    LayoutSpec, SERVERS_MAX, Storage,
+pub use layout::{Layout, LayoutSpec, Storage};
+pub use limits::{
+    BSU_DEFAULT, BSU_MAX, CELLS_MAX, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, SERVERS_MAX,
 };
-pub use map::{Map, MapError, Place};
+pub use map::{Map, Place};
 pub use memory::Memory;
 pub use parts::{Part, PartKind, Runs};
 pub use pattern::{DEPTH_MAX, Every, PARTS_MAX, Pattern, PatternError};
@@ -101,5 +106,5 @@ pub use request::{Piece, Request, Shaped};
 pub use rounds::{Clipped, Round, Rounds, Search};
 pub use shared::{Comparison, Shared};
 pub use spaced::{Spaced, SpacedCopy, copy_all, copy_spaced};
-pub use stretch::{CellLengths, Cutter, Endless, Stretch, bytes_of};
+pub use stretch::Stretch;
 pub use view::{Order, Partition, Subfile, View, ViewError};

@@ -8,47 +8,13 @@
 //! Deliberately absent: forks (a piece lies in the same place of whichever fork the call names) and
 //! addresses of servers (a slot is all that the arithmetic knows).
 
-use thiserror::Error;
-
 use crate::pieces::Pieces;
 use crate::request::Span;
 use crate::shape::Shape;
 use crate::{
-    CellIndex, CellOffset, Grid, OFFSET_MAX, Piece, Request, ServerSlot, View, ViewError,
+    CellIndex, CellOffset, Grid, MapError, OFFSET_MAX, Piece, Request, ServerSlot, View, ViewError,
     ViewOffset,
 };
-
-/// Why a place cannot be mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum MapError {
-    /// Bytes are past the largest offset: in the view itself, or in the cell or the file that the
-    /// view maps them to.
-    #[error(
-        "{length} bytes from offset {offset} on reach past {OFFSET_MAX}, in the view or where it maps them to"
-    )]
-    PastLimit {
-        /// The first byte asked for.
-        offset: u64,
-        /// Number of bytes asked for.
-        length: u64,
-    },
-    /// The file has no such cell.
-    #[error("there is no cell {cell}: the file has {cells}, numbered from 0")]
-    NoSuchCell {
-        /// The cell asked for.
-        cell: CellIndex,
-        /// Number of cells.
-        cells: u32,
-    },
-    /// The layout has no such slot.
-    #[error("there is no server slot {slot}: the layout has {servers}, numbered from 0")]
-    NoSuchSlot {
-        /// The slot asked for.
-        slot: ServerSlot,
-        /// Number of servers.
-        servers: u32,
-    },
-}
 
 /// Where a view byte lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,9 @@
 //! loops add without checking: nothing they hold exceeds 2·[`OFFSET_MAX`].
 
 mod by_column;
+mod contiguous;
 mod even;
+mod finder;
 mod groups;
 mod rows;
 mod strips;
@@ -16,34 +18,42 @@ use std::iter::FusedIterator;
 use std::sync::Arc;
 
 use crate::nest::Nest;
-use crate::own::OwnColumns;
 use crate::request::Span;
 use crate::shape::Shape;
 use crate::stretch::Stretch;
-use crate::{CellIndex, CellOffset, Grid, MapError, OFFSET_MAX, Piece, ServerSlot};
-use by_column::ByColumnPieces;
-use groups::GroupPieces;
-use rows::RowPieces;
+use crate::{Grid, MapError, Piece, ServerSlot};
+use contiguous::Contiguous;
+use finder::Finder;
 use strips::{RunPieces, StripPieces};
-use window::Finder;
 
 /// The pieces of a request on one server, by ascending memory position; made by
 /// [`Map::pieces`](crate::Map::pieces).
 #[derive(Clone, Debug)]
 pub struct Pieces(Kind);
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests are contiguous, and a box would cost each of them an allocation"
+)]
 #[derive(Clone, Debug)]
 enum Kind {
-    /// At most one piece.
-    One(Option<Piece>),
-    Rows(RowPieces),
-    ByColumn(ByColumnPieces),
-    Groups(GroupPieces),
+    Contiguous(Contiguous),
     Strips(Box<StripPieces>),
     Runs(Box<RunPieces>),
 }
 
 impl Pieces {
+    /// The pieces of a contiguous range of view bytes.
+    pub(crate) fn contiguous(
+        grid: &Grid,
+        shape: &Shape,
+        span: Span,
+        slot: ServerSlot,
+    ) -> Result<Self, MapError> {
+        let pieces = Contiguous::new(grid, shape, span, slot)?;
+        Ok(Self(Kind::Contiguous(pieces)))
+    }
+
     /// The pieces of a nest of strips.
     pub(crate) fn shaped(
         grid: &Grid,
@@ -56,71 +66,13 @@ impl Pieces {
             end: nest.end,
         };
         // Whatever is legal for all bytes between the first and the last is legal for each run.
-        let all = Self::contiguous(grid, shape, hull, slot)?;
+        let all = Contiguous::new(grid, shape, hull, slot)?;
         if nest.is_one_run() {
-            return Ok(all);
+            return Ok(Self(Kind::Contiguous(all)));
         }
         let kind = match Finder::new(*grid, *shape, slot, nest.end) {
             Some(finder) => Kind::Strips(Box::new(StripPieces::new(finder, nest))),
             None => Kind::Runs(Box::new(RunPieces::new(*grid, *shape, slot, nest))),
-        };
-        Ok(Self(kind))
-    }
-
-    /// The pieces of a contiguous range of view bytes.
-    pub(crate) fn contiguous(
-        grid: &Grid,
-        shape: &Shape,
-        span: Span,
-        slot: ServerSlot,
-    ) -> Result<Self, MapError> {
-        if span.start == span.end {
-            return Ok(Self(Kind::One(None)));
-        }
-        let past = MapError::PastLimit {
-            offset: span.start,
-            length: span.end - span.start,
-        };
-        let within = |place: u128| {
-            if place < OFFSET_MAX.into() {
-                Ok(())
-            } else {
-                Err(past)
-            }
-        };
-        let kind = match shape {
-            Shape::Linear(linear) if span.end > linear.limit => return Err(past),
-            Shape::Linear(linear) => {
-                let own = linear.cell < u64::from(grid.cells())
-                    && linear.cell % u64::from(grid.servers()) == u64::from(slot.0);
-                Kind::One(own.then(|| Piece {
-                    cell: CellIndex(linear.cell as u32),
-                    offset: CellOffset(linear.start + span.start),
-                    length: span.end - span.start,
-                    memory: 0,
-                }))
-            }
-            Shape::Rows { columns, shift } => {
-                // Below 2⁶⁴: both are at most OFFSET_MAX.
-                let span = Span {
-                    start: span.start + shift,
-                    end: span.end + shift,
-                };
-                within(u128::from(span.end) - 1)?;
-                within(columns.farthest(span.start, span.end))?;
-                let own = OwnColumns::new(columns, grid, slot);
-                RowPieces::new(columns, own, span).map_or(Kind::One(None), Kind::Rows)
-            }
-            Shape::ByColumn(columns) => {
-                within(columns.farthest(span.start, span.end))?;
-                let own = OwnColumns::new(columns, grid, slot);
-                Kind::ByColumn(ByColumnPieces::new(*columns, own, span))
-            }
-            Shape::Groups(groups) => {
-                within(groups.file_of(span.end - 1))?;
-                let pieces = GroupPieces::new(groups, grid, slot, span);
-                pieces.map_or(Kind::One(None), Kind::Groups)
-            }
         };
         Ok(Self(kind))
     }
@@ -133,7 +85,7 @@ impl Pieces {
         match &mut self.0 {
             Kind::Strips(pieces) => pieces.look(runs),
             Kind::Runs(pieces) => pieces.look(runs),
-            _ => true,
+            Kind::Contiguous(_) => true,
         }
     }
 
@@ -151,10 +103,9 @@ impl Pieces {
     #[inline]
     pub fn next_stretch(&mut self) -> Option<Stretch> {
         match &mut self.0 {
-            Kind::Rows(pieces) => pieces.next_stretch(),
-            Kind::Groups(pieces) => pieces.next_stretch(),
+            Kind::Contiguous(pieces) => pieces.next_stretch(),
             Kind::Strips(pieces) => pieces.next_stretch(),
-            _ => self.next().map(Stretch::from),
+            Kind::Runs(pieces) => pieces.next().map(Stretch::from),
         }
     }
 }
@@ -165,10 +116,7 @@ impl Iterator for Pieces {
     #[inline]
     fn next(&mut self) -> Option<Piece> {
         match &mut self.0 {
-            Kind::One(piece) => piece.take(),
-            Kind::Rows(pieces) => pieces.next(),
-            Kind::ByColumn(pieces) => pieces.next(),
-            Kind::Groups(pieces) => pieces.next(),
+            Kind::Contiguous(pieces) => pieces.next(),
             Kind::Strips(pieces) => pieces.next(),
             Kind::Runs(pieces) => pieces.next(),
         }
@@ -180,10 +128,7 @@ impl Iterator for Pieces {
         F: FnMut(B, Piece) -> B,
     {
         match self.0 {
-            Kind::One(piece) => piece.into_iter().fold(init, f),
-            Kind::Rows(pieces) => pieces.fold(init, f),
-            Kind::ByColumn(pieces) => pieces.fold(init, f),
-            Kind::Groups(pieces) => pieces.fold(init, f),
+            Kind::Contiguous(pieces) => pieces.fold(init, f),
             Kind::Strips(pieces) => pieces.fold(init, f),
             Kind::Runs(pieces) => pieces.fold(init, f),
         }

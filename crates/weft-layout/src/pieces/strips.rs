@@ -9,8 +9,9 @@
 
 use std::sync::Arc;
 
-use super::Pieces;
-use super::window::{Finder, Window};
+use super::contiguous::Contiguous;
+use super::finder::Finder;
+use super::window::Window;
 use crate::nest::{Nest, Strip, Walk};
 use crate::request::Span;
 use crate::rhythm::Rhythm;
@@ -262,7 +263,7 @@ impl StripPieces {
         None
     }
 
-    /// As [`Pieces::look`].
+    /// As [`Pieces::look`](super::Pieces::look).
     pub(crate) fn look(&mut self, runs: u32) -> bool {
         self.ready.count > 0 || self.find_among(runs).is_some()
     }
@@ -353,7 +354,7 @@ pub(crate) struct RunPieces {
     /// The runs of the current strip that were not begun.
     strip: Strip,
     /// What is left of the current run, and its rank.
-    run: Option<(Pieces, u64)>,
+    run: Option<(Contiguous, u64)>,
     /// Found and not handed out.
     ready: Option<Piece>,
 }
@@ -386,14 +387,14 @@ impl RunPieces {
             let Some((span, rank)) = self.next_run() else {
                 return Some(None);
             };
-            let pieces = Pieces::contiguous(&self.grid, &self.shape, span, self.slot)
+            let pieces = Contiguous::new(&self.grid, &self.shape, span, self.slot)
                 .expect("every run lies in the hull that was checked");
             self.run = Some((pieces, rank));
         }
         None
     }
 
-    /// As [`Pieces::look`].
+    /// As [`Pieces::look`](super::Pieces::look).
     pub(crate) fn look(&mut self, runs: u32) -> bool {
         if self.ready.is_some() {
             return true;
