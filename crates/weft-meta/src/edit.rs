@@ -11,20 +11,19 @@ use prost::Message;
 use weft_kv::{Reader, Transaction, scan_prefix};
 use weft_proto::meta::{Attributes, FileKind};
 
-use crate::MetaError;
-use crate::changes::{Change, entry_change};
-use crate::inline::content;
-use crate::keys::{
-    self, COUNTERS_KEY, ENTRIES, HELD, INLINE, INODES, INTENTS, ORPHANS, VOLUME, XATTRS,
+use super::error::{MetaError, text};
+use super::namespace::Namespace;
+use crate::checkpoints::has_checkpoints;
+use crate::leases::{Change, entry_change};
+use crate::open::OpenFiles;
+use crate::records::keys::{
+    self, COUNTERS_KEY, ENTRIES, HELD, INLINE, INODES, INTENTS, ORPHANS, VOLUME, XATTRS, content,
 };
-use crate::namespace::Namespace;
-use crate::open_files::OpenFiles;
-use crate::path::Node;
-use crate::permission::text;
-use crate::record::{
+use crate::records::record::{
     CountersRecord, DeleteRecord, EntryRecord, InodeRecord, IntentRecord, OrphanRecord,
     TruncateRecord,
 };
+use crate::records::{Node, attributes};
 
 /// What fills an engine: each name and attribute is a record here. Who adds anything else says so: [`Edit::grow`].
 const GROWING: [weft_kv::Space; 2] = [ENTRIES, XATTRS];
@@ -170,7 +169,7 @@ impl<'t, 'n> Edit<'t, 'n> {
     pub(crate) fn attributes(&mut self, known: &Node) -> Attributes {
         let inode = self.change(known.id, &known.inode).clone();
         let id = known.id;
-        crate::ops::attributes(&Node { id, inode })
+        attributes(&Node { id, inode })
     }
 
     /// A new inode with a new id.
@@ -236,7 +235,7 @@ impl<'t, 'n> Edit<'t, 'n> {
     /// Refuses to go on if this is a directory that has checkpoints, also such as are being made or dropped: they would be left without
     /// a name. Needed before [`Edit::unname`] of what may be a directory.
     pub(crate) fn need_no_checkpoints(&self, node: &Node, path: &[u8]) -> Result<(), MetaError> {
-        if node.inode.is_directory() && self.has_checkpoints(node.id)? {
+        if node.inode.is_directory() && has_checkpoints(self.reader(), node.id)? {
             return Err(MetaError::HasCheckpoints { path: text(path) });
         }
         Ok(())

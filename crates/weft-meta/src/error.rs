@@ -8,7 +8,7 @@ use weft_proto::limits::{
     GROUPS_MAX, LINKS_MAX, NAME_MAX, PATH_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX,
 };
 
-use crate::HARD_LINKS_MAX;
+use super::limits::HARD_LINKS_MAX;
 
 /// Why an operation was refused or failed. Paths are shown escaped.
 #[derive(Debug, Error)]
@@ -380,4 +380,9 @@ impl MetaError {
             MetaError::Kv(_) => Code::Io,
         }
     }
+}
+
+/// A path for a message, escaped: the reader's terminal must not interpret another user's bytes.
+pub(crate) fn text(path: &[u8]) -> String {
+    weft_proto::text::escape(path)
 }

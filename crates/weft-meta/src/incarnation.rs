@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 use weft_kv::{Batch, History, Incarnation, Position};
 use weft_proto::stamp;
 
-use crate::keys::{INCARNATIONS_KEY, VOLUME};
-use crate::{MetaError, Namespace};
+use super::error::MetaError;
+use super::namespace::Namespace;
+use crate::records::keys::{INCARNATIONS_KEY, VOLUME};
 
 impl Namespace {
     /// Begins an incarnation of the service, `number` drawn at random.

@@ -16,51 +16,32 @@
 //! Deliberately absent: I/O, timers, threads, the network, syncing (except for a server's changed
 //! address).
 
-mod acl;
-mod appends;
-mod changes;
+mod access;
 mod check;
-mod delegations;
+mod checkpoints;
 mod edit;
 mod error;
-mod growth;
 mod incarnation;
-mod inline;
 mod intents;
-mod keys;
 mod leases;
+mod limits;
 mod locks;
 mod namespace;
-mod open_files;
+mod open;
 mod ops;
-mod owed;
-mod path;
-mod permission;
-mod placement;
+mod paths;
 mod quota;
-pub mod record;
-mod recount;
+mod records;
 mod servers;
-mod sessions;
-mod unsettled;
-mod watched;
-mod withdraw;
 
-pub use appends::Append;
-pub use changes::{ChangeLog, News};
 pub use check::{Watcher, index_finding};
-pub use delegations::Delegations;
 pub use error::MetaError;
-pub use growth::{Growing, GrowingFiles};
-pub use inline::Spill;
-pub use intents::{CheckpointTask, Intent, TreeFile};
-pub use leases::Leases;
+pub use intents::{CheckpointTask, Intent, OwedPage, TreeFile};
+pub use leases::{ChangeLog, Delegations, Leases, News};
+pub use limits::HARD_LINKS_MAX;
 pub use locks::{Family, Granted, Lock, LockTable, Outcome, Owner, Span};
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
+pub use open::{Append, Spill, UnsettledFile};
 pub use ops::{Attached, KeptFiles, Truncation};
-pub use owed::OwedPage;
-pub use quota::{Payer, Used};
-pub use unsettled::UnsettledFile;
-
-/// Names one file can have.
-pub const HARD_LINKS_MAX: u32 = 65_000;
+pub use quota::{Growing, GrowingFiles, Payer, Used};
+pub use records::record;

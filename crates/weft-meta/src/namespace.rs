@@ -10,23 +10,19 @@ use weft_layout::{SERVERS_MAX, ServerId};
 use weft_proto::Kind;
 use weft_proto::meta::{FileKind, ROOT};
 
-use crate::MetaError;
-use crate::changes::ChangeLog;
-use crate::delegations::Delegations;
-use crate::edit::Edit;
-use crate::growth::Growth;
-use crate::keys::{self, CLEAN_KEY, COUNTERS_KEY, INODES, QUOTAS, SERVERS, VOLUME, VOLUME_KEY};
-use crate::leases::Leases;
-use crate::open_files::OpenFiles;
-use crate::permission::MODE;
-use crate::quota::Payer;
-use crate::record::{
+use super::edit::Edit;
+use super::error::MetaError;
+use crate::access::MODE;
+use crate::leases::{ChangeLog, Delegations, Leases, Watched};
+use crate::open::{OpenFiles, Unsettled};
+use crate::quota::{Growth, Payer, first_count};
+use crate::records::keys::{
+    self, CLEAN_KEY, COUNTERS_KEY, INODES, QUOTAS, SERVERS, VOLUME, VOLUME_KEY,
+};
+use crate::records::record::{
     CountersRecord, FORMAT, FORMAT_UNCOUNTED, InodeRecord, QuotaRecord, ServerRecord, VolumeRecord,
 };
-use crate::recount::first_count;
 use crate::servers::ServerTable;
-use crate::unsettled::Unsettled;
-use crate::watched::Watched;
 
 /// Ids that are skipped after a crash: more than anybody can have been given in the seconds whose commits power loss
 /// may have taken back. I/O servers may hold data under those ids, and clients may still believe in them.

@@ -8,11 +8,13 @@ use weft_layout::Layout;
 use weft_proto::fsck::{Fault, Finding};
 use weft_proto::meta::{self, FileKind, ROOT};
 
-use super::{Pass, contradiction, counted, damaged, distinct, entry, of, readable};
-use crate::MetaError;
-use crate::keys::{self, ENTRIES, INODES, ORPHANS};
-use crate::record::InodeRecord;
-use crate::withdraw::is_tree;
+use super::pass::{
+    Pass, contradiction, count_finding, damaged_record, distinct, entry_finding, finding_about,
+};
+use crate::error::MetaError;
+use crate::intents::is_tree;
+use crate::records::keys::{self, ENTRIES, INODES, ORPHANS, readable};
+use crate::records::record::InodeRecord;
 
 /// An inode whose names are being counted.
 struct Counted {
@@ -96,7 +98,7 @@ impl Pass<'_> {
                     inode.default_acl = None;
                     found.push((id, inode));
                 }
-                Err(error) => bad.push(damaged(INODES, key, &error)),
+                Err(error) => bad.push(damaged_record(INODES, key, &error)),
             }
             ControlFlow::Continue(())
         })?;
@@ -112,14 +114,14 @@ impl Pass<'_> {
             self.found(Finding {
                 name: Bytes::copy_from_slice(&id.to_be_bytes()),
                 text: format!("{}: {reason}", INODES.0),
-                ..of(Fault::Record, id)
+                ..finding_about(Fault::Record, id)
             });
         }
         if inode.is(FileKind::Regular) {
             let layout = inode.layout.as_ref().map(meta::Layout::from);
             let sound = layout.is_some_and(|layout| Layout::try_from(&layout).is_ok());
             if !sound {
-                self.found(of(Fault::NoLayout, id));
+                self.found(finding_about(Fault::NoLayout, id));
             }
             self.truncate(id, inode)?;
         }
@@ -128,11 +130,21 @@ impl Pass<'_> {
         }
         let inside = self.inside(id)?;
         if inside.entries != inode.size {
-            self.found(counted(Fault::Entries, id, inside.entries, inode.size));
+            self.found(count_finding(
+                Fault::Entries,
+                id,
+                inside.entries,
+                inode.size,
+            ));
         }
         let links = 2 + inside.directories;
         if inode.links != 0 && inode.links != links {
-            self.found(counted(Fault::Links, id, links.into(), inode.links.into()));
+            self.found(count_finding(
+                Fault::Links,
+                id,
+                links.into(),
+                inode.links.into(),
+            ));
         }
         self.climb(id, inode.parent)
     }
@@ -146,7 +158,7 @@ impl Pass<'_> {
             owed => owed?,
         };
         if owed.is_none_or(|owed| owed.file != id && !is_tree(&owed)) {
-            self.found(counted(Fault::TruncateLost, id, 0, inode.truncate));
+            self.found(count_finding(Fault::TruncateLost, id, 0, inode.truncate));
         }
         Ok(())
     }
@@ -162,7 +174,7 @@ impl Pass<'_> {
             let record = match keys::entry_in(id, value) {
                 Ok(record) => record,
                 Err(error) => {
-                    findings.push(damaged(ENTRIES, key, &error));
+                    findings.push(damaged_record(ENTRIES, key, &error));
                     inside.entries += 1;
                     return ControlFlow::Continue(());
                 }
@@ -172,13 +184,13 @@ impl Pass<'_> {
             match keys::inode(reader, record.id) {
                 Ok(Some(inode)) if inode.kind != record.kind => {
                     let kinds = (number_of(inode.kind), number_of(record.kind));
-                    let mut finding = entry(Fault::EntryKind, record.id, id, name);
+                    let mut finding = entry_finding(Fault::EntryKind, record.id, id, name);
                     (finding.expected, finding.found) = kinds;
                     findings.push(finding);
                 }
                 Ok(Some(_)) | Err(MetaError::Corrupt { .. }) => {}
                 Ok(None) => {
-                    let mut finding = entry(Fault::NoInode, record.id, id, name);
+                    let mut finding = entry_finding(Fault::NoInode, record.id, id, name);
                     finding.found = number_of(record.kind);
                     findings.push(finding);
                 }
@@ -227,7 +239,7 @@ impl Pass<'_> {
             }
         }
         if inside && smallest == id {
-            self.found(of(Fault::Circle, id));
+            self.found(finding_about(Fault::Circle, id));
         }
         Ok(())
     }
@@ -260,29 +272,29 @@ impl Pass<'_> {
         let orphan = self.reader.get(ORPHANS, &id.to_be_bytes())?.is_some();
         let named = count.names > 0 || id == ROOT;
         if !named && !orphan {
-            self.found(of(Fault::NoName, id));
+            self.found(finding_about(Fault::NoName, id));
             return Ok(());
         }
         if named && orphan {
-            self.found(of(Fault::Orphan, id));
+            self.found(finding_about(Fault::Orphan, id));
         }
         if count.kind == FileKind::Directory as i32 {
             // The root has no name at all.
             let most = u32::from(id != ROOT);
             if count.names > most {
                 let (most, found) = (most.into(), count.names.into());
-                self.found(counted(Fault::SecondName, id, most, found));
+                self.found(count_finding(Fault::SecondName, id, most, found));
             }
             if named && count.links == 0 {
-                self.found(counted(Fault::Links, id, 2, 0));
+                self.found(count_finding(Fault::Links, id, 2, 0));
             }
             let parent = if id == ROOT { ROOT } else { count.named_in };
             if named && count.parent != parent {
-                self.found(counted(Fault::Parent, id, parent, count.parent));
+                self.found(count_finding(Fault::Parent, id, parent, count.parent));
             }
         } else if count.links != count.names {
             let (expected, found) = (count.names.into(), count.links.into());
-            self.found(counted(Fault::Links, id, expected, found));
+            self.found(count_finding(Fault::Links, id, expected, found));
         }
         Ok(())
     }
@@ -293,9 +305,9 @@ impl Pass<'_> {
         distinct(reader, ENTRIES, |id| {
             match keys::inode(reader, id) {
                 Ok(Some(inode)) if inode.is_directory() => {}
-                Ok(Some(_)) => self.found(of(Fault::NoDirectory, id)),
+                Ok(Some(_)) => self.found(finding_about(Fault::NoDirectory, id)),
                 Ok(None) => {
-                    let mut finding = of(Fault::NoInode, id);
+                    let mut finding = finding_about(Fault::NoInode, id);
                     finding.found = FileKind::Directory as u64;
                     "entries lie in it".clone_into(&mut finding.text);
                     self.found(finding);

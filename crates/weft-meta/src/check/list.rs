@@ -10,17 +10,19 @@ use weft_proto::fsck::{
     FileState, ListFilesReply, ListFilesRequest, ListedCheckpoint, NameOf, NamesOfReply,
     NamesOfRequest,
 };
-use weft_proto::limits::{NAMES_OF_MAX, PATH_MAX};
-use weft_proto::meta::{self, FileKind, ROOT};
+use weft_proto::limits::NAMES_OF_MAX;
+use weft_proto::meta::{self, FileKind};
 
-use super::readable;
-use crate::inline::content;
+use crate::error::MetaError;
 use crate::intents::Intent;
-use crate::keys::{self, CHECKPOINTS, ENTRIES, INODES, INTENTS, TREE_FILES};
-use crate::record::{
+use crate::namespace::Namespace;
+use crate::paths::path_of;
+use crate::records::keys::{
+    self, CHECKPOINTS, ENTRIES, INODES, INTENTS, TREE_FILES, content, readable,
+};
+use crate::records::record::{
     CHECKPOINT_THERE, CheckpointRecord, InodeRecord, IntentRecord, TreeFileRecord,
 };
-use crate::{MetaError, Namespace};
 
 /// Inodes looked at for one page.
 const PAGE: usize = 2000;
@@ -105,7 +107,7 @@ impl Namespace {
             })?;
             let (mut reply, mut bytes) = (NamesOfReply::default(), 0);
             for (file, parent, name) in found {
-                let path = Bytes::from(path(reader, parent, name)?);
+                let path = Bytes::from(path_of(reader, parent, name)?);
                 bytes += path.len() + 16;
                 if bytes > PAGE_BYTES {
                     break;
@@ -303,43 +305,4 @@ fn owed(reader: &dyn Reader) -> Result<HashSet<u64>, MetaError> {
         ControlFlow::Continue(())
     })?;
     Ok(files)
-}
-
-/// The path of a directory from the root. Cost: a scan of the entries beside each directory on the way.
-pub(crate) fn directory_path(reader: &dyn Reader, id: u64) -> Result<Vec<u8>, MetaError> {
-    let mut path = path(reader, id, Vec::new())?;
-    if path.len() > 1 && path.last() == Some(&b'/') {
-        path.pop();
-    }
-    Ok(path)
-}
-
-/// The path of a name in a directory, which is looked for among its parent's entries, and so on.
-pub(super) fn path(
-    reader: &dyn Reader,
-    mut parent: u64,
-    name: Vec<u8>,
-) -> Result<Vec<u8>, MetaError> {
-    let mut path = name;
-    while parent != ROOT && path.len() < PATH_MAX {
-        let Some(inode) = readable(reader, parent)?.filter(InodeRecord::is_directory) else {
-            return Ok([format!("(inode {parent})/").as_bytes(), &path].concat());
-        };
-        let mut found = None;
-        let prefix = inode.parent.to_be_bytes();
-        scan_prefix(reader, ENTRIES, &prefix, &mut |key, value| {
-            let record = keys::entry_in(inode.parent, value);
-            if record.is_ok_and(|record| record.id == parent) {
-                found = Some(key[8..].to_vec());
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        let Some(name) = found else {
-            return Ok([format!("(inode {parent})/").as_bytes(), &path].concat());
-        };
-        path = [&name[..], b"/", &path].concat();
-        parent = inode.parent;
-    }
-    Ok([b"/", &path[..]].concat())
 }

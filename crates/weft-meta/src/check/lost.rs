@@ -6,12 +6,13 @@ use weft_kv::scan_prefix;
 use weft_proto::fsck::{AdoptFileRequest, RepairNamespaceReply};
 use weft_proto::meta::{FileKind, ROOT};
 
-use super::readable;
 use crate::edit::Edit;
-use crate::keys::{self, ENTRIES, INLINE, ORPHANS, XATTRS};
-use crate::path::Node;
-use crate::record::{InlineRecord, InodeRecord, LayoutRecord, XattrRecord};
-use crate::{MetaError, Namespace, placement};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::Node;
+use crate::records::keys::{self, ENTRIES, INLINE, ORPHANS, XATTRS, readable};
+use crate::records::record::{InlineRecord, InodeRecord, LayoutRecord, XattrRecord};
+use crate::servers::placement;
 
 /// Where things are put that have no place.
 pub(super) const LOST_AND_FOUND: &[u8] = b"lost+found";

@@ -7,14 +7,14 @@ use weft_kv::{Space, scan_prefix};
 use weft_proto::fsck::{Fault, Finding};
 use weft_proto::meta::FileKind;
 
-use super::{Pass, counted, damaged, distinct, of};
-use crate::MetaError;
+use super::pass::{Pass, count_finding, damaged_record, distinct, finding_about};
+use crate::error::MetaError;
 use crate::intents::Intent;
-use crate::keys::{self, CHECKPOINTS, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, XATTRS};
-use crate::record::{
+use crate::quota::{corrected, count_usage, stored_records};
+use crate::records::keys::{self, CHECKPOINTS, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, XATTRS};
+use crate::records::record::{
     CheckpointRecord, InlineRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
 };
-use crate::recount;
 
 /// What is to be compared of the records under one id.
 #[derive(Default)]
@@ -42,16 +42,16 @@ impl Pass<'_> {
 
     /// What everybody uses, against what the inodes amount to.
     fn usage(&mut self) -> Result<(), MetaError> {
-        let used = recount::recount(self.reader)?;
-        let (records, damaged) = recount::stored(self.reader)?;
+        let used = count_usage(self.reader)?;
+        let (records, damaged) = stored_records(self.reader)?;
         for (key, error) in damaged {
-            let mut finding = of(Fault::Usage, 0);
+            let mut finding = finding_about(Fault::Usage, 0);
             finding.text = format!("{}: {error}", QUOTAS.0);
             finding.name = key.into();
             self.found(finding);
         }
         let number = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
-        for (payer, right) in recount::corrected(records.clone(), &used) {
+        for (payer, right) in corrected(records.clone(), &used) {
             let (should, is) = (right.used(), records.get(&payer).copied());
             let is = is.unwrap_or_default().used();
             for (name, should, is) in [
@@ -59,7 +59,7 @@ impl Pass<'_> {
                 ("files", should.files, is.files),
             ] {
                 if should != is {
-                    let mut finding = counted(Fault::Usage, 0, should, is);
+                    let mut finding = count_finding(Fault::Usage, 0, should, is);
                     (finding.text, finding.name) = (payer.to_string(), name.into());
                     self.found(finding);
                 }
@@ -82,7 +82,7 @@ impl Pass<'_> {
                 records += 1;
                 match keys::decode::<M>("record of", id, value) {
                     Ok(record) => add(key, &record, &mut sums),
-                    Err(error) => findings.push(damaged(space, key, &error)),
+                    Err(error) => findings.push(damaged_record(space, key, &error)),
                 }
                 ControlFlow::Continue(())
             })?;
@@ -93,9 +93,9 @@ impl Pass<'_> {
             match keys::inode(reader, id) {
                 Ok(Some(inode)) if unreadable || inode.frozen.is_some() => {}
                 Ok(Some(inode)) => self.compare(space, id, &inode, &sums),
-                Ok(None) if space == ORPHANS => self.found(of(Fault::Orphan, id)),
+                Ok(None) if space == ORPHANS => self.found(finding_about(Fault::Orphan, id)),
                 Ok(None) => {
-                    let mut finding = of(Fault::NoInode, id);
+                    let mut finding = finding_about(Fault::NoInode, id);
                     finding.found = FileKind::Regular as u64;
                     finding.text = format!("{what} of it are there");
                     self.found(finding);
@@ -110,13 +110,13 @@ impl Pass<'_> {
     fn compare(&mut self, space: Space, id: u64, inode: &InodeRecord, sums: &Sums) {
         if space == XATTRS && sums.xattrs != inode.xattr_bytes {
             let (sum, said) = (sums.xattrs, inode.xattr_bytes);
-            self.found(counted(Fault::XattrBytes, id, sum, said));
+            self.found(count_finding(Fault::XattrBytes, id, sum, said));
         }
         if let Some(bytes) = sums.inline {
             if !inode.inline {
-                self.found(counted(Fault::InlineBytes, id, 0, bytes));
+                self.found(count_finding(Fault::InlineBytes, id, 0, bytes));
             } else if inode.size != bytes || bytes == 0 {
-                self.found(counted(Fault::InlineSize, id, bytes, inode.size));
+                self.found(count_finding(Fault::InlineSize, id, bytes, inode.size));
             }
         }
     }
@@ -143,10 +143,10 @@ impl Pass<'_> {
                     return Ok(());
                 }
                 if inode.xattr_bytes != 0 && none(XATTRS)? {
-                    findings.push(counted(Fault::XattrBytes, id, 0, inode.xattr_bytes));
+                    findings.push(count_finding(Fault::XattrBytes, id, 0, inode.xattr_bytes));
                 }
                 if inode.inline && inode.size != 0 && none(INLINE)? {
-                    findings.push(counted(Fault::InlineSize, id, 0, inode.size));
+                    findings.push(count_finding(Fault::InlineSize, id, 0, inode.size));
                 }
                 Ok(())
             };
@@ -181,12 +181,14 @@ impl Pass<'_> {
                 Ok((record.file, there))
             });
             match named {
-                Ok((file, true)) => findings.push(counted(Fault::DeleteOwed, file, number, 0)),
+                Ok((file, true)) => {
+                    findings.push(count_finding(Fault::DeleteOwed, file, number, 0))
+                }
                 Ok(_) => {}
                 Err(error @ MetaError::Corrupt { .. }) => {
                     findings.push(Finding {
                         file: 0,
-                        ..damaged(INTENTS, key, &error)
+                        ..damaged_record(INTENTS, key, &error)
                     });
                 }
                 Err(error) => {
@@ -210,14 +212,14 @@ impl Pass<'_> {
         let counters = match keys::counters(reader) {
             Ok(counters) => counters,
             Err(error @ MetaError::Corrupt { .. }) => {
-                self.found(damaged(keys::VOLUME, keys::COUNTERS_KEY, &error));
+                self.found(damaged_record(keys::VOLUME, keys::COUNTERS_KEY, &error));
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         let mut tell = |name: &'static str, right: bool, expected: u64, found: u64| {
             if !right {
-                let mut finding = counted(Fault::Counter, 0, expected, found);
+                let mut finding = count_finding(Fault::Counter, 0, expected, found);
                 finding.name = name.as_bytes().into();
                 self.found(finding);
             }

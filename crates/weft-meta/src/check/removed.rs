@@ -5,16 +5,16 @@ use std::ops::ControlFlow;
 use weft_kv::scan_prefix;
 use weft_proto::fsck::FileState;
 
-use super::list::{path, state_now};
+use super::list::state_now;
 use super::lost::{Named, done, gone, nothing};
-use super::readable;
 use super::repair::Outcome;
 use crate::edit::Edit;
-use crate::inline::content;
-use crate::keys::{self, ENTRIES, XATTRS, with_name};
-use crate::path::Node;
-use crate::record::{EntryRecord, InodeRecord, XattrRecord};
-use crate::{MetaError, Namespace};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::paths::path_of;
+use crate::records::Node;
+use crate::records::keys::{self, ENTRIES, XATTRS, content, readable, with_name};
+use crate::records::record::{EntryRecord, InodeRecord, XattrRecord};
 
 /// Extended attributes by name.
 type Attributes = Vec<(Vec<u8>, XattrRecord)>;
@@ -123,7 +123,7 @@ impl Namespace {
 fn told(edit: &Edit<'_, '_>, names: &[Named]) -> Result<String, MetaError> {
     let mut told = Vec::new();
     for name in names.iter().take(NAMES_TOLD) {
-        let path = path(edit.reader(), name.parent, name.name.clone())?;
+        let path = path_of(edit.reader(), name.parent, name.name.clone())?;
         told.push(String::from_utf8_lossy(&path).escape_debug().to_string());
     }
     if names.len() > NAMES_TOLD {

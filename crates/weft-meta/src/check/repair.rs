@@ -8,21 +8,21 @@ use weft_proto::fsck::{Fault, FileState, Finding, RepairNamespaceReply};
 use weft_proto::meta::{FileKind, ROOT};
 
 use super::lost::{KNOWN, RECORD, bare, done, gone, nothing};
-use super::{contradiction, readable};
+use super::pass::contradiction;
 use crate::edit::Edit;
-use crate::intents::Intent;
-use crate::keys::{
+use crate::error::MetaError;
+use crate::intents::{Intent, is_tree};
+use crate::namespace::Namespace;
+use crate::quota::{corrected, count_usage, stored_records};
+use crate::records::Node;
+use crate::records::keys::{
     self, CHECKPOINTS, ENTRIES, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, TREE_FILES, XATTRS,
-    with_name,
+    readable, with_name,
 };
-use crate::path::Node;
-use crate::record::{
+use crate::records::record::{
     CHECKPOINT_THERE, CheckpointRecord, EntryRecord, InlineRecord, InodeRecord, IntentRecord,
     OrphanRecord, XattrRecord,
 };
-use crate::recount;
-use crate::withdraw::is_tree;
-use crate::{MetaError, Namespace};
 
 /// Entries that one repair moves.
 const MOVES_MAX: usize = 1000;
@@ -555,9 +555,9 @@ fn counter(edit: &mut Edit<'_, '_>) -> Outcome {
 
 /// Counts anew what everybody uses.
 fn usage(edit: &mut Edit<'_, '_>) -> Outcome {
-    let used = recount::recount(edit.reader())?;
-    let (records, damaged) = recount::stored(edit.reader())?;
-    let wrong = recount::corrected(records, &used);
+    let used = count_usage(edit.reader())?;
+    let (records, damaged) = stored_records(edit.reader())?;
+    let wrong = corrected(records, &used);
     let right = wrong.is_empty() && damaged.is_empty();
     for (key, _) in damaged {
         edit.delete_unseen(QUOTAS, &key);

@@ -3,7 +3,7 @@
 //! Invariants: locks of one owner do not overlap, and those that touch differ in kind; a range that one owner holds
 //! exclusively is held by no other.
 
-use super::{Lock, Owner, Span};
+use super::lock::{Lock, Owner, Span};
 
 /// Locks held, in no particular order.
 #[derive(Clone, Debug, Default)]

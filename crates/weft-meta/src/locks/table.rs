@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
 
+use super::lock::{Family, Lock, Owner, Span};
 use super::ranges::Held;
-use super::{Family, Lock, Owner, Span};
 
 /// Locks that all clients together may hold.
 const TOTAL_MAX: usize = 1 << 20;

@@ -2,8 +2,9 @@
 
 use weft_proto::meta::Accessed;
 
-use crate::keys::INODES;
-use crate::{MetaError, Namespace, keys};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys::{self, INODES};
 
 impl Namespace {
     /// Notes when files, directories and links were read. A time only goes forward, and nothing else changes, the time of the

@@ -11,13 +11,15 @@ use bytes::Bytes;
 use weft_kv::Reader;
 use weft_proto::meta::{AttachReply, AttachRequest, Create, FileKind};
 
+use super::create::{new_inode, place, writable};
+use crate::access::{READ, WRITE, need};
 use crate::edit::Edit;
-use crate::inline::content;
-use crate::ops::attributes;
-use crate::ops::create::{new_inode, place, writable};
-use crate::path::{self, End, Node, Slot, walk};
-use crate::permission::{READ, WRITE, need, text};
-use crate::{MetaError, Namespace, keys, placement};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::{End, Slot, not_found, resolve, walk};
+use crate::records::keys::{self, content};
+use crate::records::{Node, attributes};
+use crate::servers::placement;
 
 /// What an attach found or made.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +95,7 @@ impl Namespace {
         client: u64,
         request: &AttachRequest,
     ) -> Result<Option<Attached>, MetaError> {
-        let found = self.read(|reader| path::resolve(reader, &request.who, &request.target))?;
+        let found = self.read(|reader| resolve(reader, &request.who, &request.target))?;
         check(request, &found)?;
         let mut open = self.open_files.lock();
         let written = self.may_be_held(found.id) || open.has_writer(found.id);
@@ -156,7 +158,7 @@ impl Namespace {
                 check(request, node)?;
                 Ok((node.clone(), false))
             }
-            (None, None) => Err(path::not_found(path)),
+            (None, None) => Err(not_found(path)),
             (None, Some(_)) if slot.slash => Err(MetaError::FileWithSlash { path: text(path) }),
             (None, Some(create)) => self.create(edit, now, request, &slot, create),
         }

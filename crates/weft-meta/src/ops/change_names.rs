@@ -11,14 +11,15 @@ use weft_proto::limits::{INLINE_MAX, NAMES_AHEAD_MAX};
 use weft_proto::meta::{FileKind, Target};
 use weft_proto::{Failure, meta};
 
+use super::create::{new_inode, writable};
+use crate::access::{WRITE, need, need_removable};
 use crate::edit::Edit;
-use crate::open_files::OpenFiles;
-use crate::ops::create::{new_inode, writable};
-use crate::ops::{attributes, note_write};
-use crate::path::{Node, Slot, slot};
-use crate::permission::{WRITE, need, need_removable, text};
-use crate::record::LayoutRecord;
-use crate::{MetaError, Namespace};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::open::OpenFiles;
+use crate::paths::{Nameless, Slot, slot};
+use crate::records::record::LayoutRecord;
+use crate::records::{Node, attributes};
 
 impl Namespace {
     /// Does what a client has done ahead, in order; each change may be refused for itself.
@@ -111,7 +112,7 @@ fn find(edit: &Edit<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError
     };
     let slot = slot(edit.reader(), &change.who, &target)?.map_err(invalid)?;
     if slot.slash || slot.directory.id != change.directory {
-        return Err(invalid(crate::path::Nameless::Empty));
+        return Err(invalid(Nameless::Empty));
     }
     Ok(slot)
 }
@@ -159,7 +160,7 @@ fn make(
     if let Some(data) = data {
         edit.put_content(change.file, data);
         inode.size = data.len() as u64;
-        note_write(&mut inode, file.modified);
+        inode.note_write(file.modified);
     }
     let node = Node {
         id: change.file,

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use weft_kv::{Reader, scan_prefix};
+use weft_kv::scan_prefix;
 use weft_proto::checkpoint::{
     CheckpointInfo, ListCheckpointsReply, ListCheckpointsRequest, MakeCheckpointRequest,
     RemoveCheckpointRequest, RollBackRequest,
@@ -11,17 +11,19 @@ use weft_proto::checkpoint::{
 use weft_proto::limits::{LIST_PAGE_MAX, NAME_MAX};
 use weft_proto::meta::{Credentials, FileKind, Target};
 
+use crate::access::{READ, WRITE, need};
+use crate::checkpoints::{existing, record_of};
 use crate::edit::Edit;
-use crate::intents::{Intent, TreeFile};
-use crate::keys::{self, CHECKPOINTS};
-use crate::ops::{note_write, tree_files};
-use crate::path::{Node, not_found, resolve};
-use crate::permission::{READ, WRITE, need, text};
-use crate::record::{
+use crate::error::{MetaError, text};
+use crate::intents::{Intent, TreeFile, tree_files};
+use crate::namespace::Namespace;
+use crate::paths::{not_found, resolve};
+use crate::records::Node;
+use crate::records::keys::{self, CHECKPOINTS};
+use crate::records::record::{
     CHECKPOINT_GOING, CHECKPOINT_MAKING, CHECKPOINT_THERE, CheckpointRecord, CheckpointTaskRecord,
     IntentRecord, LayoutRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK,
 };
-use crate::{MetaError, Namespace};
 
 /// Finds a regular file, or a directory, of which the caller may change the content.
 fn writable(edit: &Edit<'_, '_>, who: &Credentials, target: &Target) -> Result<Node, MetaError> {
@@ -50,43 +52,6 @@ fn has_checkpoints(node: &Node, path: &[u8]) -> Result<(), MetaError> {
 /// A checkpoint's name in messages.
 fn shown(path: &[u8], name: &str) -> String {
     format!("{}, checkpoint {name}", text(path))
-}
-
-fn record_of(
-    reader: &dyn Reader,
-    id: u64,
-    name: &[u8],
-) -> Result<Option<CheckpointRecord>, MetaError> {
-    let bytes = reader.get(CHECKPOINTS, &keys::with_name(id, name))?;
-    bytes
-        .map(|bytes| keys::decode("checkpoint of", id, &bytes))
-        .transpose()
-}
-
-/// The checkpoint of this name, which all servers have.
-fn found(
-    reader: &dyn Reader,
-    node: &Node,
-    path: &[u8],
-    name: &[u8],
-) -> Result<CheckpointRecord, MetaError> {
-    let record = record_of(reader, node.id, name)?.filter(|r| r.state == CHECKPOINT_THERE);
-    record.ok_or_else(|| MetaError::NoCheckpoint {
-        path: text(path),
-        name: text(name),
-    })
-}
-
-/// The directory that a directory was at a checkpoint of its tree.
-pub(crate) fn image(
-    reader: &dyn Reader,
-    node: &Node,
-    path: &[u8],
-    name: &[u8],
-) -> Result<Node, MetaError> {
-    let id = found(reader, node, path, name)?.image;
-    let inode = keys::named_inode(reader, id)?;
-    Ok(Node { id, inode })
 }
 
 fn owe(
@@ -168,7 +133,7 @@ impl Namespace {
         let (path, name) = (&request.target.path, &request.name);
         self.edit(|edit| {
             let node = writable(edit, &request.who, &request.target)?;
-            let record = found(edit.reader(), &node, path, name.as_bytes())?;
+            let record = existing(edit.reader(), &node, path, name.as_bytes())?;
             if record.image != 0 {
                 let (place, of) = ((&node, &path[..]), (&record, name.as_str()));
                 let number = edit.roll_back_tree(&request.who, place, of, now)?;
@@ -196,7 +161,7 @@ impl Namespace {
         self.read(|reader| {
             let node = resolve(reader, &request.who, &request.target)?;
             need(&request.who, &node.inode, WRITE, path)?;
-            let record = found(reader, &node, path, request.name.as_bytes())?;
+            let record = existing(reader, &node, path, request.name.as_bytes())?;
             if record.image == 0 {
                 return Ok(None);
             }
@@ -212,7 +177,7 @@ impl Namespace {
         let (path, name) = (&request.target.path, &request.name);
         self.edit(|edit| {
             let node = writable(edit, &request.who, &request.target)?;
-            let mut record = found(edit.reader(), &node, path, name.as_bytes())?;
+            let mut record = existing(edit.reader(), &node, path, name.as_bytes())?;
             record.state = CHECKPOINT_GOING;
             let key = keys::with_name(node.id, name.as_bytes());
             edit.put(CHECKPOINTS, &key, &record);
@@ -381,7 +346,7 @@ impl Edit<'_, '_> {
         if known {
             inode.size = size;
         }
-        note_write(inode, now);
+        inode.note_write(now);
         if inode.truncate == number {
             inode.truncate = 0;
             inode.truncate_raced = false;

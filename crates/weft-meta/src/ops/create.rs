@@ -3,12 +3,12 @@
 
 use weft_proto::meta::{Credentials, FileKind, StatReply, Target};
 
-use crate::MetaError;
+use crate::access::{GROUP_EXEC, MODE, SETGID, WRITE, in_group, is_root, need};
 use crate::edit::Edit;
-use crate::ops::attributes;
-use crate::path::{self, Nameless, Node, Slot};
-use crate::permission::{GROUP_EXEC, MODE, SETGID, WRITE, in_group, is_root, need, text};
-use crate::record::InodeRecord;
+use crate::error::{MetaError, text};
+use crate::paths::{Nameless, Slot, not_found, slot};
+use crate::records::record::InodeRecord;
+use crate::records::{Node, attributes};
 
 /// The free place that `target` names.
 ///
@@ -20,16 +20,16 @@ pub(super) fn free_slot(
     directory: bool,
 ) -> Result<Box<Slot>, MetaError> {
     let path = &target.path;
-    let slot = match path::slot(edit.reader(), who, target)? {
+    let slot = match slot(edit.reader(), who, target)? {
         Ok(slot) => slot,
-        Err(Nameless::Empty) => return Err(path::not_found(path)),
+        Err(Nameless::Empty) => return Err(not_found(path)),
         Err(_) => return Err(MetaError::Exists { path: text(path) }),
     };
     if slot.found.is_some() {
         return Err(MetaError::Exists { path: text(path) });
     }
     if slot.slash && !directory {
-        return Err(path::not_found(path));
+        return Err(not_found(path));
     }
     writable(who, &slot.directory, path)?;
     Ok(slot)
@@ -38,7 +38,7 @@ pub(super) fn free_slot(
 /// The caller may make names in this directory, and the directory still has one itself.
 pub(super) fn writable(who: &Credentials, directory: &Node, path: &[u8]) -> Result<(), MetaError> {
     if directory.inode.links == 0 {
-        return Err(path::not_found(path));
+        return Err(not_found(path));
     }
     need(who, &directory.inode, WRITE, path)
 }

@@ -3,7 +3,10 @@
 use weft_proto::delegation::{DelegateReply, DelegateRequest};
 use weft_proto::limits::IDS_AHEAD_MAX;
 
-use crate::{MetaError, Namespace, keys, placement};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys;
+use crate::servers::placement;
 
 impl Namespace {
     /// Gives a client a directory and ids for new files in it, with the layouts that they have. Refused where there is

@@ -9,11 +9,12 @@ use weft_proto::checkpoint::{
 };
 use weft_proto::meta::FileKind;
 
-use crate::keys::{self, CHECKPOINTS, ENTRIES};
-use crate::path::resolve;
-use crate::permission::{READ, may, need, text};
-use crate::record::{CHECKPOINT_THERE, CheckpointRecord, EntryRecord};
-use crate::{MetaError, Namespace};
+use crate::access::{READ, may, need};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::resolve;
+use crate::records::keys::{self, CHECKPOINTS, ENTRIES};
+use crate::records::record::{CHECKPOINT_THERE, CheckpointRecord, EntryRecord};
 
 /// Names that one call looks at.
 const NAMES: usize = 2000;

@@ -2,11 +2,12 @@
 
 use weft_proto::meta::{LinkRequest, StatReply};
 
-use crate::ops::attributes;
-use crate::ops::create::free_slot;
-use crate::path::{Node, not_found, resolve};
-use crate::permission::text;
-use crate::{HARD_LINKS_MAX, MetaError, Namespace};
+use super::create::free_slot;
+use crate::error::{MetaError, text};
+use crate::limits::HARD_LINKS_MAX;
+use crate::namespace::Namespace;
+use crate::paths::{not_found, resolve};
+use crate::records::{Node, attributes};
 
 impl Namespace {
     /// Gives a file a further name; symbolic links can have several names too, directories cannot.

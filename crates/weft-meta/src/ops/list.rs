@@ -10,11 +10,12 @@ use weft_kv::prefix_end;
 use weft_proto::limits::{BODY_MAX, LIST_PAGE_MAX};
 use weft_proto::meta::{Entry, ListReply, ListRequest};
 
-use crate::keys::{self, ENTRIES};
-use crate::ops::attributes;
-use crate::path::{Node, resolve};
-use crate::permission::{READ, need, text};
-use crate::{MetaError, Namespace};
+use crate::access::{READ, need};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::resolve;
+use crate::records::keys::{self, ENTRIES};
+use crate::records::{Node, attributes};
 
 /// Bytes of entries in one page: the rest of the body is for the directory itself, whose layout
 /// may name thousands of servers.

@@ -2,9 +2,10 @@
 
 use weft_proto::meta::{FileKind, MakeDirectoryRequest, StatReply};
 
-use crate::ops::create::{free_slot, new_inode, place};
-use crate::permission::STICKY;
-use crate::{MetaError, Namespace};
+use super::create::{free_slot, new_inode, place};
+use crate::access::STICKY;
+use crate::error::MetaError;
+use crate::namespace::Namespace;
 
 impl Namespace {
     /// Creates an empty directory. It inherits what its parent gives to new files, and in a setgid

@@ -3,10 +3,10 @@
 use weft_proto::limits::PATH_MAX;
 use weft_proto::meta::{FileKind, MakeLinkRequest, StatReply};
 
-use crate::ops::create::{free_slot, new_inode, place};
-use crate::path::not_found;
-use crate::permission::text;
-use crate::{MetaError, Namespace};
+use super::create::{free_slot, new_inode, place};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::not_found;
 
 impl Namespace {
     /// Creates a symbolic link with any text that could be a path.

@@ -2,9 +2,11 @@
 
 use weft_proto::meta::{FileKind, MakeNodeRequest, StatReply};
 
-use crate::ops::create::{free_slot, new_inode, place};
-use crate::permission::{is_root, not_owner, text};
-use crate::{MetaError, Namespace, placement};
+use super::create::{free_slot, new_inode, place};
+use crate::access::{is_root, not_owner};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::servers::placement;
 
 impl Namespace {
     /// Creates a node; devices only for root.

@@ -13,15 +13,16 @@ use weft_proto::quota::{
     SetQuotaReply, SetQuotaRequest,
 };
 
-use super::tree::Tree;
-use crate::check::directory_path;
+use crate::access::{check_caller, in_group, is_root, not_owner};
+use crate::checkpoints::Subtree;
 use crate::edit::Edit;
-use crate::keys::{self, INODES, QUOTAS};
-use crate::path::{Node, not_found, resolve};
-use crate::permission::{check_caller, in_group, is_root, not_owner, text};
-use crate::quota::{Payer, Used, charged_bytes, record, trees};
-use crate::record::QuotaRecord;
-use crate::{MetaError, Namespace};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::{directory_path, not_found, resolve};
+use crate::quota::{Payer, Used, charged_bytes, quota_record, trees_above};
+use crate::records::Node;
+use crate::records::keys::{self, INODES, QUOTAS};
+use crate::records::record::QuotaRecord;
 
 /// About the most bytes of a page.
 const PAGE_BYTES: usize = 512 << 10;
@@ -123,12 +124,12 @@ impl Namespace {
         self.read(|reader| {
             let inode = resolve(reader, who, &request.target)?.inode;
             let mut quotas = Vec::new();
-            for (tree, record) in trees(reader, inode.tree)? {
+            for (tree, record) in trees_above(reader, inode.tree)? {
                 quotas.push(self.quota_info(reader, Payer::Tree(tree), &record)?);
             }
             for payer in [Payer::User(inode.uid), Payer::Group(inode.gid)] {
                 if may_see(reader, who, payer)? {
-                    let record = record(reader, payer)?.unwrap_or_default();
+                    let record = quota_record(reader, payer)?.unwrap_or_default();
                     quotas.push(self.quota_info(reader, payer, &record)?);
                 }
             }
@@ -173,7 +174,7 @@ fn may_see(reader: &dyn Reader, who: &Credentials, payer: Payer) -> Result<bool,
 
 impl Edit<'_, '_> {
     fn stored_quota(&self, payer: Payer) -> Result<QuotaRecord, MetaError> {
-        Ok(record(self.reader(), payer)?.unwrap_or_default())
+        Ok(quota_record(self.reader(), payer)?.unwrap_or_default())
     }
 
     /// Makes a directory count what lies below it for itself, or, to `clear` that, for the next quota above only.
@@ -228,7 +229,7 @@ impl Edit<'_, '_> {
         path: &[u8],
         (from, to): (u64, u64),
     ) -> Result<Used, MetaError> {
-        let tree = Tree::read(self.reader(), root.clone(), path)?;
+        let tree = Subtree::read(self.reader(), root.clone(), path)?;
         let (mut moved, mut within) = (Used::default(), BTreeSet::new());
         for Node { id, inode } in tree.nodes {
             if inode.tree == from {
@@ -243,7 +244,7 @@ impl Edit<'_, '_> {
         }
         for id in within {
             let mut quota = self.stored_quota(Payer::Tree(id))?;
-            if to == root.id && trees(self.reader(), id)?.len() >= QUOTA_DEPTH_MAX {
+            if to == root.id && trees_above(self.reader(), id)?.len() >= QUOTA_DEPTH_MAX {
                 return Err(MetaError::Invalid {
                     path: text(path),
                     reason: "at most 16 directories with quotas lie one within the other",
@@ -256,7 +257,7 @@ impl Edit<'_, '_> {
                 self.put_quota(Payer::Tree(id), &quota);
             }
         }
-        if to == root.id && trees(self.reader(), from)?.len() >= QUOTA_DEPTH_MAX {
+        if to == root.id && trees_above(self.reader(), from)?.len() >= QUOTA_DEPTH_MAX {
             return Err(MetaError::Invalid {
                 path: text(path),
                 reason: "at most 16 directories with quotas lie one within the other",

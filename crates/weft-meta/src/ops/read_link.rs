@@ -2,9 +2,9 @@
 
 use weft_proto::meta::{FileKind, ReadLinkReply, ReadLinkRequest, Target};
 
-use crate::path::resolve;
-use crate::permission::text;
-use crate::{MetaError, Namespace};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::resolve;
 
 impl Namespace {
     /// The text of the link that the path names; the last component is not followed.

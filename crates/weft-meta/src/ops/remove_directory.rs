@@ -2,9 +2,10 @@
 
 use weft_proto::meta::{RemoveDirectoryRequest, UnlinkReply};
 
-use crate::path::{Nameless, not_found, slot};
-use crate::permission::{WRITE, need, need_removable, text};
-use crate::{MetaError, Namespace};
+use crate::access::{WRITE, need, need_removable};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::{Nameless, not_found, slot};
 
 impl Namespace {
     /// Removes an empty directory; who has it open sees it empty and can make nothing in it.

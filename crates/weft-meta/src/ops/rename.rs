@@ -6,12 +6,13 @@
 
 use weft_proto::meta::{Credentials, FileKind, ROOT, RenameReply, RenameRequest, Target};
 
+use super::create::writable;
+use crate::access::{WRITE, need, need_removable};
 use crate::edit::Edit;
-use crate::keys;
-use crate::ops::create::writable;
-use crate::path::{Nameless, Node, Slot, not_found, slot};
-use crate::permission::{WRITE, need, need_removable, text};
-use crate::{MetaError, Namespace};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::{Nameless, Slot, not_found, slot};
+use crate::records::{Node, keys};
 
 impl Namespace {
     /// Renames; see [`RenameRequest`]. Two names of one file: nothing happens.

@@ -7,12 +7,11 @@
 use weft_proto::limits::DETACH_MAX;
 use weft_proto::meta::{DetachReply, DetachRequest, ReportReply, ReportRequest};
 
-use crate::ops::attributes;
-use crate::path::Node;
-use crate::permission::without_privilege;
-use crate::record::InodeRecord;
-use crate::sessions::reap;
-use crate::{MetaError, Namespace, keys};
+use crate::access::without_privilege;
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::open::reap;
+use crate::records::{Node, attributes, keys};
 
 impl Namespace {
     /// A client reports; see [`ReportRequest`]. A file that is gone is no error: it ended with the
@@ -79,7 +78,7 @@ impl Namespace {
                     after.size = size;
                 }
                 if let Some(modified) = modified {
-                    note_write(&mut after, modified);
+                    after.note_write(modified);
                     after.truncate_raced |= inode.truncate != 0;
                 }
                 if in_cells {
@@ -169,14 +168,4 @@ impl Namespace {
         }
         Ok(true)
     }
-}
-
-/// A write at `time`, in whatever order such news arrives: the latest counts, unless the time was
-/// set by hand after it.
-pub(crate) fn note_write(inode: &mut InodeRecord, time: i64) {
-    inode.written = inode.written.max(time);
-    if inode.written > inode.modified_set {
-        inode.modified = inode.written;
-    }
-    inode.changed = inode.changed.max(time);
 }

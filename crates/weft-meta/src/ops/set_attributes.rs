@@ -6,16 +6,18 @@ use weft_proto::meta::{
     Credentials, FileKind, LayoutWish, SetAttributesRequest, StatReply, TimeWish,
 };
 
-use crate::edit::Edit;
-use crate::inline::content;
-use crate::ops::attributes;
-use crate::path::{Node, resolve};
-use crate::permission::{
-    MODE, SETGID, WRITE, in_group, is_root, may, need, not_owner, owns, text, without_privilege,
+use crate::access::{
+    MODE, SETGID, WRITE, in_group, is_root, may, need, not_owner, owns, without_privilege,
     without_set_id,
 };
-use crate::record::{InodeRecord, WishRecord};
-use crate::{MetaError, Namespace, placement};
+use crate::edit::Edit;
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::resolve;
+use crate::records::keys::content;
+use crate::records::record::{InodeRecord, WishRecord};
+use crate::records::{Node, attributes};
+use crate::servers::placement;
 
 impl Namespace {
     /// Changes what the request names.

@@ -2,9 +2,10 @@
 
 use weft_proto::meta::{StatReply, StatRequest};
 
-use crate::ops::attributes;
-use crate::path::resolve;
-use crate::{MetaError, Namespace};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::paths::resolve;
+use crate::records::attributes;
 
 impl Namespace {
     /// Attributes as last known; the size of a file that is being written is on the servers.

@@ -3,13 +3,13 @@
 use weft_proto::inline::{StoreInlineReply, StoreInlineRequest};
 use weft_proto::limits::INLINE_MAX;
 
-use crate::inline::content;
-use crate::ops::set_attributes::apply;
-use crate::ops::{attributes, note_write};
-use crate::path::Node;
-use crate::permission::without_privilege;
-use crate::sessions::reap;
-use crate::{MetaError, Namespace, keys};
+use super::set_attributes::apply;
+use crate::access::without_privilege;
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::open::reap;
+use crate::records::keys::{self, content};
+use crate::records::{Node, attributes};
 
 impl Namespace {
     /// Replaces the content of an inline file that this client has attached for writing; see [`StoreInlineRequest`].
@@ -53,7 +53,7 @@ impl Namespace {
                 let mut after = inode.clone();
                 after.size = data.len() as u64;
                 after.size_exact = true;
-                note_write(&mut after, request.modified);
+                after.note_write(request.modified);
                 if request.kill_priv {
                     after.mode = without_privilege(&after);
                 }

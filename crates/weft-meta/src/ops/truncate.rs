@@ -5,14 +5,15 @@ use weft_layout::OFFSET_MAX;
 use weft_proto::limits::INLINE_MAX;
 use weft_proto::meta::{FileKind, StatReply, TruncateRequest};
 
+use crate::access::{WRITE, is_root, need, without_set_id};
 use crate::edit::Edit;
-use crate::inline::content;
+use crate::error::{MetaError, text};
 use crate::intents::Intent;
-use crate::ops::{attributes, note_write};
-use crate::path::{Node, resolve};
-use crate::permission::{WRITE, is_root, need, text, without_set_id};
-use crate::record::{IntentRecord, TruncateRecord};
-use crate::{MetaError, Namespace, keys};
+use crate::namespace::Namespace;
+use crate::paths::resolve;
+use crate::records::keys::{self, content};
+use crate::records::record::{IntentRecord, TruncateRecord};
+use crate::records::{Node, attributes};
 
 /// What a truncate needs next.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +79,7 @@ impl Namespace {
                 after.mode = without_set_id(who, &after);
             }
             if request.grow || done {
-                note_write(&mut after, now);
+                after.note_write(now);
                 if request.grow {
                     // Charged, and believed by nobody until servers were asked.
                     after.size = after.size.max(size);
@@ -145,7 +146,7 @@ impl Namespace {
         if !is_root(&request.who) {
             inode.mode = without_set_id(&request.who, inode);
         }
-        note_write(inode, now);
+        inode.note_write(now);
         node.inode = inode.clone();
         Ok(true)
     }

@@ -2,9 +2,10 @@
 
 use weft_proto::meta::{UnlinkReply, UnlinkRequest};
 
-use crate::path::{Nameless, not_found, slot};
-use crate::permission::{WRITE, need, need_removable, text};
-use crate::{MetaError, Namespace};
+use crate::access::{WRITE, need, need_removable};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::{Nameless, not_found, slot};
 
 impl Namespace {
     /// Removes a name. With its last one a file goes: at once, or when nobody has it open any more.

@@ -15,15 +15,14 @@ use weft_proto::meta::{
     RemoveXattrRequest, SetXattrRequest, XattrDone,
 };
 
-use crate::acl;
+use crate::access::{READ, SETGID, STICKY, WRITE, acl, in_group, is_root, need, not_owner, owns};
 use crate::edit::Edit;
-use crate::keys::{self, XATTRS};
-use crate::path::{Node, resolve};
-use crate::permission::{
-    READ, SETGID, STICKY, WRITE, in_group, is_root, need, not_owner, owns, text,
-};
-use crate::record::{AclRecord, XattrRecord};
-use crate::{MetaError, Namespace};
+use crate::error::{MetaError, text};
+use crate::namespace::Namespace;
+use crate::paths::resolve;
+use crate::records::Node;
+use crate::records::keys::{self, XATTRS};
+use crate::records::record::{AclRecord, XattrRecord};
 
 impl Namespace {
     /// The value of one attribute.

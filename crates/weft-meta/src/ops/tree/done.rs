@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Tree, held_files, xattrs};
+use crate::checkpoints::{Subtree, held_files, xattrs};
 use crate::edit::Edit;
-use crate::keys::{self, CHECKPOINTS, ENTRIES, HELD, INLINE, INODES, TREE_FILES, XATTRS};
-use crate::path::Node;
-use crate::record::{
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::Node;
+use crate::records::keys::{
+    self, CHECKPOINTS, ENTRIES, HELD, INLINE, INODES, TREE_FILES, XATTRS, content,
+};
+use crate::records::record::{
     CHECKPOINT_THERE, CheckpointRecord, CheckpointTaskRecord, DeleteRecord, InodeRecord,
     IntentRecord, TASK_DROP, TASK_MAKE,
 };
-use crate::{MetaError, Namespace};
 
 /// What files are in a checkpoint, by their ids: size and time of the last write.
 pub type KeptFiles = HashMap<u64, (u64, i64)>;
@@ -81,7 +84,7 @@ impl Edit<'_, '_> {
         let Some(inode) = keys::inode(self.reader(), id)? else {
             return Ok(());
         };
-        let tree = Tree::read(self.reader(), Node { id, inode }, task.name.as_bytes())?;
+        let tree = Subtree::read(self.reader(), Node { id, inode }, task.name.as_bytes())?;
         let counters = self.counters()?;
         counters.files = counters.files.saturating_sub(tree.nodes.len() as u64);
         for (directory, name, _) in &tree.names {
@@ -104,7 +107,7 @@ impl Edit<'_, '_> {
         }
         if image.inode.inline {
             // A reader may have had it brought, in part at least, to cells.
-            let spilling = crate::inline::content(self.reader(), image.id)?.spilling;
+            let spilling = content(self.reader(), image.id)?.spilling;
             self.delete_unseen(INLINE, &key);
             let own_cells = image.inode.frozen.is_some_and(|frozen| frozen.own_cells);
             if spilling || own_cells {

@@ -3,13 +3,14 @@
 use prost::Message;
 use weft_proto::meta::FileKind;
 
-use super::{Tree, xattrs};
-use crate::MetaError;
+use crate::checkpoints::{Subtree, xattrs};
 use crate::edit::Edit;
-use crate::inline::content;
-use crate::keys::{self, CHECKPOINTS, ENTRIES, HELD, INLINE, INODES, TREE_FILES, XATTRS};
-use crate::path::Node;
-use crate::record::{
+use crate::error::MetaError;
+use crate::records::Node;
+use crate::records::keys::{
+    self, CHECKPOINTS, ENTRIES, HELD, INLINE, INODES, TREE_FILES, XATTRS, content,
+};
+use crate::records::record::{
     CHECKPOINT_MAKING, CheckpointRecord, EntryRecord, FrozenRecord, InodeRecord, TASK_MAKE,
     TreeFileRecord, XattrRecord,
 };
@@ -25,7 +26,7 @@ impl Edit<'_, '_> {
         name: &str,
         now: i64,
     ) -> Result<u64, MetaError> {
-        let tree = Tree::read(self.reader(), root.clone(), path)?;
+        let tree = Subtree::read(self.reader(), root.clone(), path)?;
         let count = tree.nodes.len() as u64;
         let counters = self.counters()?;
         // Image `i` has the id `first + i`.
@@ -98,7 +99,7 @@ fn decoded<M: Message + Default>(id: u64, stored: &[u8]) -> Result<M, MetaError>
 }
 
 /// The inodes of the copy, in the order of the tree's.
-fn images(tree: &Tree, first: u64, number: u64) -> Vec<Node> {
+fn images(tree: &Subtree, first: u64, number: u64) -> Vec<Node> {
     let mut parents = vec![first; tree.nodes.len()];
     for (directory, _, node) in &tree.names {
         parents[*node] = first + *directory as u64;

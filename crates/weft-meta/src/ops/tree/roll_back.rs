@@ -9,15 +9,16 @@ use std::collections::{HashMap, HashSet};
 
 use weft_proto::meta::{Credentials, FileKind};
 
-use super::{Tree, xattrs};
-use crate::MetaError;
+use crate::access::{is_root, not_owner};
+use crate::checkpoints::{Subtree, has_checkpoints, xattrs};
 use crate::edit::Edit;
-use crate::inline::content;
-use crate::keys::{self, ENTRIES, HELD, ORPHANS, XATTRS};
-use crate::path::Node;
-use crate::permission::{is_root, not_owner, text};
-use crate::quota::{self, Payer};
-use crate::record::{CheckpointRecord, EntryRecord, InodeRecord, TASK_ROLL_BACK, XattrRecord};
+use crate::error::{MetaError, text};
+use crate::quota::{Payer, quota_record};
+use crate::records::Node;
+use crate::records::keys::{self, ENTRIES, HELD, ORPHANS, XATTRS, content};
+use crate::records::record::{
+    CheckpointRecord, EntryRecord, InodeRecord, TASK_ROLL_BACK, XattrRecord,
+};
 
 /// What an image becomes.
 struct Target {
@@ -41,8 +42,8 @@ impl Edit<'_, '_> {
             id: record.image,
             inode: keys::named_inode(self.reader(), record.image)?,
         };
-        let image = Tree::read(self.reader(), first, path)?;
-        let living = Tree::read(self.reader(), root.clone(), path)?;
+        let image = Subtree::read(self.reader(), first, path)?;
+        let living = Subtree::read(self.reader(), root.clone(), path)?;
         let all = image.nodes.iter().chain(&living.nodes);
         if !is_root(who) && all.clone().any(|node| node.inode.uid != who.uid) {
             return Err(not_owner(who, path, "roll back what others own"));
@@ -70,8 +71,8 @@ impl Edit<'_, '_> {
     fn targets(
         &mut self,
         root: &Node,
-        image: &Tree,
-        living: &Tree,
+        image: &Subtree,
+        living: &Subtree,
     ) -> Result<Vec<Target>, MetaError> {
         let in_tree: HashSet<u64> = living.nodes.iter().map(|node| node.id).collect();
         let mut targets = Vec::with_capacity(image.nodes.len());
@@ -90,7 +91,7 @@ impl Edit<'_, '_> {
             let misfit = found
                 .as_ref()
                 .is_some_and(|f| !f.is_directory() && !fits(f));
-            if misfit && self.has_checkpoints(id)? {
+            if misfit && has_checkpoints(self.reader(), id)? {
                 let name = image.names.iter().find(|(_, _, named)| *named == place);
                 let name = name.map_or_else(String::new, |(_, name, _)| text(name));
                 return Err(MetaError::HasOwnCheckpoints { name });
@@ -114,7 +115,7 @@ impl Edit<'_, '_> {
     /// Takes away what the tree holds and the checkpoint does not.
     fn remove_others(
         &mut self,
-        living: &Tree,
+        living: &Subtree,
         targets: &[Target],
         now: i64,
     ) -> Result<(), MetaError> {
@@ -124,7 +125,7 @@ impl Edit<'_, '_> {
             if kept.contains(&node.id) {
                 continue;
             }
-            if node.inode.is_directory() && self.has_checkpoints(node.id)? {
+            if node.inode.is_directory() && has_checkpoints(self.reader(), node.id)? {
                 let name = living.names.iter().find(|(_, _, named)| *named == place);
                 let path = name.map_or_else(String::new, |(_, name, _)| text(name));
                 return Err(MetaError::HasCheckpoints { path });
@@ -149,8 +150,8 @@ impl Edit<'_, '_> {
     /// Makes every target what its image is.
     fn restore(
         &mut self,
-        image: &Tree,
-        living: &Tree,
+        image: &Subtree,
+        living: &Subtree,
         targets: &[Target],
         number: u64,
         now: i64,
@@ -217,7 +218,7 @@ impl Edit<'_, '_> {
         if living.is_none_or(|living| living.tree != target.id) {
             return Ok(outer);
         }
-        let quota = quota::record(self.reader(), Payer::Tree(target.id))?;
+        let quota = quota_record(self.reader(), Payer::Tree(target.id))?;
         if quota.is_some_and(|quota| quota.above != outer) {
             let path = format!("directory {}, which has a quota of its own", target.id);
             return Err(MetaError::CrossDevice { path });

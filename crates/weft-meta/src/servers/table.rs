@@ -11,10 +11,11 @@ use weft_proto::meta::{
 };
 use weft_proto::stamp::Position;
 
-use crate::keys::{self, SERVERS};
-use crate::placement::Pool;
-use crate::record::ServerRecord;
-use crate::{MetaError, Namespace};
+use super::placement::Pool;
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys::{self, SERVERS};
+use crate::records::record::ServerRecord;
 
 /// A server that was not heard of for so long counts as down, in nanoseconds.
 const SILENCE_MAX: i64 = 5_000_000_000;

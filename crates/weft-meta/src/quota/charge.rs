@@ -17,12 +17,11 @@ use weft_proto::limits::QUOTA_DEPTH_MAX;
 use weft_proto::meta::FileKind;
 use weft_proto::quota::QuotaKind;
 
-use crate::MetaError;
-use crate::check::directory_path;
 use crate::edit::{Changed, Edit};
-use crate::keys::{self, QUOTAS};
-use crate::permission::text;
-use crate::record::{InodeRecord, QuotaRecord};
+use crate::error::{MetaError, text};
+use crate::paths::directory_path;
+use crate::records::keys::{self, QUOTAS};
+use crate::records::record::{InodeRecord, QuotaRecord};
 
 /// Who is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,20 +113,23 @@ impl QuotaRecord {
     }
 }
 
-pub(crate) fn record(reader: &dyn Reader, payer: Payer) -> Result<Option<QuotaRecord>, MetaError> {
+pub(crate) fn quota_record(
+    reader: &dyn Reader,
+    payer: Payer,
+) -> Result<Option<QuotaRecord>, MetaError> {
     let bytes = reader.get(QUOTAS, &payer.key())?;
     let record = bytes.map(|bytes| keys::decode("quota of", payer.id(), &bytes));
     record.transpose()
 }
 
 /// The trees from the nearest on upwards, as their records tell.
-pub(crate) fn trees(
+pub(crate) fn trees_above(
     reader: &dyn Reader,
     mut tree: u64,
 ) -> Result<Vec<(u64, QuotaRecord)>, MetaError> {
     let mut found = Vec::new();
     while tree != 0 && found.len() < QUOTA_DEPTH_MAX {
-        let record = record(reader, Payer::Tree(tree))?.unwrap_or_default();
+        let record = quota_record(reader, Payer::Tree(tree))?.unwrap_or_default();
         let above = record.above;
         found.push((tree, record));
         tree = above;
@@ -197,7 +199,7 @@ struct Records<'r> {
 impl Records<'_> {
     fn get(&mut self, payer: Payer) -> Result<&mut QuotaRecord, MetaError> {
         if !self.known.contains_key(&payer) {
-            let found = record(self.reader, payer)?.unwrap_or_default();
+            let found = quota_record(self.reader, payer)?.unwrap_or_default();
             self.known.insert(payer, found);
         }
         Ok(self.known.get_mut(&payer).expect("just read"))

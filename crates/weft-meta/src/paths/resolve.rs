@@ -9,18 +9,10 @@ use weft_kv::Reader;
 use weft_proto::limits::{LINKS_MAX, NAME_MAX, PATH_MAX};
 use weft_proto::meta::{Credentials, FileKind, ROOT, Target};
 
-use crate::MetaError;
-use crate::keys;
-use crate::ops::image;
-use crate::permission::{SEARCH, check_caller, need, text};
-use crate::record::InodeRecord;
-
-/// A file and its id.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) id: u64,
-    pub(crate) inode: InodeRecord,
-}
+use crate::access::{SEARCH, check_caller, need};
+use crate::checkpoints::image;
+use crate::error::{MetaError, text};
+use crate::records::{Node, keys};
 
 /// The place of a name: its directory, and what is there now.
 #[derive(Debug)]

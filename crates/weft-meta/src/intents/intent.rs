@@ -2,18 +2,13 @@
 //! server has done it. Whoever carries it through may die and begin again: servers skip the
 //! numbers that they have seen.
 
-use std::collections::HashSet;
-use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering;
-
 use weft_kv::Reader;
 use weft_layout::{FileId, Layout, ServerId};
-use weft_proto::meta::{self, StatReply};
 
-use crate::keys::{self, INTENTS};
-use crate::ops::{attributes, tree_files};
-use crate::record::{IntentRecord, LayoutRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK};
-use crate::{MetaError, Namespace};
+use crate::checkpoints::held_files;
+use crate::error::MetaError;
+use crate::records::record::{IntentRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK};
+use crate::records::{keys, layout_of};
 
 /// Work owed to I/O servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +151,7 @@ impl Intent {
                 Ok(Intent::Truncate {
                     number,
                     file,
-                    layout: checked(layout).map_err(corrupt)?,
+                    layout: layout.checked().map_err(corrupt)?,
                     size: truncate.size,
                 })
             }
@@ -185,7 +180,7 @@ impl Intent {
                 Ok(Intent::Checkpoint {
                     number,
                     file,
-                    layout: checked(layout).map_err(corrupt)?,
+                    layout: layout.checked().map_err(corrupt)?,
                     task,
                     name: owed.name.clone(),
                 })
@@ -201,101 +196,21 @@ fn used(layout: &Layout) -> &[ServerId] {
     &servers[..servers.len().min(layout.cells() as usize)]
 }
 
-pub(crate) fn checked(layout: &LayoutRecord) -> Result<Layout, String> {
-    Layout::try_from(&meta::Layout::from(layout)).map_err(|error| error.to_string())
+/// Whether its file is a directory, and it is about the files below it.
+pub(crate) fn is_tree(record: &IntentRecord) -> bool {
+    record
+        .checkpoint
+        .as_ref()
+        .is_some_and(|task| task.image != 0)
 }
 
-impl Namespace {
-    /// The oldest intents that may be carried through now, at most `limit`: of each file only the
-    /// oldest one, so that several of one file are carried through in order. One about a tree is
-    /// one about each file in it that has cells. For whoever carries everything in one go; a service
-    /// that must not wait for one server because of another reads [`Namespace::intents_from`].
-    ///
-    /// Cost: a scan from the oldest that was left at the last call; two reads for each file of a tree.
-    pub fn pending_intents(&self, limit: usize) -> Result<Vec<Intent>, MetaError> {
-        let from = self.oldest_intent.load(Ordering::Acquire);
-        let mut files = HashSet::new();
-        let mut found = Vec::new();
-        let mut damaged = None;
-        let mut oldest = None;
-        let counters = self.read(|reader| {
-            let mut visit = |key: &[u8], value: &[u8]| {
-                let number = keys::number(key).unwrap_or_default();
-                oldest.get_or_insert(number);
-                if found.len() == limit {
-                    return ControlFlow::Break(());
-                }
-                let record = keys::decode::<IntentRecord>("intent", number, value);
-                match record.and_then(|record| Intent::from_record(reader, number, &record)) {
-                    Ok(intent) => {
-                        let mine = intent.files();
-                        let first = mine.iter().all(|file| !files.contains(file));
-                        files.extend(mine);
-                        if first {
-                            found.push(intent);
-                        }
-                    }
-                    Err(error) => {
-                        damaged = Some(error);
-                        return ControlFlow::Break(());
-                    }
-                }
-                ControlFlow::Continue(())
-            };
-            let from = from.to_be_bytes();
-            reader.scan(
-                INTENTS,
-                Bound::Included(&from),
-                Bound::Unbounded,
-                &mut visit,
-            )?;
-            keys::counters(reader)
-        })?;
-        let oldest = oldest.unwrap_or(counters.next_intent);
-        self.oldest_intent.fetch_max(oldest, Ordering::AcqRel);
-        match damaged {
-            Some(error) => Err(error),
-            None => Ok(found),
-        }
-    }
-
-    /// A delete was carried through on every server. Doing it twice changes nothing.
-    ///
-    /// # Durability
-    /// Needs no sync: a delete that comes back after power loss is done again.
-    pub fn intent_done(&self, number: u64) -> Result<(), MetaError> {
-        self.edit(|edit| {
-            let Some(record) = keys::intent(edit.reader(), number)? else {
-                return Ok(());
-            };
-            if record.delete.is_none() {
-                return Err(MetaError::WrongIntent {
-                    number,
-                    expected: "delete",
-                });
-            }
-            edit.settle(number)
-        })
-    }
-
-    /// A truncate was carried through on every server: size and times change now. Answers the
-    /// attributes, or nothing where the file was deleted meanwhile or it was told before.
-    ///
-    /// # Durability
-    /// Needs no sync for the same reason as [`Namespace::intent_done`].
-    pub fn truncate_done(&self, number: u64, now: i64) -> Result<Option<StatReply>, MetaError> {
-        self.edit(|edit| {
-            let Some(record) = keys::intent(edit.reader(), number)? else {
-                return Ok(None);
-            };
-            let truncate = record.truncate.ok_or(MetaError::WrongIntent {
-                number,
-                expected: "truncate",
-            })?;
-            let sized = edit.sized(number, record.file, truncate.size, now)?;
-            Ok(sized.map(|node| StatReply {
-                attributes: attributes(&node),
-            }))
-        })
-    }
+/// The files with cells that a checkpoint of a tree keeps, each with its layout then.
+pub(crate) fn tree_files(reader: &dyn Reader, checkpoint: u64) -> Result<Vec<TreeFile>, MetaError> {
+    let with_layout = |(file, image): (u64, u64)| {
+        let layout = layout_of(image, &keys::named_inode(reader, image)?)?;
+        let file = FileId(file);
+        Ok(TreeFile { file, layout })
+    };
+    let files = held_files(reader, checkpoint)?;
+    files.into_iter().map(with_layout).collect()
 }

@@ -9,8 +9,8 @@
 use weft_proto::limits::ACL_ENTRIES_MAX;
 use weft_proto::meta::Credentials;
 
-use crate::permission::in_group;
-use crate::record::{AclRecord, InodeRecord};
+use super::permission::in_group;
+use crate::records::record::{AclRecord, InodeRecord};
 
 /// The extended attribute of the access ACL.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use weft_kv::Reader;
 use weft_layout::ServerId;
 
-use crate::intents::Intent;
-use crate::keys::{self, INTENTS};
-use crate::record::IntentRecord;
-use crate::{MetaError, Namespace};
+use super::intent::Intent;
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys::{self, INTENTS};
+use crate::records::record::IntentRecord;
 
 /// Files of the intents of one run, after which it ends: trees have many.
 const FILES_MAX: usize = 1 << 17;

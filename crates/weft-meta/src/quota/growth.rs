@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use weft_kv::Reader;
 use weft_layout::Layout;
 
-use crate::intents::checked;
-use crate::keys;
-use crate::quota::{self, Payer};
-use crate::record::QuotaRecord;
-use crate::recount;
-use crate::{MetaError, Namespace};
+use super::charge::{Payer, charged_bytes, quota_record, trees_above};
+use super::recount::stored_records;
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys;
+use crate::records::record::{LayoutRecord, QuotaRecord};
 
 /// A file that is attached for writing, and for which, as a rule, somebody with a bound of bytes pays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,10 +174,10 @@ impl Namespace {
                 let Some(inode) = keys::inode(reader, file)?.filter(|i| inline || !i.inline) else {
                     continue;
                 };
-                let layout = inode.layout.as_ref().map(checked);
+                let layout = inode.layout.as_ref().map(LayoutRecord::checked);
                 let Some(Ok(layout)) = layout else { continue };
                 let mut payers = vec![Payer::User(inode.uid), Payer::Group(inode.gid)];
-                let trees = quota::trees(reader, inode.tree)?;
+                let trees = trees_above(reader, inode.tree)?;
                 payers.extend(trees.iter().map(|(tree, _)| Payer::Tree(*tree)));
                 let mut bounded = Vec::new();
                 for payer in payers {
@@ -190,7 +190,7 @@ impl Namespace {
                     found.files.push(Growing {
                         file,
                         layout,
-                        charged: quota::charged_bytes(&inode),
+                        charged: charged_bytes(&inode),
                         fork_bytes: inode.fork_bytes,
                         payers: bounded,
                     });
@@ -228,7 +228,7 @@ impl Namespace {
 
     /// Looks whether anybody has a bound.
     pub(crate) fn look_for_bounds(&self) -> Result<(), MetaError> {
-        let (records, _) = self.read(recount::stored)?;
+        let (records, _) = self.read(stored_records)?;
         let bytes = records.values().any(|record| record.bytes_max.is_some());
         let files = records.values().any(|record| record.files_max.is_some());
         self.growth.set_bounded(bytes, bytes || files);
@@ -245,7 +245,7 @@ fn bound_left(
     if let Some(left) = known.get(&payer) {
         return Ok(*left);
     }
-    let record: QuotaRecord = quota::record(reader, payer)?.unwrap_or_default();
+    let record: QuotaRecord = quota_record(reader, payer)?.unwrap_or_default();
     let used = i128::try_from(record.used().bytes).unwrap_or(i128::MAX);
     let left = record.bytes_max.map(|most| i128::from(most) - used);
     known.insert(payer, left);

@@ -3,8 +3,8 @@
 use weft_proto::limits::GROUPS_MAX;
 use weft_proto::meta::Credentials;
 
-use crate::MetaError;
-use crate::record::InodeRecord;
+use crate::error::{MetaError, text};
+use crate::records::record::InodeRecord;
 
 pub(crate) const READ: u32 = 4;
 pub(crate) const WRITE: u32 = 2;
@@ -103,11 +103,6 @@ pub(crate) fn not_owner(who: &Credentials, path: &[u8], action: &'static str) ->
         uid: who.uid,
         action,
     }
-}
-
-/// A path for a message, escaped: messages are printed where the path may be another user's.
-pub(crate) fn text(path: &[u8]) -> String {
-    weft_proto::text::escape(path)
 }
 
 /// The mode after a write by somebody of whom it is only known that he is not privileged.

@@ -7,13 +7,14 @@ use std::ops::{Bound, ControlFlow};
 use prost::Message;
 use weft_kv::Reader;
 
-use crate::keys::{self, INODES, QUOTAS};
-use crate::quota::{Payer, Used, charged, trees};
-use crate::record::{InodeRecord, QuotaRecord};
-use crate::{MetaError, Namespace};
+use super::charge::{Payer, Used, charged, trees_above};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys::{self, INODES, QUOTAS};
+use crate::records::record::{InodeRecord, QuotaRecord};
 
 /// What everybody uses, counted from the inodes. Cost: a scan of all inodes.
-pub(crate) fn recount(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, MetaError> {
+pub(crate) fn count_usage(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, MetaError> {
     let (mut found, mut failed) = (BTreeMap::<Payer, Used>::new(), None);
     let mut above: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let all = (Bound::Unbounded, Bound::Unbounded);
@@ -34,7 +35,7 @@ pub(crate) fn recount(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, Meta
         add(Payer::User(uid));
         add(Payer::Group(gid));
         if let Entry::Vacant(place) = above.entry(tree) {
-            match trees(reader, tree) {
+            match trees_above(reader, tree) {
                 Ok(trees) => drop(place.insert(trees.iter().map(|(id, _)| *id).collect())),
                 Err(error) => {
                     failed = Some(error);
@@ -51,7 +52,7 @@ pub(crate) fn recount(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, Meta
 /// All records that can be read, and the keys of the others.
 pub(crate) type Stored = (BTreeMap<Payer, QuotaRecord>, Vec<(Vec<u8>, MetaError)>);
 
-pub(crate) fn stored(reader: &dyn Reader) -> Result<Stored, MetaError> {
+pub(crate) fn stored_records(reader: &dyn Reader) -> Result<Stored, MetaError> {
     let (mut found, mut damaged) = (BTreeMap::new(), Vec::new());
     let all = (Bound::Unbounded, Bound::Unbounded);
     reader.scan(QUOTAS, all.0, all.1, &mut |key, value| {
@@ -85,7 +86,7 @@ pub(crate) fn corrected(
 
 /// What is written to an engine that was never counted: all usages.
 pub(crate) fn first_count(reader: &dyn Reader) -> Result<Vec<(Payer, Vec<u8>)>, MetaError> {
-    let wrong = corrected(stored(reader)?.0, &recount(reader)?);
+    let wrong = corrected(stored_records(reader)?.0, &count_usage(reader)?);
     let encoded = wrong.into_iter().map(|(p, r)| (p, r.encode_to_vec()));
     Ok(encoded.collect())
 }
@@ -95,12 +96,12 @@ impl Namespace {
     ///
     /// Cost: a scan of all inodes.
     pub fn recount(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
-        self.read(recount)
+        self.read(count_usage)
     }
 
     /// What everybody uses, as it was counted with each change.
     pub fn usage(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
-        let (records, _) = self.read(stored)?;
+        let (records, _) = self.read(stored_records)?;
         let used = records.into_iter().map(|(p, r)| (p, r.used()));
         Ok(used.filter(|(_, used)| *used != Used::default()).collect())
     }

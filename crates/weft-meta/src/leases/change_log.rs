@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use weft_proto::coord::ChangedEntry;
 use weft_proto::limits::WATCH_BATCH_MAX;
 
-use crate::leases::Leases;
+use super::leases::Leases;
 
 /// Changes that are kept.
 const KEPT_MAX: usize = 65_536;

@@ -4,9 +4,8 @@
 use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
 use weft_proto::meta::{self, LayoutWish};
 
-use crate::MetaError;
-use crate::permission::text;
-use crate::record::{LayoutRecord, WishRecord};
+use crate::error::{MetaError, text};
+use crate::records::record::{LayoutRecord, WishRecord};
 
 /// What the choice depends on beside the wishes.
 #[derive(Debug)]
@@ -84,42 +83,6 @@ fn spread(id: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
-}
-
-impl From<&LayoutWish> for WishRecord {
-    fn from(wish: &LayoutWish) -> Self {
-        WishRecord {
-            cells: wish.cells,
-            bsu: wish.bsu,
-            chunk: wish.chunk,
-            servers: wish.servers.clone(),
-            base: wish.base,
-        }
-    }
-}
-
-impl From<&meta::Layout> for LayoutRecord {
-    fn from(layout: &meta::Layout) -> Self {
-        LayoutRecord {
-            cells: layout.cells,
-            bsu: layout.bsu,
-            chunk: layout.chunk,
-            servers: layout.servers.clone(),
-            storage: layout.storage,
-        }
-    }
-}
-
-impl From<&LayoutRecord> for meta::Layout {
-    fn from(layout: &LayoutRecord) -> Self {
-        meta::Layout {
-            cells: layout.cells,
-            bsu: layout.bsu,
-            chunk: layout.chunk,
-            servers: layout.servers.clone(),
-            storage: layout.storage,
-        }
-    }
 }
 
 #[cfg(test)]

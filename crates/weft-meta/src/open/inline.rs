@@ -18,16 +18,15 @@
 //! Invariants: `inline` ⇒ the inode's size is the record's length (no record: 0), and it is exact; a record has an inode
 //! that says `inline`; a record that is spilling is not empty.
 
-use weft_kv::Reader;
 use weft_layout::{FileId, Layout};
-use weft_proto::meta;
 
+use super::sessions::reap;
 use crate::edit::Edit;
-use crate::keys::{self, INLINE};
-use crate::path::Node;
-use crate::record::{InlineRecord, InodeRecord};
-use crate::sessions::reap;
-use crate::{MetaError, Namespace};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys::{self, INLINE, content};
+use crate::records::record::InlineRecord;
+use crate::records::{Node, layout_of};
 
 /// Holds a file open that is being spilled: clients have random numbers other than this.
 const SPILLER: u64 = 0;
@@ -49,13 +48,6 @@ pub struct Spill {
     pub undo: u64,
 }
 
-/// The bytes of an inline file.
-pub(crate) fn content(reader: &dyn Reader, id: u64) -> Result<InlineRecord, MetaError> {
-    let bytes = reader.get(INLINE, &id.to_be_bytes())?;
-    let record = bytes.map(|bytes| keys::decode("bytes of file", id, &bytes));
-    Ok(record.transpose()?.unwrap_or_default())
-}
-
 impl Edit<'_, '_> {
     /// Stores the bytes of an inline file.
     pub(crate) fn put_content(&mut self, id: u64, data: &[u8]) {
@@ -74,7 +66,7 @@ impl Edit<'_, '_> {
     /// [`MetaError::Inline`] until they were spilled.
     pub(crate) fn need_cells(&mut self, node: &mut Node) -> Result<(), MetaError> {
         let record = content(self.reader(), node.id)?;
-        if has_own_cells(&node.inode) {
+        if node.inode.has_own_cells() {
             return Ok(());
         }
         if record.spilling || !record.data.is_empty() {
@@ -130,7 +122,7 @@ impl Namespace {
                 edit.open_files();
                 let inode = keys::inode(edit.reader(), file)?;
                 let inode = inode.ok_or(MetaError::Stale { id: file })?;
-                if !inode.inline || has_own_cells(&inode) {
+                if !inode.inline || inode.has_own_cells() {
                     return Ok(None);
                 }
                 let record = content(edit.reader(), file)?;
@@ -213,20 +205,4 @@ impl Namespace {
             |open, ()| open.detach(SPILLER, file, false),
         )
     }
-}
-
-/// Of a file in a checkpoint: its bytes are in cells, too.
-fn has_own_cells(inode: &InodeRecord) -> bool {
-    inode.frozen.is_some_and(|frozen| frozen.own_cells)
-}
-
-fn layout_of(id: u64, inode: &InodeRecord) -> Result<Layout, MetaError> {
-    let corrupt = |reason: String| MetaError::Corrupt {
-        what: "inode",
-        id,
-        reason,
-    };
-    let layout = inode.layout.as_ref().map(meta::Layout::from);
-    let layout = layout.ok_or_else(|| corrupt("a regular file without a layout".into()))?;
-    Layout::try_from(&layout).map_err(|error| corrupt(error.to_string()))
 }

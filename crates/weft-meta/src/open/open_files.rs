@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::appends::{Appender, end_of};
+use super::appends::{Appender, end_of};
 
 /// Attachments of one client to one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
+use super::intent::is_tree;
+use crate::checkpoints::held_files;
 use crate::edit::Edit;
-use crate::keys::{self, CHECKPOINTS, INTENTS};
-use crate::ops::held_files;
-use crate::record::{
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys::{self, CHECKPOINTS, INTENTS};
+use crate::records::record::{
     CHECKPOINT_GOING, CheckpointRecord, CheckpointTaskRecord, IntentRecord, TASK_DROP, TASK_MAKE,
     TASK_ROLL_BACK,
 };
-use crate::{MetaError, Namespace};
 
 impl Namespace {
     /// Gives up an intent that a server refuses for good; says in words what follows, or nothing where it is not owed any
@@ -127,12 +129,4 @@ impl Edit<'_, '_> {
         })?;
         Ok(())
     }
-}
-
-/// Whether its file is a directory, and it is about the files below it.
-pub(crate) fn is_tree(record: &IntentRecord) -> bool {
-    record
-        .checkpoint
-        .as_ref()
-        .is_some_and(|task| task.image != 0)
 }

@@ -3,12 +3,11 @@
 
 use prost::Message;
 use weft_kv::{Reader, Space};
-use weft_proto::meta::FileKind;
 
-use crate::MetaError;
-use crate::record::{
-    CountersRecord, EntryRecord, HeldRecord, InodeRecord, IntentRecord, VolumeRecord,
+use super::record::{
+    CountersRecord, EntryRecord, HeldRecord, InlineRecord, InodeRecord, IntentRecord, VolumeRecord,
 };
+use crate::error::MetaError;
 
 /// `id` → [`InodeRecord`].
 pub(crate) const INODES: Space = Space("inodes");
@@ -134,12 +133,17 @@ pub(crate) fn counters(reader: &dyn Reader) -> Result<CountersRecord, MetaError>
     decode("counters", 0, &bytes)
 }
 
-impl InodeRecord {
-    pub(crate) fn is(&self, kind: FileKind) -> bool {
-        self.kind == kind as i32
-    }
+/// The bytes of an inline file; an empty file has no record.
+pub(crate) fn content(reader: &dyn Reader, id: u64) -> Result<InlineRecord, MetaError> {
+    let bytes = reader.get(INLINE, &id.to_be_bytes())?;
+    let record = bytes.map(|bytes| decode("bytes of file", id, &bytes));
+    Ok(record.transpose()?.unwrap_or_default())
+}
 
-    pub(crate) fn is_directory(&self) -> bool {
-        self.is(FileKind::Directory)
+/// The inode, or nothing where its record is damaged: a check reports that by itself.
+pub(crate) fn readable(reader: &dyn Reader, id: u64) -> Result<Option<InodeRecord>, MetaError> {
+    match inode(reader, id) {
+        Err(MetaError::Corrupt { .. }) => Ok(None),
+        other => other,
     }
 }

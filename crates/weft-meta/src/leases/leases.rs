@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::changes::Change;
+use super::change_log::Change;
 
 /// Leases at a time; beyond them none is given.
 const LEASES_MAX: usize = 1 << 18;

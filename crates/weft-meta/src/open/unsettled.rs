@@ -13,10 +13,10 @@ use std::ops::{Bound, ControlFlow};
 use parking_lot::Mutex;
 use weft_layout::Layout;
 
-use crate::intents::checked;
-use crate::keys::{self, INODES};
-use crate::record::InodeRecord;
-use crate::{MetaError, Namespace};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::keys::{self, INODES};
+use crate::records::record::{InodeRecord, LayoutRecord};
 
 /// Those that are known of, in memory; after a crash they are looked for.
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ impl Namespace {
                 if !is_unsettled(&inode) {
                     continue;
                 }
-                if let Some(Ok(layout)) = inode.layout.as_ref().map(checked) {
+                if let Some(Ok(layout)) = inode.layout.as_ref().map(LayoutRecord::checked) {
                     found.push(UnsettledFile { file, layout });
                 }
             }

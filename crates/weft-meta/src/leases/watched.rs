@@ -9,9 +9,9 @@ use std::ops::{Bound, ControlFlow};
 
 use weft_kv::{KvError, Reader, Space, Transaction};
 
-use crate::MetaError;
-use crate::delegations::Held;
-use crate::keys::{ENTRIES, INODES, number};
+use super::delegations::Held;
+use crate::error::MetaError;
+use crate::records::keys::{ENTRIES, INODES, number};
 
 /// What is read on behalf of a client.
 pub(crate) struct Watched<'a, T: ?Sized> {

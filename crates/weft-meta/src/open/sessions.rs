@@ -5,11 +5,12 @@ use std::ops::{Bound, ControlFlow};
 
 use weft_proto::meta::{ReassertReply, ReassertRequest};
 
+use super::open_files::OpenFiles;
 use crate::edit::Edit;
-use crate::keys::{self, ORPHANS};
-use crate::open_files::OpenFiles;
-use crate::path::Node;
-use crate::{MetaError, Namespace};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::Node;
+use crate::records::keys::{self, ORPHANS};
 
 /// Orphans that one transaction of [`Namespace::reap_orphans`] takes.
 const PAGE: usize = 256;

@@ -8,9 +8,10 @@
 
 use weft_layout::{Layout, OFFSET_MAX};
 use weft_proto::coord::AppendRequest;
-use weft_proto::meta;
 
-use crate::{MetaError, Namespace, keys};
+use crate::error::MetaError;
+use crate::namespace::Namespace;
+use crate::records::{keys, layout_of};
 
 /// The answer to an append, or what is missing for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,14 +56,7 @@ impl Namespace {
             return Ok(Append::Truncating);
         }
         if !appender.end_known || self.may_be_held(id) {
-            let corrupt = |reason: String| MetaError::Corrupt {
-                what: "inode",
-                id,
-                reason,
-            };
-            let layout = inode.layout.as_ref().map(meta::Layout::from);
-            let layout = layout.ok_or_else(|| corrupt("a regular file without a layout".into()))?;
-            let layout = Layout::try_from(&layout).map_err(|e| corrupt(e.to_string()))?;
+            let layout = layout_of(id, &inode)?;
             let turn = appender.turn;
             return Ok(Append::Ask { layout, turn });
         }

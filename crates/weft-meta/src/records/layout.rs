@@ -1,0 +1,66 @@
+//! Layouts: the stored record, the wire's message and the checked type of `weft-layout`.
+
+use weft_layout::Layout;
+use weft_proto::meta::{self, LayoutWish};
+
+use super::record::{InodeRecord, LayoutRecord, WishRecord};
+use crate::error::MetaError;
+
+impl LayoutRecord {
+    /// The layout that the record describes.
+    ///
+    /// # Errors
+    /// What makes it illegal, in words.
+    pub(crate) fn checked(&self) -> Result<Layout, String> {
+        Layout::try_from(&meta::Layout::from(self)).map_err(|error| error.to_string())
+    }
+}
+
+/// The layout of a regular file, which must have one.
+pub(crate) fn layout_of(id: u64, inode: &InodeRecord) -> Result<Layout, MetaError> {
+    let layout = match &inode.layout {
+        Some(layout) => layout.checked(),
+        None => Err("a regular file without a layout".into()),
+    };
+    layout.map_err(|reason| MetaError::Corrupt {
+        what: "inode",
+        id,
+        reason,
+    })
+}
+
+impl From<&LayoutWish> for WishRecord {
+    fn from(wish: &LayoutWish) -> Self {
+        WishRecord {
+            cells: wish.cells,
+            bsu: wish.bsu,
+            chunk: wish.chunk,
+            servers: wish.servers.clone(),
+            base: wish.base,
+        }
+    }
+}
+
+impl From<&meta::Layout> for LayoutRecord {
+    fn from(layout: &meta::Layout) -> Self {
+        LayoutRecord {
+            cells: layout.cells,
+            bsu: layout.bsu,
+            chunk: layout.chunk,
+            servers: layout.servers.clone(),
+            storage: layout.storage,
+        }
+    }
+}
+
+impl From<&LayoutRecord> for meta::Layout {
+    fn from(layout: &LayoutRecord) -> Self {
+        meta::Layout {
+            cells: layout.cells,
+            bsu: layout.bsu,
+            chunk: layout.chunk,
+            servers: layout.servers.clone(),
+            storage: layout.storage,
+        }
+    }
+}
