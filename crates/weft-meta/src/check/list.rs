@@ -15,7 +15,6 @@ use weft_proto::meta::{self, FileKind};
 
 use crate::error::MetaError;
 use crate::intents::Intent;
-use crate::namespace::Namespace;
 use crate::paths::path_of;
 use crate::records::keys::{
     self, CHECKPOINTS, ENTRIES, INODES, INTENTS, TREE_FILES, content, readable,
@@ -23,100 +22,101 @@ use crate::records::keys::{
 use crate::records::record::{
     CHECKPOINT_THERE, CheckpointRecord, InodeRecord, IntentRecord, TreeFileRecord,
 };
+use crate::tx::Volume;
 
 /// Inodes looked at for one page.
 const PAGE: usize = 2000;
 /// About the most bytes of a page.
 const PAGE_BYTES: usize = 512 << 10;
 
-impl Namespace {
-    /// One page of what is known of regular files, or what is known of some.
-    ///
-    /// Cost: a look at 2,000 inodes, at what checkpoints of trees need of them, and at all intents and checkpoints.
-    pub fn list_files(&self, request: &ListFilesRequest) -> Result<ListFilesReply, MetaError> {
-        self.read(|reader| {
-            let next_id = keys::counters(reader)?.next_id;
-            let owed = owed(reader)?;
-            let trees = trees(reader)?;
-            let mut reply = ListFilesReply {
-                next_id,
-                through: u64::MAX,
-                ..ListFilesReply::default()
-            };
-            if !request.files.is_empty() {
-                for file in request.files.iter().take(PAGE) {
-                    let open = self.is_open(*file);
-                    let owed = owed.contains(file);
-                    reply
-                        .files
-                        .push(state_of(reader, *file, (owed, open), &trees)?);
-                }
-                return Ok(reply);
+pub(crate) fn list_files(
+    volume: &Volume,
+    request: &ListFilesRequest,
+) -> Result<ListFilesReply, MetaError> {
+    volume.read(|reader| {
+        let next_id = keys::counters(reader)?.next_id;
+        let owed = owed(reader)?;
+        let trees = trees(reader)?;
+        let mut reply = ListFilesReply {
+            next_id,
+            through: u64::MAX,
+            ..ListFilesReply::default()
+        };
+        if !request.files.is_empty() {
+            for file in request.files.iter().take(PAGE) {
+                let open = may_be_open(volume, *file);
+                let owed = owed.contains(file);
+                reply
+                    .files
+                    .push(state_of(reader, *file, (owed, open), &trees)?);
             }
-            let (inodes, through) = page(reader, request.after)?;
-            reply.through = through;
-            let holds = holds(reader, &trees, request.after, through)?;
-            let mut ids: BTreeMap<u64, Option<InodeRecord>> = owed
-                .iter()
-                .chain(holds.keys())
-                .filter(|id| **id > request.after && **id <= through)
-                .map(|id| (*id, None))
-                .collect();
-            ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
-            let mut bytes = 0;
-            for (id, inode) in ids {
-                let known = (owed.contains(&id), self.is_open(id));
-                let mut state = state(reader, id, inode, known)?;
-                if let Some(holds) = holds.get(&id) {
-                    hold(reader, &mut state, holds)?;
-                }
-                bytes += prost::Message::encoded_len(&state);
-                reply.files.push(state);
-                if bytes > PAGE_BYTES {
-                    reply.through = id;
-                    break;
-                }
+            return Ok(reply);
+        }
+        let (inodes, through) = page(reader, request.after)?;
+        reply.through = through;
+        let holds = holds(reader, &trees, request.after, through)?;
+        let mut ids: BTreeMap<u64, Option<InodeRecord>> = owed
+            .iter()
+            .chain(holds.keys())
+            .filter(|id| **id > request.after && **id <= through)
+            .map(|id| (*id, None))
+            .collect();
+        ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
+        let mut bytes = 0;
+        for (id, inode) in ids {
+            let known = (owed.contains(&id), may_be_open(volume, id));
+            let mut state = state(reader, id, inode, known)?;
+            if let Some(holds) = holds.get(&id) {
+                hold(reader, &mut state, holds)?;
             }
-            reply.more = reply.through != u64::MAX;
-            Ok(reply)
-        })
-    }
+            bytes += prost::Message::encoded_len(&state);
+            reply.files.push(state);
+            if bytes > PAGE_BYTES {
+                reply.through = id;
+                break;
+            }
+        }
+        reply.more = reply.through != u64::MAX;
+        Ok(reply)
+    })
+}
 
-    fn is_open(&self, file: u64) -> bool {
-        self.open_files.lock().is_open(file) || self.may_be_held(file)
-    }
+fn may_be_open(volume: &Volume, file: u64) -> bool {
+    volume.state().open_files().is_open(file) || volume.state().grace().may_hold(file)
+}
 
-    /// Paths of inodes: one scan of all entries.
-    pub fn names_of(&self, request: &NamesOfRequest) -> Result<NamesOfReply, MetaError> {
-        let wanted: BTreeSet<u64> = request.files.iter().copied().collect();
-        self.read(|reader| {
-            let mut found = Vec::new();
-            let all = (Bound::Unbounded, Bound::Unbounded);
-            reader.scan(ENTRIES, all.0, all.1, &mut |key, value| {
-                let parent = keys::number(key).unwrap_or(0);
-                if let Ok(record) = keys::entry_in(parent, value)
-                    && wanted.contains(&record.id)
-                {
-                    found.push((record.id, parent, key[8..].to_vec()));
-                }
-                if found.len() < NAMES_OF_MAX {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            })?;
-            let (mut reply, mut bytes) = (NamesOfReply::default(), 0);
-            for (file, parent, name) in found {
-                let path = Bytes::from(path_of(reader, parent, name)?);
-                bytes += path.len() + 16;
-                if bytes > PAGE_BYTES {
-                    break;
-                }
-                reply.names.push(NameOf { file, path });
+pub(crate) fn names_of(
+    volume: &Volume,
+    request: &NamesOfRequest,
+) -> Result<NamesOfReply, MetaError> {
+    let wanted: BTreeSet<u64> = request.files.iter().copied().collect();
+    volume.read(|reader| {
+        let mut found = Vec::new();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        reader.scan(ENTRIES, all.0, all.1, &mut |key, value| {
+            let parent = keys::number(key).unwrap_or(0);
+            if let Ok(record) = keys::entry_in(parent, value)
+                && wanted.contains(&record.id)
+            {
+                found.push((record.id, parent, key[8..].to_vec()));
             }
-            Ok(reply)
-        })
-    }
+            if found.len() < NAMES_OF_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        let (mut reply, mut bytes) = (NamesOfReply::default(), 0);
+        for (file, parent, name) in found {
+            let path = Bytes::from(path_of(reader, parent, name)?);
+            bytes += path.len() + 16;
+            if bytes > PAGE_BYTES {
+                break;
+            }
+            reply.names.push(NameOf { file, path });
+        }
+        Ok(reply)
+    })
 }
 
 /// What is known of a file now; the caller says whether somebody has it open.

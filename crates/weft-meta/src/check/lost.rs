@@ -6,13 +6,12 @@ use weft_kv::scan_prefix;
 use weft_proto::fsck::{AdoptFileRequest, RepairNamespaceReply};
 use weft_proto::meta::{FileKind, ROOT};
 
-use crate::edit::Edit;
 use crate::error::MetaError;
-use crate::namespace::Namespace;
 use crate::records::Node;
 use crate::records::keys::{self, ENTRIES, INLINE, ORPHANS, XATTRS, readable};
 use crate::records::record::{InlineRecord, InodeRecord, LayoutRecord, XattrRecord};
 use crate::servers::placement;
+use crate::tx::{Tx, Volume};
 
 /// Where things are put that have no place.
 pub(super) const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -37,196 +36,183 @@ pub(super) struct Inside {
     pub(super) directories: u32,
 }
 
-impl Edit<'_, '_> {
-    /// All names of an inode. Cost: a scan of all entries.
-    pub(super) fn names(&self, id: u64) -> Result<Vec<Named>, MetaError> {
-        let mut found = Vec::new();
-        let all = (Bound::Unbounded, Bound::Unbounded);
-        self.reader()
-            .scan(ENTRIES, all.0, all.1, &mut |key, value| {
-                let parent = keys::number(key).unwrap_or(0);
-                if let Ok(record) = keys::entry_in(parent, value)
-                    && record.id == id
-                {
-                    found.push(Named {
-                        parent,
-                        name: key[8..].to_vec(),
-                        kind: record.kind,
-                    });
-                }
-                ControlFlow::Continue(())
-            })?;
-        Ok(found)
-    }
-
-    /// Counts a directory's entries.
-    pub(super) fn inside(&self, id: u64) -> Result<Inside, MetaError> {
-        let mut inside = Inside::default();
-        scan_prefix(
-            self.reader(),
-            ENTRIES,
-            &id.to_be_bytes(),
-            &mut |_, value| {
-                inside.entries += 1;
-                let record = keys::entry_in(id, value);
-                let kind = record.map_or(0, |record| record.kind);
-                inside.directories += u32::from(kind == FileKind::Directory as i32);
-                ControlFlow::Continue(())
-            },
-        )?;
-        Ok(inside)
-    }
-
-    /// Bytes of an inode's extended attributes with their names.
-    pub(super) fn xattr_bytes(&self, id: u64) -> Result<u64, MetaError> {
-        let mut bytes = 0;
-        scan_prefix(
-            self.reader(),
-            XATTRS,
-            &id.to_be_bytes(),
-            &mut |key, value| {
-                let record = keys::decode::<XattrRecord>("attribute of", id, value);
-                bytes += (key.len() - 8 + record.map_or(0, |record| record.value.len())) as u64;
-                ControlFlow::Continue(())
-            },
-        )?;
-        Ok(bytes)
-    }
-
-    /// Sets an attribute of an inode that this transaction changes or makes.
-    pub(super) fn put_known(
-        &mut self,
-        id: u64,
-        name: &[u8],
-        value: &[u8],
-    ) -> Result<(), MetaError> {
-        let value = value[..value.len().min(KNOWN_MAX)].to_vec();
-        self.put(XATTRS, &keys::with_name(id, name), &XattrRecord { value });
-        let bytes = self.xattr_bytes(id)?;
-        // It is among those that were changed: nothing is read of what is given here.
-        self.change(id, &InodeRecord::default()).xattr_bytes = bytes;
-        Ok(())
-    }
-
-    /// The directory for what has no place; made where there is none.
-    fn lost_and_found(&mut self, now: i64) -> Result<Node, MetaError> {
-        let root = Node {
-            id: ROOT,
-            inode: keys::named_inode(self.reader(), ROOT)?,
-        };
-        for attempt in 0_u32.. {
-            let mut name = LOST_AND_FOUND.to_vec();
-            if attempt > 0 {
-                name.extend_from_slice(format!(".{attempt}").as_bytes());
-            }
-            let found = match keys::entry(self.reader(), ROOT, &name) {
-                Err(MetaError::Corrupt { .. }) => continue,
-                found => found?,
-            };
-            let Some(entry) = found else {
-                let id = self.next_id()?;
-                let inode = InodeRecord {
-                    parent: ROOT,
-                    tree: root.inode.tree,
-                    ..bare(FileKind::Directory, now)
-                };
-                let kind = FileKind::Directory as i32;
-                self.enter(&root, &name, (id, kind), now);
-                self.change(ROOT, &root.inode).links += 1;
-                self.create(id, inode.clone())?;
-                return Ok(Node { id, inode });
-            };
-            if let Some(inode) = readable(self.reader(), entry.id)?
-                && inode.is_directory()
-            {
-                return Ok(Node {
-                    id: entry.id,
-                    inode,
-                });
-            }
-        }
-        unreachable!("an unbounded range does not end")
-    }
-
-    /// Names an inode in `/lost+found`; returns the path. The caller counts its links.
-    pub(super) fn put_lost(
-        &mut self,
-        id: u64,
-        kind: i32,
-        wish: &[u8],
-        now: i64,
-    ) -> Result<(u64, Vec<u8>), MetaError> {
-        let directory = self.lost_and_found(now)?;
-        let mut name = wish[..wish.len().min(200)].to_vec();
-        let mut attempt = 0;
-        while self
-            .reader()
-            .get(ENTRIES, &keys::with_name(directory.id, &name))?
-            .is_some()
+/// All names of an inode. Cost: a scan of all entries.
+pub(super) fn names_by_scan(tx: &Tx<'_, '_>, id: u64) -> Result<Vec<Named>, MetaError> {
+    let mut found = Vec::new();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    tx.reader().scan(ENTRIES, all.0, all.1, &mut |key, value| {
+        let parent = keys::number(key).unwrap_or(0);
+        if let Ok(record) = keys::entry_in(parent, value)
+            && record.id == id
         {
-            attempt += 1;
-            name.truncate(wish.len().min(200));
+            found.push(Named {
+                parent,
+                name: key[8..].to_vec(),
+                kind: record.kind,
+            });
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Counts a directory's entries.
+pub(super) fn count_entries(tx: &Tx<'_, '_>, id: u64) -> Result<Inside, MetaError> {
+    let mut inside = Inside::default();
+    scan_prefix(tx.reader(), ENTRIES, &id.to_be_bytes(), &mut |_, value| {
+        inside.entries += 1;
+        let record = keys::entry_in(id, value);
+        let kind = record.map_or(0, |record| record.kind);
+        inside.directories += u32::from(kind == FileKind::Directory as i32);
+        ControlFlow::Continue(())
+    })?;
+    Ok(inside)
+}
+
+/// Bytes of an inode's extended attributes with their names.
+pub(super) fn xattr_bytes(tx: &Tx<'_, '_>, id: u64) -> Result<u64, MetaError> {
+    let mut bytes = 0;
+    scan_prefix(tx.reader(), XATTRS, &id.to_be_bytes(), &mut |key, value| {
+        let record = keys::decode::<XattrRecord>("attribute of", id, value);
+        bytes += (key.len() - 8 + record.map_or(0, |record| record.value.len())) as u64;
+        ControlFlow::Continue(())
+    })?;
+    Ok(bytes)
+}
+
+/// Sets an attribute of an inode that this transaction changes or makes.
+pub(super) fn put_known(
+    tx: &mut Tx<'_, '_>,
+    id: u64,
+    name: &[u8],
+    value: &[u8],
+) -> Result<(), MetaError> {
+    let value = value[..value.len().min(KNOWN_MAX)].to_vec();
+    tx.put(XATTRS, &keys::with_name(id, name), &XattrRecord { value });
+    let bytes = xattr_bytes(tx, id)?;
+    // It is among those that were changed: nothing is read of what is given here.
+    tx.change(id, &InodeRecord::default()).xattr_bytes = bytes;
+    Ok(())
+}
+
+/// The directory for what has no place; made where there is none.
+fn lost_and_found(tx: &mut Tx<'_, '_>, now: i64) -> Result<Node, MetaError> {
+    let root = Node {
+        id: ROOT,
+        inode: keys::named_inode(tx.reader(), ROOT)?,
+    };
+    for attempt in 0_u32.. {
+        let mut name = LOST_AND_FOUND.to_vec();
+        if attempt > 0 {
             name.extend_from_slice(format!(".{attempt}").as_bytes());
         }
-        self.enter(&directory, &name, (id, kind), now);
-        if kind == FileKind::Directory as i32 {
-            self.change(directory.id, &directory.inode).links += 1;
+        let found = match keys::entry(tx.reader(), ROOT, &name) {
+            Err(MetaError::Corrupt { .. }) => continue,
+            found => found?,
+        };
+        let Some(entry) = found else {
+            let id = tx.next_id()?;
+            let inode = InodeRecord {
+                parent: ROOT,
+                tree: root.inode.tree,
+                ..bare(FileKind::Directory, now)
+            };
+            let kind = FileKind::Directory as i32;
+            tx.enter(&root, &name, (id, kind), now);
+            tx.change(ROOT, &root.inode).links += 1;
+            tx.create(id, inode.clone())?;
+            return Ok(Node { id, inode });
+        };
+        if let Some(inode) = readable(tx.reader(), entry.id)?
+            && inode.is_directory()
+        {
+            return Ok(Node {
+                id: entry.id,
+                inode,
+            });
         }
-        Ok((directory.id, [b"/lost+found/", &name[..]].concat()))
     }
+    unreachable!("an unbounded range does not end")
+}
 
-    /// Makes the inode anew of which other records are there, under its own id. Its names reach it again; without any
-    /// it is put into `/lost+found`. Answers where it is.
-    pub(super) fn revive(
-        &mut self,
-        id: u64,
-        mut inode: InodeRecord,
-        known: &str,
-        now: i64,
-    ) -> Result<String, MetaError> {
-        // First of all: what is made beside it must not get its id.
-        let counters = self.counters()?;
-        counters.next_id = counters.next_id.max(id + 1);
-        let names = self.names(id)?;
-        let directory = inode.is_directory();
+/// Names an inode in `/lost+found`; returns the path. The caller counts its links.
+pub(super) fn put_lost(
+    tx: &mut Tx<'_, '_>,
+    id: u64,
+    kind: i32,
+    wish: &[u8],
+    now: i64,
+) -> Result<(u64, Vec<u8>), MetaError> {
+    let directory = lost_and_found(tx, now)?;
+    let mut name = wish[..wish.len().min(200)].to_vec();
+    let mut attempt = 0;
+    while tx
+        .reader()
+        .get(ENTRIES, &keys::with_name(directory.id, &name))?
+        .is_some()
+    {
+        attempt += 1;
+        name.truncate(wish.len().min(200));
+        name.extend_from_slice(format!(".{attempt}").as_bytes());
+    }
+    tx.enter(&directory, &name, (id, kind), now);
+    if kind == FileKind::Directory as i32 {
+        tx.change(directory.id, &directory.inode).links += 1;
+    }
+    Ok((directory.id, [b"/lost+found/", &name[..]].concat()))
+}
+
+/// Makes the inode anew of which other records are there, under its own id. Its names reach it again; without any
+/// it is put into `/lost+found`. Answers where it is.
+pub(super) fn revive(
+    tx: &mut Tx<'_, '_>,
+    id: u64,
+    mut inode: InodeRecord,
+    known: &str,
+    now: i64,
+) -> Result<String, MetaError> {
+    // First of all: what is made beside it must not get its id.
+    let counters = tx.counters()?;
+    counters.next_id = counters.next_id.max(id + 1);
+    let names = names_by_scan(tx, id)?;
+    let directory = inode.is_directory();
+    if directory {
+        let inside = count_entries(tx, id)?;
+        inode.size = inside.entries;
+        inode.links = 2 + inside.directories;
+    } else {
+        inode.links = (names.len() as u32).max(1);
+    }
+    inode.xattr_bytes = xattr_bytes(tx, id)?;
+    let mut shown = String::from("reached by its name again");
+    if id == ROOT {
+        inode.parent = ROOT;
+        "the root again".clone_into(&mut shown);
+    } else if let Some(name) = names.first() {
         if directory {
-            let inside = self.inside(id)?;
-            inode.size = inside.entries;
-            inode.links = 2 + inside.directories;
-        } else {
-            inode.links = (names.len() as u32).max(1);
+            inode.parent = name.parent;
         }
-        inode.xattr_bytes = self.xattr_bytes(id)?;
-        let mut shown = String::from("reached by its name again");
-        if id == ROOT {
-            inode.parent = ROOT;
-            "the root again".clone_into(&mut shown);
-        } else if let Some(name) = names.first() {
-            if directory {
-                inode.parent = name.parent;
-            }
-        } else {
-            let wish = format!("file-{id}");
-            let (parent, path) = self.put_lost(id, inode.kind, wish.as_bytes(), now)?;
-            if directory {
-                inode.parent = parent;
-            }
-            shown = String::from_utf8_lossy(&path).into_owned();
+    } else {
+        let wish = format!("file-{id}");
+        let (parent, path) = put_lost(tx, id, inode.kind, wish.as_bytes(), now)?;
+        if directory {
+            inode.parent = parent;
         }
-        if self.reader().get(ORPHANS, &id.to_be_bytes())?.is_some() {
-            self.delete(ORPHANS, &id.to_be_bytes());
-        }
-        self.create(id, inode)?;
-        self.put_known(id, KNOWN, known.as_bytes())?;
-        Ok(format!("made anew, {shown}"))
+        shown = String::from_utf8_lossy(&path).into_owned();
     }
+    if tx.reader().get(ORPHANS, &id.to_be_bytes())?.is_some() {
+        tx.delete(ORPHANS, &id.to_be_bytes());
+    }
+    tx.create(id, inode)?;
+    put_known(tx, id, KNOWN, known.as_bytes())?;
+    Ok(format!("made anew, {shown}"))
+}
 
-    /// The inline bytes of an id, as far as they can be read.
-    pub(super) fn inline_bytes(&self, id: u64) -> Result<Option<Vec<u8>>, MetaError> {
-        let bytes = self.reader().get(INLINE, &id.to_be_bytes())?;
-        let record = bytes.map(|bytes| keys::decode::<InlineRecord>("bytes of file", id, &bytes));
-        Ok(record.and_then(Result::ok).map(|record| record.data))
-    }
+/// The inline bytes of an id, as far as they can be read.
+pub(super) fn inline_bytes(tx: &Tx<'_, '_>, id: u64) -> Result<Option<Vec<u8>>, MetaError> {
+    let bytes = tx.reader().get(INLINE, &id.to_be_bytes())?;
+    let record = bytes.map(|bytes| keys::decode::<InlineRecord>("bytes of file", id, &bytes));
+    Ok(record.and_then(Result::ok).map(|record| record.data))
 }
 
 /// An inode of which nothing is known: only root may use it.
@@ -245,65 +231,59 @@ pub(super) fn bare(kind: FileKind, now: i64) -> InodeRecord {
     }
 }
 
-impl Namespace {
-    /// A layout for a file that has no cells.
-    pub(super) fn some_layout(&self, id: u64, now: i64) -> Result<LayoutRecord, MetaError> {
-        placement::choose(&self.pool(now), id, None, None, b"")
-    }
+/// A layout for a file that has no cells.
+pub(super) fn some_layout(volume: &Volume, id: u64, now: i64) -> Result<LayoutRecord, MetaError> {
+    placement::choose(&volume.state().servers().pool(now), id, None, None, b"")
+}
 
-    /// Makes an inode for cells that have none, or gives one a layout that has none that makes sense.
-    ///
-    /// # Durability
-    /// As every operation: the caller syncs.
-    pub fn adopt_file(
-        &self,
-        now: i64,
-        request: &AdoptFileRequest,
-    ) -> Result<RepairNamespaceReply, MetaError> {
-        let id = request.file;
-        let layout = LayoutRecord::from(&request.layout);
-        let sound = weft_layout::Layout::try_from(&request.layout);
-        sound.map_err(|source| MetaError::Settings {
-            reason: source.to_string(),
-        })?;
-        self.edit(|edit| {
-            edit.force();
-            let found = match keys::inode(edit.reader(), id) {
-                Err(MetaError::Corrupt { .. }) => return Ok(nothing()),
-                found => found?,
-            };
-            let Some(inode) = found else {
-                if request.instead_of.is_some() {
-                    return Ok(gone());
-                }
-                let inode = InodeRecord {
-                    layout: Some(layout.clone()),
-                    size: request.size,
-                    size_exact: false,
-                    modified: request.modified,
-                    written: request.modified,
-                    ..bare(FileKind::Regular, now)
-                };
-                return Ok(done(edit.revive(id, inode, &request.known, now)?));
-            };
-            let known = inode.layout.as_ref().map(weft_proto::meta::Layout::from);
-            let doubted = known.is_some() && known == request.instead_of;
-            let sound = known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok());
-            // Whoever works by the layout as it is would go on doing so.
-            let in_use = edit.open_files().is_open(id) || inode.truncate != 0;
-            if doubted && in_use {
-                return Ok(nothing());
-            }
-            if sound && !doubted || !inode.is(FileKind::Regular) {
+pub(crate) fn adopt_file(
+    volume: &Volume,
+    now: i64,
+    request: &AdoptFileRequest,
+) -> Result<RepairNamespaceReply, MetaError> {
+    let id = request.file;
+    let layout = LayoutRecord::from(&request.layout);
+    let sound = weft_layout::Layout::try_from(&request.layout);
+    sound.map_err(|source| MetaError::Settings {
+        reason: source.to_string(),
+    })?;
+    volume.transact(|tx| {
+        tx.force();
+        let found = match keys::inode(tx.reader(), id) {
+            Err(MetaError::Corrupt { .. }) => return Ok(nothing()),
+            found => found?,
+        };
+        let Some(inode) = found else {
+            if request.instead_of.is_some() {
                 return Ok(gone());
             }
-            let inode = edit.change(id, &inode);
-            inode.layout = Some(layout.clone());
-            inode.size_exact = inode.inline;
-            edit.put_known(id, KNOWN, request.known.as_bytes())?;
-            Ok(done("given a layout that fits its cells".to_owned()))
-        })
-    }
+            let inode = InodeRecord {
+                layout: Some(layout.clone()),
+                size: request.size,
+                size_exact: false,
+                modified: request.modified,
+                written: request.modified,
+                ..bare(FileKind::Regular, now)
+            };
+            return Ok(done(revive(tx, id, inode, &request.known, now)?));
+        };
+        let known = inode.layout.as_ref().map(weft_proto::meta::Layout::from);
+        let doubted = known.is_some() && known == request.instead_of;
+        let sound = known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok());
+        // Whoever works by the layout as it is would go on doing so.
+        let in_use = tx.open_files().is_open(id) || inode.truncate != 0;
+        if doubted && in_use {
+            return Ok(nothing());
+        }
+        if sound && !doubted || !inode.is(FileKind::Regular) {
+            return Ok(gone());
+        }
+        let inode = tx.change(id, &inode);
+        inode.layout = Some(layout.clone());
+        inode.size_exact = inode.inline;
+        put_known(tx, id, KNOWN, request.known.as_bytes())?;
+        Ok(done("given a layout that fits its cells".to_owned()))
+    })
 }
 
 /// Nothing can be done.

@@ -13,4 +13,8 @@ mod related;
 mod removed;
 mod repair;
 
+pub(crate) use list::{list_files, names_of};
+pub(crate) use lost::adopt_file;
+pub(crate) use pass::check;
 pub use pass::{Watcher, index_finding};
+pub(crate) use repair::repair;

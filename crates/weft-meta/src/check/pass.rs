@@ -9,9 +9,9 @@ use weft_proto::fsck::{Fault, Finding};
 use weft_proto::meta::FileKind;
 
 use crate::error::MetaError;
-use crate::namespace::Namespace;
 use crate::records::keys;
 use crate::records::record::InodeRecord;
+use crate::tx::Volume;
 
 /// Inodes whose names are counted in one scan of the entries.
 const WINDOW: usize = 1 << 20;
@@ -24,32 +24,25 @@ pub trait Watcher {
     fn found(&mut self, finding: Finding);
 }
 
-impl Namespace {
-    /// Checks the engine's files, then every record against those that it belongs to, in one snapshot.
-    ///
-    /// Cost: every file of the engine and every record read once, the entries once more for each 2²⁰ inodes; one look-up per entry.
-    /// # Errors
-    /// The engine's, where it cannot give its records. What is wrong with records is found, no error.
-    pub fn check(&self, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
-        for file in self.kv.files()? {
-            if let Some(bad) = self.kv.verify(&file)?.1 {
-                watcher.found(index_finding(&bad));
-            }
-            if watcher.seen(0, 0).is_break() {
-                return Ok(());
-            }
+pub(crate) fn check(volume: &Volume, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
+    for file in volume.state().kv().files()? {
+        if let Some(bad) = volume.state().kv().verify(&file)?.1 {
+            watcher.found(index_finding(&bad));
         }
-        self.read(|reader| {
-            let mut pass = Pass {
-                reader,
-                watcher,
-                stopped: false,
-            };
-            pass.inodes(WINDOW)?;
-            pass.entries_of_no_directory()?;
-            pass.related()
-        })
+        if watcher.seen(0, 0).is_break() {
+            return Ok(());
+        }
     }
+    volume.read(|reader| {
+        let mut pass = Pass {
+            reader,
+            watcher,
+            stopped: false,
+        };
+        pass.inodes(WINDOW)?;
+        pass.entries_of_no_directory()?;
+        pass.related()
+    })
 }
 
 /// A check under way.

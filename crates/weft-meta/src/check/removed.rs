@@ -6,15 +6,14 @@ use weft_kv::scan_prefix;
 use weft_proto::fsck::FileState;
 
 use super::list::state_now;
-use super::lost::{Named, done, gone, nothing};
+use super::lost::{Named, done, gone, names_by_scan, nothing};
 use super::repair::Outcome;
-use crate::edit::Edit;
 use crate::error::MetaError;
-use crate::namespace::Namespace;
 use crate::paths::path_of;
 use crate::records::Node;
 use crate::records::keys::{self, ENTRIES, XATTRS, content, readable, with_name};
 use crate::records::record::{EntryRecord, InodeRecord, XattrRecord};
+use crate::tx::{Tx, Volume};
 
 /// Extended attributes by name.
 type Attributes = Vec<(Vec<u8>, XattrRecord)>;
@@ -22,108 +21,105 @@ type Attributes = Vec<(Vec<u8>, XattrRecord)>;
 /// Names that are told.
 const NAMES_TOLD: usize = 8;
 
-impl Namespace {
-    /// The inode of a file that is what it was when its servers were asked; else what is said of it.
-    fn as_seen(
-        &self,
-        edit: &mut Edit<'_, '_>,
-        file: u64,
-        seen: Option<&FileState>,
-    ) -> Result<Result<InodeRecord, Outcome>, MetaError> {
-        // Nobody attaches between this look and the commit.
-        let open = edit.open_files().is_open(file) || self.may_be_held(file);
-        let now = state_now(edit.reader(), file, open)?;
-        let Some(inode) = readable(edit.reader(), file)? else {
-            return Ok(Err(Ok(gone())));
-        };
-        if now.owed || !now.there || seen != Some(&now) {
-            return Ok(Err(Ok(nothing())));
-        }
-        Ok(Ok(inode))
+/// The inode of a file that is what it was when its servers were asked; else what is said of it.
+fn as_seen(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    file: u64,
+    seen: Option<&FileState>,
+) -> Result<Result<InodeRecord, Outcome>, MetaError> {
+    // Nobody attaches between this look and the commit.
+    let open = tx.open_files().is_open(file) || volume.state().grace().may_hold(file);
+    let now = state_now(tx.reader(), file, open)?;
+    let Some(inode) = readable(tx.reader(), file)? else {
+        return Ok(Err(Ok(gone())));
+    };
+    if now.owed || !now.there || seen != Some(&now) {
+        return Ok(Err(Ok(nothing())));
     }
+    Ok(Ok(inode))
+}
 
-    /// Takes the names of a removed file away, and with them the file: at once, or when nobody has it open any more.
-    pub(super) fn removed(
-        &self,
-        edit: &mut Edit<'_, '_>,
-        file: u64,
-        seen: Option<&FileState>,
-        now: i64,
-    ) -> Outcome {
-        let inode = match self.as_seen(edit, file, seen)? {
-            Ok(inode) if !inode.inline => inode,
-            Ok(_) => return Ok(nothing()),
-            Err(outcome) => return outcome,
-        };
-        let names = edit.names(file)?;
-        let told = told(edit, &names)?;
-        for name in names {
-            match readable(edit.reader(), name.parent)? {
-                Some(inode) => {
-                    let id = name.parent;
-                    edit.leave(&Node { id, inode }, &name.name, now);
-                }
-                None => edit.delete(ENTRIES, &with_name(name.parent, &name.name)),
+/// Takes the names of a removed file away, and with them the file: at once, or when nobody has it open any more.
+pub(super) fn removed(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    file: u64,
+    seen: Option<&FileState>,
+    now: i64,
+) -> Outcome {
+    let inode = match as_seen(volume, tx, file, seen)? {
+        Ok(inode) if !inode.inline => inode,
+        Ok(_) => return Ok(nothing()),
+        Err(outcome) => return outcome,
+    };
+    let names = names_by_scan(tx, file)?;
+    let told = told(tx, &names)?;
+    for name in names {
+        match readable(tx.reader(), name.parent)? {
+            Some(inode) => {
+                let id = name.parent;
+                tx.leave(&Node { id, inode }, &name.name, now);
             }
+            None => tx.delete(ENTRIES, &with_name(name.parent, &name.name)),
         }
-        // The last of them, however many it counted.
-        edit.change(file, &inode).links = 1;
-        edit.unname(&Node { id: file, inode }, now)?;
-        Ok(done(format!("taken away: {told}")))
     }
+    // The last of them, however many it counted.
+    tx.change(file, &inode).links = 1;
+    tx.unname(&Node { id: file, inode }, now)?;
+    Ok(done(format!("taken away: {told}")))
+}
 
-    /// Gives an inline file another id, which its servers do not know yet.
-    pub(super) fn id_removed(
-        &self,
-        edit: &mut Edit<'_, '_>,
-        file: u64,
-        seen: Option<&FileState>,
-        now: i64,
-    ) -> Outcome {
-        let inode = match self.as_seen(edit, file, seen)? {
-            Ok(inode) if inode.inline => inode,
-            Ok(_) => return Ok(nothing()),
-            Err(outcome) => return outcome,
-        };
-        // Whoever has it open, and whatever keeps it, knows it by its old id.
-        let kept = seen.is_some_and(|seen| seen.open || seen.held || !seen.checkpoints.is_empty());
-        // Also a client of an earlier life, who comes back later.
-        let kept = kept || self.recovering();
-        let names = edit.names(file)?;
-        let (Ok(bytes), Some(attributes)) = (content(edit.reader(), file), attributes(edit, file)?)
-        else {
-            return Ok(nothing());
-        };
-        if kept || names.is_empty() {
-            return Ok(nothing());
-        }
-        let id = edit.next_id()?;
-        for Named { parent, name, kind } in names {
-            edit.put(
-                ENTRIES,
-                &with_name(parent, &name),
-                &EntryRecord { id, kind },
-            );
-        }
-        for (name, value) in attributes {
-            edit.put(XATTRS, &with_name(id, &name), &value);
-        }
-        edit.put_content(id, &bytes.data);
-        let moved = InodeRecord {
-            changed: now,
-            ..inode.clone()
-        };
-        edit.create(id, moved)?;
-        edit.bury(&Node { id: file, inode })?;
-        Ok(done(format!("given another id, {id}")))
+/// Gives an inline file another id, which its servers do not know yet.
+pub(super) fn id_removed(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    file: u64,
+    seen: Option<&FileState>,
+    now: i64,
+) -> Outcome {
+    let inode = match as_seen(volume, tx, file, seen)? {
+        Ok(inode) if inode.inline => inode,
+        Ok(_) => return Ok(nothing()),
+        Err(outcome) => return outcome,
+    };
+    // Whoever has it open, and whatever keeps it, knows it by its old id.
+    let kept = seen.is_some_and(|seen| seen.open || seen.held || !seen.checkpoints.is_empty());
+    // Also a client of an earlier life, who comes back later.
+    let kept = kept || volume.state().grace().is_active();
+    let names = names_by_scan(tx, file)?;
+    let (Ok(bytes), Some(attributes)) = (content(tx.reader(), file), attributes(tx, file)?) else {
+        return Ok(nothing());
+    };
+    if kept || names.is_empty() {
+        return Ok(nothing());
     }
+    let id = tx.next_id()?;
+    for Named { parent, name, kind } in names {
+        tx.put(
+            ENTRIES,
+            &with_name(parent, &name),
+            &EntryRecord { id, kind },
+        );
+    }
+    for (name, value) in attributes {
+        tx.put(XATTRS, &with_name(id, &name), &value);
+    }
+    tx.put_content(id, &bytes.data);
+    let moved = InodeRecord {
+        changed: now,
+        ..inode.clone()
+    };
+    tx.create(id, moved)?;
+    tx.bury(&Node { id: file, inode })?;
+    Ok(done(format!("given another id, {id}")))
 }
 
 /// The names of a file in words.
-fn told(edit: &Edit<'_, '_>, names: &[Named]) -> Result<String, MetaError> {
+fn told(tx: &Tx<'_, '_>, names: &[Named]) -> Result<String, MetaError> {
     let mut told = Vec::new();
     for name in names.iter().take(NAMES_TOLD) {
-        let path = path_of(edit.reader(), name.parent, name.name.clone())?;
+        let path = path_of(tx.reader(), name.parent, name.name.clone())?;
         told.push(String::from_utf8_lossy(&path).escape_debug().to_string());
     }
     if names.len() > NAMES_TOLD {
@@ -133,10 +129,10 @@ fn told(edit: &Edit<'_, '_>, names: &[Named]) -> Result<String, MetaError> {
 }
 
 /// The extended attributes of an inode; nothing where one cannot be read.
-fn attributes(edit: &Edit<'_, '_>, file: u64) -> Result<Option<Attributes>, MetaError> {
+fn attributes(tx: &Tx<'_, '_>, file: u64) -> Result<Option<Attributes>, MetaError> {
     let (mut found, mut readable) = (Vec::new(), true);
     scan_prefix(
-        edit.reader(),
+        tx.reader(),
         XATTRS,
         &file.to_be_bytes(),
         &mut |key, value| {

@@ -4,10 +4,8 @@
 //! done it. Servers skip numbers that they have seen, so an intent can be carried through twice.
 
 mod intent;
-mod page;
-mod queue;
-mod withdraw;
+mod oldest;
 
 pub use intent::{CheckpointTask, Intent, TreeFile};
 pub(crate) use intent::{is_tree, tree_files};
-pub use page::OwedPage;
+pub(crate) use oldest::OldestIntent;

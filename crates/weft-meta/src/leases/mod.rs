@@ -3,13 +3,14 @@
 //! The room owns the log of the last changes, the leases and the delegations of directories, each
 //! in memory and behind a lock of its own.
 
-mod change_log;
+mod change;
 mod delegations;
-mod leases;
+mod log;
+mod table;
 mod watched;
 
-pub(crate) use change_log::{Change, entry_change};
-pub use change_log::{ChangeLog, News};
+pub(crate) use change::{Change, entry_change};
 pub use delegations::Delegations;
-pub use leases::Leases;
+pub use log::{ChangeLog, News};
+pub use table::Leases;
 pub(crate) use watched::Watched;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::appends::{Appender, end_of};
+use weft_layout::OFFSET_MAX;
 
 /// Attachments of one client to one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,17 @@ pub(crate) struct Ended {
     /// There was one writer, and the size was exact before it: where it ended tells the size.
     pub(crate) alone: bool,
     /// Changes when another writer comes, and with a truncate.
+    pub(crate) turn: u64,
+}
+
+/// What the attachments of a file say about an append by one of its writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Appender {
+    /// What was dealt out, and what this client wrote, is all that can lie beyond the size from before.
+    pub(crate) end_known: bool,
+    /// The stored size is that from before.
+    pub(crate) size_counts: bool,
+    /// Changes when another client comes to write, and with a truncate.
     pub(crate) turn: u64,
 }
 
@@ -306,4 +317,9 @@ impl OpenFiles {
             self.drop_holder(client, file);
         }
     }
+}
+
+/// The end of an append, if it is one that a file can have.
+fn end_of(offset: u64, length: u64) -> Option<u64> {
+    offset.checked_add(length).filter(|end| *end <= OFFSET_MAX)
 }

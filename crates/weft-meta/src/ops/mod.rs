@@ -1,30 +1,37 @@
 //! The operations, one per file.
 
-mod accessed;
-mod attach;
-mod change_names;
-mod checkpoint;
-mod create;
-mod delegate;
-mod file_checkpoints;
-mod link;
-mod list;
-mod make_directory;
-mod make_link;
-mod make_node;
-mod quota;
-mod read_link;
-mod remove_directory;
-mod rename;
-mod report;
-mod set_attributes;
-mod stat;
-mod store_inline;
-mod tree;
-mod truncate;
-mod unlink;
-mod xattr;
+mod attributes;
+mod checkpoints;
+mod clients;
+mod files;
+mod intents;
+mod names;
+mod quotas;
+mod servers;
 
-pub use attach::Attached;
-pub use tree::KeptFiles;
-pub use truncate::Truncation;
+pub(crate) use attributes::{get_xattr, list_xattr, remove_xattr, set_attributes, set_xattr, stat};
+pub use checkpoints::KeptFiles;
+pub(crate) use checkpoints::{
+    checkpoint_done, checkpoint_info, is_owed, list_checkpoints, list_file_checkpoints,
+    make_checkpoint, remove_checkpoint, roll_back, tree_done, tree_of,
+};
+pub(crate) use clients::{reap_orphans, reassert, session_ended};
+pub use files::{Append, Attached, Spill, Truncation, UnsettledFile};
+pub(crate) use files::{
+    append, append_after, attach, begin_spill, detach, doubt_sizes, end_spill, find_unsettled,
+    has_unsettled, owed_truncate, report, settle_size, store_inline, take_unsettled, truncate,
+    undo_spill, unsettle,
+};
+pub use intents::OwedPage;
+pub(crate) use intents::{
+    deletes_from, intent, intent_done, intents_from, pending_intents, truncate_done, withdraw,
+};
+pub(crate) use names::{
+    change_names, delegate, lease, link, list, make_directory, make_link, make_node, read_link,
+    remove_directory, rename, unlink,
+};
+pub(crate) use quotas::{
+    count_again, growing, growing_soon, limits_growth, list_quotas, look_for_bounds, note_growth,
+    quotas_of, set_quota, usage,
+};
+pub(crate) use servers::{accept_rollback, heartbeat, server_map};

@@ -10,10 +10,9 @@ use parking_lot::Mutex;
 use weft_kv::Reader;
 use weft_layout::Layout;
 
-use super::charge::{Payer, charged_bytes, quota_record, trees_above};
-use super::recount::stored_records;
+use super::payer::Payer;
+use super::usage::{charged_bytes, quota_record, trees_above};
 use crate::error::MetaError;
-use crate::namespace::Namespace;
 use crate::records::keys;
 use crate::records::record::{LayoutRecord, QuotaRecord};
 
@@ -82,6 +81,13 @@ struct Untold {
 }
 
 impl Untold {
+    fn add(&mut self, file: u64, more: u64, payers: Vec<Payer>) {
+        for payer in &payers {
+            *self.bytes.entry(*payer).or_default() += u128::from(more);
+        }
+        self.files.insert(file, (more, payers));
+    }
+
     fn forget(&mut self, file: u64) {
         let Some((more, payers)) = self.files.remove(&file) else {
             return;
@@ -95,9 +101,50 @@ impl Untold {
 }
 
 impl Growth {
-    fn set_bounded(&self, bytes: bool, any: bool) {
+    /// Notes which bounds there are in the volume.
+    pub(crate) fn note_bounds<'a>(&self, records: impl IntoIterator<Item = &'a QuotaRecord>) {
+        let (mut bytes, mut files) = (false, false);
+        for record in records {
+            bytes |= record.bytes_max.is_some();
+            files |= record.files_max.is_some();
+        }
         self.bounded.store(bytes, Ordering::Release);
-        self.any.store(any, Ordering::Release);
+        self.any.store(bytes || files, Ordering::Release);
+    }
+
+    /// Whether any payer has a bound of bytes, so that growth must be looked at.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.bounded.load(Ordering::Acquire)
+    }
+
+    /// Takes off what payers have left the growth of all files but `file`.
+    pub(crate) fn take_off_others(&self, file: u64, left: &mut BTreeMap<Payer, i128>) {
+        let untold = self.untold.lock();
+        let own = untold.files.get(&file).map_or(0, |(more, _)| *more);
+        for (payer, left) in left {
+            let all = untold.bytes.get(payer).copied().unwrap_or(0);
+            let others = all.saturating_sub(own.into());
+            *left -= i128::try_from(others).unwrap_or(i128::MAX);
+        }
+    }
+
+    /// Replaces what was known of growth by the present sizes of `growing`. What was known of other
+    /// files is forgotten, except for those that `keep` names.
+    pub(crate) fn note(&self, growing: &GrowingFiles, sizes: &[u64], keep: impl Fn(u64) -> bool) {
+        let mut untold = Untold::default();
+        for (file, size) in growing.files.iter().zip(sizes) {
+            let more = size.saturating_sub(file.charged);
+            if more > 0 {
+                untold.add(file.file, more, file.payers.clone());
+            }
+        }
+        let mut known = self.untold.lock();
+        for (file, (more, payers)) in std::mem::take(&mut known.files) {
+            if keep(file) && !untold.files.contains_key(&file) {
+                untold.add(file, more, payers);
+            }
+        }
+        *known = untold;
     }
 
     /// Whether anything may be refused for somebody's bound.
@@ -107,7 +154,7 @@ impl Growth {
 
     /// Bytes that somebody uses and that no writer has told of.
     pub(crate) fn untold(&self, payer: Payer) -> u128 {
-        if !self.bounded.load(Ordering::Acquire) {
+        if !self.is_bounded() {
             return 0;
         }
         self.untold.lock().bytes.get(&payer).copied().unwrap_or(0)
@@ -115,125 +162,66 @@ impl Growth {
 
     /// A writer has told, or the file is gone.
     pub(crate) fn told(&self, file: u64) {
-        if self.bounded.load(Ordering::Acquire) {
+        if self.is_bounded() {
             self.untold.lock().forget(file);
         }
     }
 }
 
-impl Namespace {
-    /// Whether anybody has a bound of bytes, so that growth must be looked at.
-    pub fn limits_growth(&self) -> bool {
-        self.growth.bounded.load(Ordering::Acquire)
-    }
+/// Whether [`growing_among`] lists files that no payer with a bound pays for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unbounded {
+    Skip,
+    Include,
+}
 
-    /// The files that are attached for writing, as far as somebody with a bound of bytes pays for them. After a crash, until it
-    /// is known who has what open: all of them, and those whose size was not told.
-    ///
-    /// Cost: a read for each of them, and for each who pays.
-    pub fn growing(&self) -> Result<GrowingFiles, MetaError> {
-        let mut written = self.open_files.lock().written();
-        let all = self.recovering();
-        if all {
-            written.extend(self.unsettled.all());
-            written.sort_unstable();
-            written.dedup();
-        }
-        self.growing_among(written, all, false)
-    }
+/// Whether [`growing_among`] lists files that have no cells yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inline {
+    Skip,
+    Include,
+}
 
-    /// As [`Namespace::growing`], of one file, be it inline still, if somebody who pays for it has at most `margin` bytes left; what others are
-    /// known to have grown by is taken off.
-    pub fn growing_soon(&self, file: u64, margin: u64) -> Result<GrowingFiles, MetaError> {
-        let mut found = self.growing_among(vec![file], false, true)?;
-        let untold = self.growth.untold.lock();
-        let own = untold.files.get(&file).map_or(0, |(more, _)| *more);
-        for (payer, left) in &mut found.left {
-            let all = untold.bytes.get(payer).copied().unwrap_or(0);
-            let others = all.saturating_sub(own.into());
-            *left -= i128::try_from(others).unwrap_or(i128::MAX);
-        }
-        drop(untold);
-        if found.left.values().all(|left| *left > i128::from(margin)) {
-            found = GrowingFiles::default();
-        }
-        Ok(found)
-    }
-
-    /// `all`: also files for which nobody with a bound pays; `inline`: also those that have no cells yet.
-    fn growing_among(
-        &self,
-        written: Vec<u64>,
-        all: bool,
-        inline: bool,
-    ) -> Result<GrowingFiles, MetaError> {
-        let mut found = GrowingFiles::default();
-        self.read(|reader| {
-            let mut known = HashMap::new();
-            for file in written {
-                let Some(inode) = keys::inode(reader, file)?.filter(|i| inline || !i.inline) else {
-                    continue;
-                };
-                let layout = inode.layout.as_ref().map(LayoutRecord::checked);
-                let Some(Ok(layout)) = layout else { continue };
-                let mut payers = vec![Payer::User(inode.uid), Payer::Group(inode.gid)];
-                let trees = trees_above(reader, inode.tree)?;
-                payers.extend(trees.iter().map(|(tree, _)| Payer::Tree(*tree)));
-                let mut bounded = Vec::new();
-                for payer in payers {
-                    if let Some(left) = bound_left(reader, payer, &mut known)? {
-                        found.left.insert(payer, left);
-                        bounded.push(payer);
-                    }
-                }
-                if all || !bounded.is_empty() {
-                    found.files.push(Growing {
-                        file,
-                        layout,
-                        charged: charged_bytes(&inode),
-                        fork_bytes: inode.fork_bytes,
-                        payers: bounded,
-                    });
-                }
-            }
-            Ok(found)
-        })
-    }
-
-    /// Takes note of how large growing files and their forks are now; what was known of others is forgotten, but for those whose
-    /// lengths are not charged yet because a server is away.
-    pub fn note_growth(&self, growing: &GrowingFiles, sizes: &[u64]) {
-        let mut untold = Untold::default();
-        for (file, size) in growing.files.iter().zip(sizes) {
-            let more = size.saturating_sub(file.charged);
-            if more == 0 {
-                continue;
-            }
-            for payer in &file.payers {
-                *untold.bytes.entry(*payer).or_default() += u128::from(more);
-            }
-            untold.files.insert(file.file, (more, file.payers.clone()));
-        }
-        let mut known = self.growth.untold.lock();
-        for (file, (more, payers)) in std::mem::take(&mut known.files) {
-            if self.unsettled.holds(file) && !untold.files.contains_key(&file) {
-                for payer in &payers {
-                    *untold.bytes.entry(*payer).or_default() += u128::from(more);
-                }
-                untold.files.insert(file, (more, payers));
+/// Of `files`, those that grow at the cost of a payer with a bound of bytes, and what each such
+/// payer has left.
+///
+/// Cost: a read for each file, and for each payer.
+pub(crate) fn growing_among(
+    reader: &dyn Reader,
+    files: &[u64],
+    unbounded: Unbounded,
+    inline: Inline,
+) -> Result<GrowingFiles, MetaError> {
+    let mut found = GrowingFiles::default();
+    let mut known = HashMap::new();
+    for &file in files {
+        let inode = keys::inode(reader, file)?;
+        let Some(inode) = inode.filter(|i| inline == Inline::Include || !i.inline) else {
+            continue;
+        };
+        let layout = inode.layout.as_ref().map(LayoutRecord::checked);
+        let Some(Ok(layout)) = layout else { continue };
+        let mut payers = vec![Payer::User(inode.uid), Payer::Group(inode.gid)];
+        let trees = trees_above(reader, inode.tree)?;
+        payers.extend(trees.iter().map(|(tree, _)| Payer::Tree(*tree)));
+        let mut bounded = Vec::new();
+        for payer in payers {
+            if let Some(left) = bound_left(reader, payer, &mut known)? {
+                found.left.insert(payer, left);
+                bounded.push(payer);
             }
         }
-        *known = untold;
+        if unbounded == Unbounded::Include || !bounded.is_empty() {
+            found.files.push(Growing {
+                file,
+                layout,
+                charged: charged_bytes(&inode),
+                fork_bytes: inode.fork_bytes,
+                payers: bounded,
+            });
+        }
     }
-
-    /// Looks whether anybody has a bound.
-    pub(crate) fn look_for_bounds(&self) -> Result<(), MetaError> {
-        let (records, _) = self.read(stored_records)?;
-        let bytes = records.values().any(|record| record.bytes_max.is_some());
-        let files = records.values().any(|record| record.files_max.is_some());
-        self.growth.set_bounded(bytes, bytes || files);
-        Ok(())
-    }
+    Ok(found)
 }
 
 /// What somebody has left, if there is a bound; each is read once.

@@ -4,10 +4,13 @@
 
 mod charge;
 mod growth;
+mod payer;
 mod recount;
+mod usage;
 
-pub use charge::{Payer, Used};
-pub(crate) use charge::{charged_bytes, quota_record, trees_above};
-pub(crate) use growth::Growth;
+pub(crate) use charge::{Bounds, charge};
 pub use growth::{Growing, GrowingFiles};
+pub(crate) use growth::{Growth, Inline, Unbounded, growing_among};
+pub use payer::{Payer, Used};
 pub(crate) use recount::{corrected, count_usage, first_count, stored_records};
+pub(crate) use usage::{charged_bytes, quota_record, trees_above};

@@ -7,9 +7,9 @@ use std::ops::{Bound, ControlFlow};
 use prost::Message;
 use weft_kv::Reader;
 
-use super::charge::{Payer, Used, charged, trees_above};
+use super::payer::{Payer, Used};
+use super::usage::{charged, trees_above};
 use crate::error::MetaError;
-use crate::namespace::Namespace;
 use crate::records::keys::{self, INODES, QUOTAS};
 use crate::records::record::{InodeRecord, QuotaRecord};
 
@@ -89,20 +89,4 @@ pub(crate) fn first_count(reader: &dyn Reader) -> Result<Vec<(Payer, Vec<u8>)>, 
     let wrong = corrected(stored_records(reader)?.0, &count_usage(reader)?);
     let encoded = wrong.into_iter().map(|(p, r)| (p, r.encode_to_vec()));
     Ok(encoded.collect())
-}
-
-impl Namespace {
-    /// What everybody uses, counted anew from the inodes, and not from what was counted on the way.
-    ///
-    /// Cost: a scan of all inodes.
-    pub fn recount(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
-        self.read(count_usage)
-    }
-
-    /// What everybody uses, as it was counted with each change.
-    pub fn usage(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
-        let (records, _) = self.read(stored_records)?;
-        let used = records.into_iter().map(|(p, r)| (p, r.used()));
-        Ok(used.filter(|(_, used)| *used != Used::default()).collect())
-    }
 }

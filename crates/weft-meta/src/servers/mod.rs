@@ -9,4 +9,4 @@
 pub(crate) mod placement;
 mod table;
 
-pub(crate) use table::ServerTable;
+pub(crate) use table::{Heartbeat, ServerTable, Servers};

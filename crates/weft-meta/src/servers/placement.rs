@@ -11,9 +11,17 @@ use crate::records::record::{LayoutRecord, WishRecord};
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// Every server of the volume, ascending.
-    pub(crate) all: Vec<u32>,
+    all: Vec<u32>,
     /// Those that new files go to, ascending, not empty.
-    pub(crate) candidates: Vec<u32>,
+    candidates: Vec<u32>,
+}
+
+impl Pool {
+    /// `all` are the servers of the volume, `candidates` those that new files go to: both
+    /// ascending, the second not empty.
+    pub(crate) fn new(all: Vec<u32>, candidates: Vec<u32>) -> Pool {
+        Pool { all, candidates }
+    }
 }
 
 /// Chooses the layout of file `id`.

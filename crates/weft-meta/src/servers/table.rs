@@ -1,19 +1,15 @@
-//! The server map: ids and addresses are durable, what a heartbeat says beside is kept in memory.
-//!
-//! The epoch rises, durably and before anybody sees it, when a server comes back elsewhere.
+//! The server map in memory, and what a heartbeat makes of it.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use weft_kv::{OrderedKv, Reader};
-use weft_proto::meta::{
-    HeartbeatReply, HeartbeatRequest, Server, ServerMapReply, ServerState, Usage,
-};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use weft_kv::Reader;
+use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Server, ServerState, Usage};
 use weft_proto::stamp::Position;
 
 use super::placement::Pool;
 use crate::error::MetaError;
-use crate::namespace::Namespace;
 use crate::records::keys::{self, SERVERS};
 use crate::records::record::ServerRecord;
 
@@ -21,8 +17,6 @@ use crate::records::record::ServerRecord;
 const SILENCE_MAX: i64 = 5_000_000_000;
 /// How often, at most, it is recorded how far a server's store is, in nanoseconds: what an older copy of a store is recognised by.
 const RECORD_EVERY: i64 = 20_000_000_000;
-/// The longest address.
-const ADDRESS_MAX: usize = 255;
 
 #[derive(Debug, Default)]
 struct Known {
@@ -71,6 +65,82 @@ impl Known {
     }
 }
 
+/// The server map behind its lock.
+#[derive(Debug)]
+pub(crate) struct Servers(RwLock<ServerTable>);
+
+impl Servers {
+    pub(crate) fn new(table: ServerTable) -> Servers {
+        Servers(RwLock::new(table))
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, ServerTable> {
+        self.0.read()
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, ServerTable> {
+        self.0.write()
+    }
+
+    /// The server map's epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.0.read().epoch
+    }
+
+    /// Where new files may go.
+    pub(crate) fn pool(&self, now: i64) -> Pool {
+        if self.0.read().since.is_none() {
+            self.0.write().since.get_or_insert(now);
+        }
+        self.0.read().pool(now)
+    }
+}
+
+/// What becomes of a heartbeat.
+pub(crate) enum Heartbeat {
+    /// The server does not take part; this is its answer.
+    Refused(HeartbeatReply),
+    /// It takes part, once the update (if any) is durable.
+    Accepted(Option<ServerUpdate>),
+}
+
+/// What a heartbeat changes of a server's record.
+pub(crate) struct ServerUpdate {
+    record: ServerRecord,
+    moved: bool,
+    reformatted: bool,
+}
+
+impl ServerUpdate {
+    /// The server listens elsewhere than before.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// The server's store is another one than before: what the old one held is lost.
+    pub(crate) fn is_reformatted(&self) -> bool {
+        self.reformatted
+    }
+
+    /// Clients must read the server map again.
+    pub(crate) fn raises_epoch(&self) -> bool {
+        self.moved || self.reformatted
+    }
+
+    /// The record to store, where `next_id` is the next file's id.
+    pub(crate) fn record(&self, next_id: u64) -> ServerRecord {
+        let since = if self.reformatted {
+            next_id
+        } else {
+            self.record.since
+        };
+        ServerRecord {
+            since,
+            ..self.record.clone()
+        }
+    }
+}
+
 /// What is known of the servers.
 #[derive(Debug)]
 pub(crate) struct ServerTable {
@@ -112,8 +182,152 @@ impl ServerTable {
         }
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
+    /// The ids of all servers, ascending.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.known.keys().copied().collect()
+    }
+
+    fn server(&mut self, id: u32) -> Result<&mut Known, MetaError> {
+        let server = self.known.get_mut(&id);
+        server.ok_or(MetaError::UnknownServer { server: id })
+    }
+
+    /// Judges a heartbeat. A server takes part only with a store that has what the server said to
+    /// be durable before. `service` is what of the namespace survives power loss.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`] for an id that the volume was not formatted with.
+    pub(crate) fn receive(
+        &mut self,
+        now: i64,
+        request: &HeartbeatRequest,
+        service: Option<Position>,
+    ) -> Result<Heartbeat, MetaError> {
+        let id = request.id;
+        self.since.get_or_insert(now);
+        let epoch = self.epoch;
+        let server = self.server(id)?;
+        let other_store = !request.store.is_empty() && server.record.store != request.store;
+        if let Some(durable) = request.durable
+            && server.accepted != durable.incarnation
+        {
+            // Another store never said anything: what the earlier one held is lost, and its age
+            // tells which files that were.
+            let remembered = server.remembered().filter(|_| !other_store);
+            let doubts = server.record.doubt != 0 && request.doubted == server.record.doubt;
+            if let Some(at) = remembered.filter(|at| !doubts && !request.has.contains(at)) {
+                if request.rolled_back && !server.is_up(now) {
+                    if server.rolled_back.is_none() {
+                        tracing::error!(
+                            server = id,
+                            "the server is refused: its folder is older than what the server said before"
+                        );
+                    }
+                    server.rolled_back = Some(now);
+                    server.newest = request.newest;
+                }
+                return Ok(Heartbeat::Refused(HeartbeatReply {
+                    epoch,
+                    since: server.record.since,
+                    check: vec![at],
+                    service,
+                    doubt: server.record.doubt,
+                }));
+            }
+            server.accepted = durable.incarnation;
+        }
+        (server.rolled_back, server.newest) = (None, 0);
+        server.durable = request.durable.or(server.durable);
+        let moved = server.record.address != request.address;
+        let unrecorded = server.durable.filter(|at| {
+            let anew = at.incarnation != server.record.incarnation;
+            let grown = at.sequence > server.record.sequence;
+            anew || (grown && now.saturating_sub(server.recorded) >= RECORD_EVERY)
+        });
+        let answered = server.record.doubt != 0;
+        if !(moved || other_store || answered || unrecorded.is_some()) {
+            return Ok(Heartbeat::Accepted(None));
+        }
+        let reformatted = other_store && !server.record.store.is_empty();
+        let mut record = server.record.clone();
+        record.address.clone_from(&request.address);
+        if other_store {
+            record.store = request.store.to_vec();
+        }
+        record.doubt = 0;
+        if let Some(at) = server.durable {
+            (record.incarnation, record.sequence) = (at.incarnation, at.sequence);
+            server.recorded = now;
+        }
+        Ok(Heartbeat::Accepted(Some(ServerUpdate {
+            record,
+            moved,
+            reformatted,
+        })))
+    }
+
+    /// A server's new record and the new epoch are durable.
+    pub(crate) fn store(&mut self, id: u32, record: ServerRecord, epoch: u64) {
+        if let Ok(server) = self.server(id) {
+            server.record = record;
+        }
+        self.epoch = epoch;
+    }
+
+    /// Counts a server as up from `now` on, and answers its heartbeat.
+    pub(crate) fn note_up(
+        &mut self,
+        now: i64,
+        request: &HeartbeatRequest,
+        service: Option<Position>,
+    ) -> Result<HeartbeatReply, MetaError> {
+        let epoch = self.epoch;
+        let server = self.server(request.id)?;
+        server.metrics.clone_from(&request.metrics);
+        server.usage = request.usage;
+        server.heard = Some(now);
+        Ok(HeartbeatReply {
+            epoch,
+            since: server.record.since,
+            check: Vec::new(),
+            service,
+            doubt: 0,
+        })
+    }
+
+    /// What is durable of a server.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`].
+    pub(crate) fn record(&mut self, id: u32) -> Result<&ServerRecord, MetaError> {
+        Ok(&self.server(id)?.record)
+    }
+
+    /// Lets a server take part whose store was rolled back, now that `record`, which says so, is
+    /// committed. Whether it was refused until now.
+    pub(crate) fn accept_rollback(
+        &mut self,
+        id: u32,
+        record: ServerRecord,
+    ) -> Result<bool, MetaError> {
+        let server = self.server(id)?;
+        server.record = record;
+        server.accepted = 0;
+        Ok(server.rolled_back.take().is_some())
+    }
+
+    /// The epoch, and the servers as clients learn of them.
+    pub(crate) fn describe(&self, now: i64) -> (u64, Vec<Server>) {
+        let servers = self.known.iter().map(|(id, server)| Server {
+            id: *id,
+            address: server.record.address.clone(),
+            since: server.record.since,
+            state: server.state(now).into(),
+            usage: server.usage,
+            metrics: server.metrics.clone(),
+            newest: server.newest,
+        });
+        (self.epoch, servers.collect())
     }
 
     /// Where new files may go: to servers that are up; just after the start, before they had time
@@ -133,187 +347,6 @@ impl ServerTable {
         if candidates.is_empty() {
             candidates.clone_from(&all);
         }
-        Pool { all, candidates }
-    }
-}
-
-impl Namespace {
-    /// The ids of the servers that a volume was formatted with, ascending.
-    pub fn servers_of(kv: &dyn OrderedKv) -> Result<Vec<u32>, MetaError> {
-        let table = ServerTable::load(&*kv.snapshot()?, 0)?;
-        Ok(table.known.into_keys().collect())
-    }
-
-    pub(crate) fn pool(&self, now: i64) -> Pool {
-        if self.servers.read().since.is_none() {
-            self.servers.write().since.get_or_insert(now);
-        }
-        self.servers.read().pool(now)
-    }
-
-    /// The server map's epoch.
-    pub fn epoch(&self) -> u64 {
-        self.servers.read().epoch()
-    }
-
-    /// A server lives. One that comes with another store than the last time has lost what it held: files that are older are
-    /// told from those that are not by their ids.
-    ///
-    /// # Errors
-    /// [`MetaError::UnknownServer`] for an id that the volume was not formatted with.
-    /// # Durability
-    /// A changed address, another store and the new epoch are on stable storage on return.
-    pub fn heartbeat(
-        &self,
-        now: i64,
-        request: &HeartbeatRequest,
-    ) -> Result<HeartbeatReply, MetaError> {
-        let id = request.id;
-        if request.address.is_empty() || request.address.len() > ADDRESS_MAX {
-            return Err(MetaError::Invalid {
-                path: format!("server {id}"),
-                reason: "its address needs 1 to 255 bytes",
-            });
-        }
-        let mut table = self.servers.write();
-        let table = &mut *table;
-        table.since.get_or_insert(now);
-        let server = table.known.get_mut(&id);
-        let server = server.ok_or(MetaError::UnknownServer { server: id })?;
-        let service = self.durable();
-        let other_store = !request.store.is_empty() && server.record.store != request.store;
-        if let Some(durable) = request.durable
-            && server.accepted != durable.incarnation
-        {
-            // Another store never said anything: what the earlier one held is lost, and told by its age.
-            let remembered = server.remembered().filter(|_| !other_store);
-            let doubts = server.record.doubt != 0 && request.doubted == server.record.doubt;
-            if let Some(at) = remembered.filter(|at| !doubts && !request.has.contains(at)) {
-                if request.rolled_back && !server.is_up(now) {
-                    if server.rolled_back.is_none() {
-                        tracing::error!(
-                            server = id,
-                            "the server is refused: its folder is older than what the server said before"
-                        );
-                    }
-                    server.rolled_back = Some(now);
-                    server.newest = request.newest;
-                }
-                return Ok(HeartbeatReply {
-                    epoch: table.epoch,
-                    since: server.record.since,
-                    check: vec![at],
-                    service,
-                    doubt: server.record.doubt,
-                });
-            }
-            server.accepted = durable.incarnation;
-        }
-        (server.rolled_back, server.newest) = (None, 0);
-        server.durable = request.durable.or(server.durable);
-        let moved = server.record.address != request.address;
-        let unrecorded = server.durable.filter(|at| {
-            let anew = at.incarnation != server.record.incarnation;
-            let grown = at.sequence > server.record.sequence;
-            anew || (grown && now.saturating_sub(server.recorded) >= RECORD_EVERY)
-        });
-        let answered = server.record.doubt != 0;
-        if moved || other_store || answered || unrecorded.is_some() {
-            let anew = other_store && !server.record.store.is_empty();
-            let mut record = server.record.clone();
-            record.address.clone_from(&request.address);
-            if other_store {
-                record.store = request.store.to_vec();
-            }
-            record.doubt = 0;
-            if let Some(at) = server.durable {
-                (record.incarnation, record.sequence) = (at.incarnation, at.sequence);
-                server.recorded = now;
-            }
-            // Rare, so that the lock may be held during the sync: nobody sees the new epoch before
-            // it is durable.
-            let (epoch, record) = self.edit(|edit| {
-                let counters = edit.counters()?;
-                if moved || anew {
-                    counters.epoch += 1;
-                }
-                let (epoch, next_id) = (counters.epoch, counters.next_id);
-                if anew {
-                    record.since = next_id;
-                }
-                edit.put(SERVERS, &id.to_be_bytes(), &record);
-                Ok((epoch, record.clone()))
-            })?;
-            self.kv.sync()?;
-            if moved {
-                tracing::info!(server = id, address = %request.address, epoch, "server moved");
-            }
-            if anew {
-                let since = record.since;
-                tracing::warn!(
-                    server = id,
-                    since,
-                    "the server was formatted anew: what it held of files with smaller ids is lost"
-                );
-            }
-            server.record = record;
-            table.epoch = epoch;
-        }
-        server.metrics.clone_from(&request.metrics);
-        server.usage = request.usage;
-        server.heard = Some(now);
-        Ok(HeartbeatReply {
-            epoch: table.epoch,
-            since: server.record.since,
-            check: Vec::new(),
-            service,
-            doubt: 0,
-        })
-    }
-
-    /// Lets a server take part with a store that is older than what the server said to be durable, once it has put in doubt what it
-    /// has of files that there are now. Whether it was refused.
-    ///
-    /// # Errors
-    /// [`MetaError::UnknownServer`].
-    /// # Durability
-    /// As of any operation.
-    pub fn accept_rollback(&self, id: u32) -> Result<bool, MetaError> {
-        let mut table = self.servers.write();
-        let server = table.known.get_mut(&id);
-        let server = server.ok_or(MetaError::UnknownServer { server: id })?;
-        let mut record = server.record.clone();
-        let record = self.edit(|edit| {
-            record.doubt = edit.counters()?.next_id;
-            edit.put(SERVERS, &id.to_be_bytes(), &record);
-            Ok(record.clone())
-        })?;
-        server.record = record;
-        server.accepted = 0;
-        Ok(server.rolled_back.take().is_some())
-    }
-
-    /// Which servers there are, and how the volume stands.
-    pub fn server_map(&self, now: i64) -> Result<ServerMapReply, MetaError> {
-        let counts = self.counts()?;
-        let table = self.servers.read();
-        let servers = table.known.iter().map(|(id, server)| Server {
-            id: *id,
-            address: server.record.address.clone(),
-            since: server.record.since,
-            state: server.state(now).into(),
-            usage: server.usage,
-            metrics: server.metrics.clone(),
-            newest: server.newest,
-        });
-        Ok(ServerMapReply {
-            epoch: table.epoch,
-            servers: servers.collect(),
-            files: counts.files,
-            intents: counts.intents,
-            volume: self.name().to_owned(),
-            rolled_back: false,
-            recovering: self.recovering(),
-        })
+        Pool::new(all, candidates)
     }
 }

@@ -1,0 +1,188 @@
+//! News for watchers: the last changes of the namespace, in memory, each with the client that caused it.
+//!
+//! A change is published after its commit, so whoever hears of it reads the new state. Changes are numbered; a
+//! watcher says the number up to which it knows them. Watchers read under a shared lock and copy at most
+//! [`SCAN_MAX`] changes at a time, whose names are counted references.
+//!
+//! Invariant: the numbers of the changes kept are consecutive and end at the number of changes published.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use parking_lot::RwLock;
+use weft_proto::coord::ChangedEntry;
+use weft_proto::limits::WATCH_BATCH_MAX;
+
+use super::change::Change;
+use super::table::Leases;
+
+/// Changes that are kept.
+const KEPT_MAX: usize = 65_536;
+/// Changes that one look takes in.
+const SCAN_MAX: usize = 4096;
+/// What a file's number or an entry costs in an answer beside its name, at most.
+const COST: usize = 24;
+
+/// What a watcher learns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// What others changed, each thing once; where to go on, also where there is nothing.
+    Some {
+        /// Where to go on.
+        cursor: u64,
+        /// Files, ascending.
+        files: Vec<u64>,
+        /// Names, ascending.
+        entries: Vec<ChangedEntry>,
+        /// Nothing came after this, when it was looked at.
+        end: bool,
+    },
+    /// Too much happened since: anything may have changed.
+    Everything {
+        /// Where to go on.
+        cursor: u64,
+    },
+}
+
+/// The last changes.
+#[derive(Debug, Default)]
+pub struct ChangeLog(RwLock<Ring>);
+
+#[derive(Debug, Default)]
+struct Ring {
+    kept: VecDeque<(u64, Change)>,
+    /// Changes published so far.
+    published: u64,
+}
+
+impl ChangeLog {
+    /// Publishes what `origin` changed; 0 is nobody. Leases of it end.
+    pub(crate) fn publish(&self, origin: u64, changes: Vec<Change>, leases: &Leases) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut ring = self.0.write();
+        ring.published += changes.len() as u64;
+        leases.changed(origin, &changes, ring.published);
+        ring.kept.extend(changes.into_iter().map(|c| (origin, c)));
+        let surplus = ring.kept.len().saturating_sub(KEPT_MAX);
+        ring.kept.drain(..surplus);
+    }
+
+    /// Changes published so far.
+    pub fn published(&self) -> u64 {
+        self.0.read().published
+    }
+
+    /// What others than `client` changed after the first `cursor` changes. Cost: O([`SCAN_MAX`]).
+    pub fn since(&self, client: u64, cursor: u64) -> News {
+        let ring = self.0.read();
+        let published = ring.published;
+        let oldest = published - ring.kept.len() as u64;
+        if cursor < oldest || cursor > published {
+            return News::Everything { cursor: published };
+        }
+        let (mut files, mut entries) = (BTreeSet::new(), BTreeSet::new());
+        let (mut taken, mut bytes) = (0, 0);
+        let from = (cursor - oldest) as usize;
+        for (origin, change) in ring.kept.range(from..).take(SCAN_MAX) {
+            if *origin != client {
+                if bytes >= WATCH_BATCH_MAX - weft_proto::limits::NAME_MAX - COST {
+                    break;
+                }
+                let (new, cost) = match change {
+                    Change::File(id) => (files.insert(*id), COST),
+                    Change::Entry(entry) => {
+                        (entries.insert(entry.clone()), COST + entry.name.len())
+                    }
+                };
+                bytes += if new { cost } else { 0 };
+            }
+            taken += 1;
+        }
+        let cursor = cursor + taken;
+        News::Some {
+            cursor,
+            files: files.into_iter().collect(),
+            entries: entries.into_iter().collect(),
+            end: cursor == published,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn entry(parent: u64, name: &str) -> ChangedEntry {
+        ChangedEntry {
+            parent,
+            name: Bytes::copy_from_slice(name.as_bytes()),
+        }
+    }
+
+    #[test]
+    fn a_watcher_sees_what_others_did_once_and_goes_on_where_it_was() {
+        let log = ChangeLog::default();
+        log.publish(
+            1,
+            vec![Change::File(7), Change::Entry(entry(1, "a"))],
+            &Leases::default(),
+        );
+        log.publish(2, vec![Change::File(8)], &Leases::default());
+        log.publish(1, vec![Change::File(7)], &Leases::default());
+        let all = |client, cursor| match log.since(client, cursor) {
+            News::Some {
+                cursor,
+                files,
+                entries,
+                end,
+            } => (cursor, files, entries.len(), end),
+            News::Everything { .. } => panic!("nothing is lost"),
+        };
+        assert_eq!(all(1, 0), (4, vec![8], 0, true));
+        assert_eq!(all(2, 0), (4, vec![7], 1, true));
+        assert_eq!(all(3, 2), (4, vec![7, 8], 0, true));
+        assert_eq!(all(3, 4), (4, vec![], 0, true));
+        assert_eq!(log.since(3, 5), News::Everything { cursor: 4 });
+    }
+
+    #[test]
+    fn who_falls_behind_by_more_than_is_kept_forgets_everything() {
+        let log = ChangeLog::default();
+        let count = KEPT_MAX as u64 + 10;
+        for id in 0..count {
+            log.publish(1, vec![Change::File(id)], &Leases::default());
+        }
+        assert_eq!(log.since(2, 9), News::Everything { cursor: count });
+        assert!(matches!(log.since(2, 10), News::Some { .. }));
+    }
+
+    #[test]
+    fn answers_are_bounded_and_together_complete() {
+        let log = ChangeLog::default();
+        let name = "n".repeat(250);
+        let count = 3000;
+        for id in 0..count {
+            log.publish(1, vec![Change::Entry(entry(id, &name))], &Leases::default());
+        }
+        let (mut cursor, mut seen, mut rounds) = (0, 0, 0);
+        while let News::Some {
+            cursor: next,
+            entries,
+            end,
+            ..
+        } = log.since(2, cursor)
+        {
+            let bytes: usize = entries.iter().map(|e| e.name.len() + 12).sum();
+            assert!(bytes <= WATCH_BATCH_MAX);
+            (cursor, seen, rounds) = (next, seen + entries.len() as u64, rounds + 1);
+            if end {
+                break;
+            }
+        }
+        assert_eq!(seen, count);
+        assert!(rounds > 5);
+    }
+}

@@ -1,0 +1,114 @@
+//! Opening and closing a volume.
+
+use std::sync::Arc;
+
+use prost::Message;
+use weft_kv::{Batch, OrderedKv};
+
+use crate::error::MetaError;
+use crate::open::{Clients, Grace, LastRun};
+use crate::ops::look_for_bounds;
+use crate::quota::first_count;
+use crate::records::keys::{self, CLEAN_KEY, COUNTERS_KEY, QUOTAS, VOLUME, VOLUME_KEY};
+use crate::records::record::{FORMAT, FORMAT_UNCOUNTED};
+use crate::servers::ServerTable;
+use crate::state::{Incarnations, State};
+use crate::tx::Volume;
+
+/// Ids that are skipped after a crash: more than can have been given out in the seconds whose commits
+/// power loss may have taken back. I/O servers may hold data under those ids, and clients may still
+/// use them.
+const IDS_LOST: u64 = 1 << 20;
+
+/// Opens the volume in an engine; see [`Namespace::open`](super::Namespace::open).
+pub(super) fn open(kv: Arc<dyn OrderedKv>, clients: Clients) -> Result<Volume, MetaError> {
+    let found = kv.committed();
+    count_first(&*kv)?;
+    let (volume, mut counters, servers) = {
+        let reader = kv.snapshot()?;
+        let volume = keys::volume(&*reader)?.ok_or(MetaError::NotFormatted)?;
+        if volume.format != FORMAT {
+            return Err(MetaError::FormatVersion {
+                found: volume.format,
+                known: FORMAT,
+            });
+        }
+        let counters = keys::counters(&*reader)?;
+        (
+            volume,
+            counters,
+            ServerTable::load(&*reader, counters.epoch)?,
+        )
+    };
+    tracing::info!(volume = %volume.name, files = counters.files, "namespace opened");
+    let last = if closed_cleanly(&*kv)? {
+        // From now on a crash finds a service that may have had clients.
+        kv.write(Batch {
+            changes: vec![(VOLUME, CLEAN_KEY.to_vec(), None)],
+        })?;
+        LastRun::Clean
+    } else {
+        counters.next_id += IDS_LOST;
+        let record = Some(counters.encode_to_vec());
+        kv.write(Batch {
+            changes: vec![(VOLUME, COUNTERS_KEY.to_vec(), record)],
+        })?;
+        LastRun::Crashed
+    };
+    kv.sync()?;
+    let grace = Grace::begin(&counters, last, clients);
+    let incarnations = Incarnations::new(found);
+    let volume = Volume::new(State::new(
+        kv,
+        volume,
+        &counters,
+        servers,
+        grace,
+        incarnations,
+    ));
+    look_for_bounds(&volume)?;
+    Ok(volume)
+}
+
+/// Marks a volume of which no client has anything open, and brings the engine to rest.
+pub(super) fn close(volume: &Volume) -> Result<(), MetaError> {
+    let state = volume.state();
+    let settled = state.open_files().is_empty() && state.unsettled().is_empty();
+    let kv = state.kv();
+    if settled && !state.grace().is_active() {
+        kv.write(Batch {
+            changes: vec![(VOLUME, CLEAN_KEY.to_vec(), Some(Vec::new()))],
+        })?;
+    }
+    kv.sync()?;
+    // There is one copy of a journal, and a stopped service may stay so for long. Nothing is lost
+    // where this fails.
+    if kv.check_room().is_ok()
+        && let Err(error) = kv.settle()
+    {
+        tracing::warn!(%error, "some of the namespace stays in its journal");
+    }
+    Ok(())
+}
+
+/// Whether the engine holds the mark that [`close`] leaves.
+pub(super) fn closed_cleanly(kv: &dyn OrderedKv) -> Result<bool, MetaError> {
+    Ok(kv.snapshot()?.get(VOLUME, CLEAN_KEY)?.is_some())
+}
+
+/// Counts what everybody uses in a volume of a version that did not, and makes it one of this version.
+///
+/// # Durability
+/// Survives power loss with the next sync, all or nothing.
+fn count_first(kv: &dyn OrderedKv) -> Result<(), MetaError> {
+    let reader = kv.snapshot()?;
+    let Some(mut volume) = keys::volume(&*reader)?.filter(|v| v.format == FORMAT_UNCOUNTED) else {
+        return Ok(());
+    };
+    tracing::info!(volume = %volume.name, "counting what everybody uses, once");
+    let counted = first_count(&*reader)?.into_iter();
+    volume.format = FORMAT;
+    let mut changes = vec![(VOLUME, VOLUME_KEY.to_vec(), Some(volume.encode_to_vec()))];
+    changes.extend(counted.map(|(payer, record)| (QUOTAS, payer.key().to_vec(), Some(record))));
+    Ok(kv.write(Batch { changes })?)
+}

@@ -1,0 +1,259 @@
+//! SetAttributes: chmod, chown, utimens, what a directory gives to new files, and the layout of an empty file.
+//!
+//! One request may ask for several; all are allowed and done, or none.
+
+use weft_proto::meta::{
+    Credentials, FileKind, LayoutWish, SetAttributesRequest, StatReply, TimeWish,
+};
+
+use crate::access::{
+    MODE, SETGID, WRITE, in_group, is_root, may, need, not_owner, owns, without_privilege,
+    without_set_id,
+};
+use crate::error::{MetaError, text};
+use crate::paths::resolve;
+use crate::records::keys::content;
+use crate::records::record::{InodeRecord, WishRecord};
+use crate::records::{Node, attributes};
+use crate::servers::placement;
+use crate::tx::{Tx, Volume};
+
+pub(crate) fn set_attributes(
+    volume: &Volume,
+    now: i64,
+    request: &SetAttributesRequest,
+) -> Result<StatReply, MetaError> {
+    volume.transact(|tx| {
+        let Node { id, inode } = resolve(tx.reader(), &request.who, &request.target)?;
+        let after = match &request.layout {
+            Some(wish) if inode.kind == FileKind::Regular as i32 => {
+                let others = SetAttributesRequest {
+                    layout: None,
+                    ..request.clone()
+                };
+                let after = apply(volume, id, &inode, &others, now)?;
+                relayout(volume, tx, id, &after, request, wish, now)?
+            }
+            _ => apply(volume, id, &inode, request, now)?,
+        };
+        if asks(request) {
+            *tx.change(id, &inode) = after.clone();
+        }
+        let attributes = attributes(&Node { id, inode: after });
+        Ok(StatReply { attributes })
+    })
+}
+
+/// What the request makes of an inode.
+pub(crate) fn apply(
+    volume: &Volume,
+    id: u64,
+    inode: &InodeRecord,
+    request: &SetAttributesRequest,
+    now: i64,
+) -> Result<InodeRecord, MetaError> {
+    let path = &request.target.path;
+    let mut after = inode.clone();
+    change_owner(&mut after, request)?;
+    change_mode(&mut after, inode, request)?;
+    change_times(&mut after, inode, request, now)?;
+    if request.kill_priv {
+        if !owns(&request.who, inode) {
+            need(&request.who, inode, WRITE, path)?;
+        }
+        after.mode = if is_root(&request.who) {
+            without_privilege(&after)
+        } else {
+            without_set_id(&request.who, &after)
+        };
+    }
+    if let Some(wish) = &request.layout {
+        if !owns(&request.who, inode) {
+            return Err(not_owner(&request.who, path, "set another's layout"));
+        }
+        if !inode.is_directory() {
+            return Err(MetaError::NotDirectory { path: text(path) });
+        }
+        let record = WishRecord::from(wish);
+        // A wish that no file could get is refused here and not at each creation.
+        placement::choose(
+            &volume.state().servers().pool(now),
+            id,
+            None,
+            Some(&record),
+            path,
+        )?;
+        after.wish = (record != WishRecord::default()).then_some(record);
+    }
+    if asks(request) {
+        after.changed = now;
+    }
+    Ok(after)
+}
+
+/// A file's other layout. Parts that are not wished for stay, and nothing wished for is the volume's default.
+///
+/// Only while there is nothing to lay out anew, and nobody who works by the layout as it is. What other forks than `data`
+/// hold only the servers know: the caller has asked them.
+fn relayout(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    id: u64,
+    inode: &InodeRecord,
+    request: &SetAttributesRequest,
+    wish: &LayoutWish,
+    now: i64,
+) -> Result<InodeRecord, MetaError> {
+    let path = &request.target.path;
+    if !owns(&request.who, inode) {
+        return Err(not_owner(&request.who, path, "set another's layout"));
+    }
+    let open = tx.open_files().is_open(id);
+    if open || inode.truncate != 0 {
+        return Err(MetaError::LayoutInUse { path: text(path) });
+    }
+    let empty = if inode.inline {
+        content(tx.reader(), id)?.data.is_empty()
+    } else {
+        inode.size_exact && inode.size == 0 && inode.fork_bytes == 0
+    };
+    if !empty {
+        return Err(MetaError::LayoutHasData { path: text(path) });
+    }
+    let present = inode
+        .layout
+        .as_ref()
+        .filter(|_| *wish != LayoutWish::default());
+    let stays = present.map(|layout| WishRecord {
+        cells: Some(layout.cells),
+        bsu: Some(layout.bsu),
+        chunk: Some(layout.chunk),
+        servers: match wish.cells {
+            None => layout.servers.clone(),
+            Some(_) => Vec::new(),
+        },
+        base: None,
+    });
+    let layout = placement::choose(
+        &volume.state().servers().pool(now),
+        id,
+        Some(wish),
+        stays.as_ref(),
+        path,
+    )?;
+    let mut after = inode.clone();
+    after.layout = Some(layout);
+    after.changed = now;
+    Ok(after)
+}
+
+fn asks(request: &SetAttributesRequest) -> bool {
+    request.mode.is_some()
+        || request.uid.is_some()
+        || request.gid.is_some()
+        || request.accessed.is_some()
+        || request.modified.is_some()
+        || request.layout.is_some()
+        || request.kill_priv
+}
+
+fn change_owner(after: &mut InodeRecord, request: &SetAttributesRequest) -> Result<(), MetaError> {
+    if request.uid.is_none() && request.gid.is_none() {
+        return Ok(());
+    }
+    let who = &request.who;
+    let path = &request.target.path;
+    let uid = request.uid.unwrap_or(after.uid);
+    let gid = request.gid.unwrap_or(after.gid);
+    if !owns(who, after) {
+        return Err(not_owner(
+            who,
+            path,
+            "change the owner or group of another's file",
+        ));
+    }
+    if !is_root(who) {
+        if uid != after.uid {
+            return Err(not_owner(who, path, "give a file away"));
+        }
+        if gid != after.gid && !in_group(who, gid) {
+            return Err(not_owner(
+                who,
+                path,
+                "give a file to a group that is not its own",
+            ));
+        }
+    }
+    if !after.is_directory() {
+        after.mode = without_set_id(who, after);
+    }
+    after.uid = uid;
+    after.gid = gid;
+    Ok(())
+}
+
+fn change_mode(
+    after: &mut InodeRecord,
+    before: &InodeRecord,
+    request: &SetAttributesRequest,
+) -> Result<(), MetaError> {
+    let Some(mode) = request.mode else {
+        return Ok(());
+    };
+    let who = &request.who;
+    if !owns(who, before) {
+        return Err(not_owner(
+            who,
+            &request.target.path,
+            "change the mode of another's file",
+        ));
+    }
+    after.mode = mode & MODE;
+    if !is_root(who) && !in_group(who, after.gid) {
+        after.mode &= !SETGID;
+    }
+    Ok(())
+}
+
+fn change_times(
+    after: &mut InodeRecord,
+    before: &InodeRecord,
+    request: &SetAttributesRequest,
+    now: i64,
+) -> Result<(), MetaError> {
+    let wishes = [request.accessed, request.modified];
+    allowed_times(&request.who, before, &wishes, &request.target.path)?;
+    let value = |wish: TimeWish| if wish.now { now } else { wish.nanos };
+    if let Some(wish) = request.accessed {
+        after.accessed = value(wish);
+    }
+    if let Some(wish) = request.modified {
+        after.modified = value(wish);
+        after.modified_set = now;
+    }
+    Ok(())
+}
+
+/// Times of one's choice are the owner's to set; the present time also a writer's.
+fn allowed_times(
+    who: &Credentials,
+    inode: &InodeRecord,
+    wishes: &[Option<TimeWish>],
+    path: &[u8],
+) -> Result<(), MetaError> {
+    let mut wishes = wishes.iter().flatten().peekable();
+    if wishes.peek().is_none() || owns(who, inode) {
+        return Ok(());
+    }
+    if wishes.any(|wish| !wish.now) {
+        return Err(not_owner(who, path, "set the times of another's file"));
+    }
+    if may(who, inode, WRITE) {
+        return Ok(());
+    }
+    Err(MetaError::Denied {
+        path: text(path),
+        uid: who.uid,
+        need: "write",
+    })
+}

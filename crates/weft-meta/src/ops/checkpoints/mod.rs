@@ -1,0 +1,25 @@
+//! Checkpoints of trees: what lies below a directory is copied in the namespace, inode by inode, and the cells of its files
+//! are kept on the servers under one number.
+//!
+//! The copy (*image*) consists of real inodes and entries with ids of their own, so everything that reads a directory or a
+//! file reads it; `Tx::finish` refuses every change of them. An image is made, replaced and removed in one transaction
+//! each; `docs/design/0007-checkpoints.md` has the costs, the records and what a crash leaves.
+//!
+//! Invariants:
+//! 1. `TREE_FILES` names for each checkpoint the files with cells in it and their images; `HELD` counts the checkpoints that
+//!    name a file, and is there exactly while one does.
+//! 2. A file that is held has an inode, or its hold says `deleted` and its servers still have its cells.
+
+mod lifecycle;
+mod list_of_files;
+mod tree_done;
+mod tree_make;
+mod tree_roll_back;
+
+pub(crate) use lifecycle::{
+    checkpoint_done, checkpoint_info, is_owed, list_checkpoints, make_checkpoint,
+    remove_checkpoint, roll_back, tree_of,
+};
+pub(crate) use list_of_files::list_file_checkpoints;
+pub use tree_done::KeptFiles;
+pub(crate) use tree_done::tree_done;

@@ -1,0 +1,241 @@
+//! Attach: resolve a path, check access, create the file if asked, remember that it is open.
+//!
+//! A file that exists and whose size is not exact already (or that is only read) needs no
+//! transaction: it is found in a snapshot, and looked at once more under the lock of the open files,
+//! so that it cannot be deleted in between. Everything else is one transaction.
+//!
+//! An inline file comes with its bytes, unless the client cannot work with that, or somebody else may be writing it:
+//! then [`MetaError::Inline`] says that it must be spilled first.
+
+use bytes::Bytes;
+use weft_kv::Reader;
+use weft_proto::meta::{AttachReply, AttachRequest, Create, FileKind};
+
+use crate::access::{READ, WRITE, need};
+use crate::error::{MetaError, text};
+use crate::ops::names::{new_inode, place, writable};
+use crate::paths::{End, Slot, not_found, resolve, walk};
+use crate::records::keys::{self, content};
+use crate::records::{Node, attributes};
+use crate::servers::placement;
+use crate::tx::{Tx, Volume};
+
+/// What an attach found or made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attached {
+    /// What is answered.
+    pub reply: AttachReply,
+    /// Something was committed: sync before answering.
+    pub committed: bool,
+}
+
+pub(crate) fn attach(
+    volume: &Volume,
+    now: i64,
+    client: u64,
+    request: &AttachRequest,
+) -> Result<Attached, MetaError> {
+    // Who creates mostly finds the name free: one walk, inside the transaction, is cheaper then.
+    if request.create.is_none()
+        && let Some(attached) = attach_existing(volume, client, request)?
+    {
+        return Ok(attached);
+    }
+    let epoch = volume.state().servers().epoch();
+    volume
+        .transact_then(
+            |tx| {
+                // From here to the commit nobody else attaches or detaches.
+                tx.open_files();
+                let (mut node, created) = find_or_create(volume, tx, now, request)?;
+                let written = tx.may_be_written(node.id);
+                let exact = node.inode.size_exact;
+                let data = inline(tx.reader(), &node, request, written)?;
+                let spilled = node.inode.inline && data.is_none();
+                if spilled {
+                    tx.need_cells(&mut node)?;
+                }
+                let changed = request.write && exact && data.is_none();
+                if changed {
+                    node.inode.size_exact = false;
+                    tx.change(node.id, &node.inode).size_exact = false;
+                }
+                let reply = AttachReply {
+                    attributes: attributes(&node),
+                    epoch,
+                    created,
+                    inline: data,
+                    sole: request.write && exact && !written,
+                };
+                let committed = created || spilled || changed;
+                Ok((Attached { reply, committed }, exact))
+            },
+            |open, (attached, exact)| {
+                let id = attached.reply.attributes.id;
+                if request.write {
+                    open.attach_writer(client, id, *exact);
+                } else {
+                    open.attach_reader(client, id);
+                }
+            },
+        )
+        .map(|(attached, _)| attached)
+}
+
+/// Attaches without a transaction; `None` where one is needed.
+fn attach_existing(
+    volume: &Volume,
+    client: u64,
+    request: &AttachRequest,
+) -> Result<Option<Attached>, MetaError> {
+    let found = volume.read(|reader| resolve(reader, &request.who, &request.target))?;
+    check(request, &found)?;
+    let mut open = volume.state().open_files();
+    let written = volume.state().grace().may_hold(found.id) || open.has_writer(found.id);
+    let now = volume.read(|reader| {
+        let Some(inode) = keys::inode(reader, found.id)? else {
+            return Ok(None);
+        };
+        let id = found.id;
+        let node = Node { id, inode };
+        let data = inline(reader, &node, request, written)?;
+        Ok(Some((node, data)))
+    })?;
+    let Some((node, data)) = now else {
+        // Deleted since: whether the path names something else now, the transaction finds out.
+        return Ok(None);
+    };
+    let exact = node.inode.size_exact;
+    if data.is_none() && (node.inode.inline || (request.write && exact)) {
+        return Ok(None);
+    }
+    if request.write {
+        open.attach_writer(client, node.id, exact);
+    } else {
+        open.attach_reader(client, node.id);
+    }
+    drop(open);
+    let reply = AttachReply {
+        attributes: attributes(&node),
+        epoch: volume.state().servers().epoch(),
+        created: false,
+        inline: data,
+        sole: request.write && exact && !written,
+    };
+    Ok(Some(Attached {
+        reply,
+        committed: false,
+    }))
+}
+
+fn find_or_create(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    now: i64,
+    request: &AttachRequest,
+) -> Result<(Node, bool), MetaError> {
+    let follow = request.target.follow && !exclusive(request);
+    let path = &request.target.path;
+    let slot = match walk(tx.reader(), &request.who, &request.target, follow)? {
+        End::Node(node, _) => {
+            check(request, &node)?;
+            return Ok((node, false));
+        }
+        End::Slot(slot) => slot,
+    };
+    match (&slot.found, &request.create) {
+        (Some(node), _) => {
+            if slot.slash && !node.inode.is_directory() {
+                return Err(MetaError::NotDirectory { path: text(path) });
+            }
+            check(request, node)?;
+            Ok((node.clone(), false))
+        }
+        (None, None) => Err(not_found(path)),
+        (None, Some(_)) if slot.slash => Err(MetaError::FileWithSlash { path: text(path) }),
+        (None, Some(create)) => create_file(volume, tx, now, request, &slot, create),
+    }
+}
+
+fn create_file(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    now: i64,
+    request: &AttachRequest,
+    slot: &Slot,
+    create: &Create,
+) -> Result<(Node, bool), MetaError> {
+    let path = &request.target.path;
+    writable(&request.who, &slot.directory, path)?;
+    let kind = FileKind::Regular;
+    let mut inode = new_inode(
+        &request.who,
+        &slot.directory,
+        kind,
+        (create.mode, create.umask),
+        now,
+    );
+    let id = tx.next_id()?;
+    let inherited = slot.directory.inode.wish.as_ref();
+    let wish = create.layout.as_ref();
+    let layout = placement::choose(
+        &volume.state().servers().pool(now),
+        id,
+        wish,
+        inherited,
+        path,
+    )?;
+    inode.layout = Some(layout);
+    inode.inline = request.inline;
+    place(tx, slot, id, inode.clone(), now)?;
+    Ok((Node { id, inode }, true))
+}
+
+fn exclusive(request: &AttachRequest) -> bool {
+    request
+        .create
+        .as_ref()
+        .is_some_and(|create| create.exclusive)
+}
+
+/// Whether what is there may be attached in this way.
+fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
+    let path = &request.target.path;
+    if exclusive(request) {
+        return Err(MetaError::Exists { path: text(path) });
+    }
+    if request.write && node.inode.frozen.is_some() {
+        return Err(MetaError::ReadOnly { id: node.id });
+    }
+    match FileKind::try_from(node.inode.kind) {
+        Ok(FileKind::Directory) if request.write || request.create.is_some() => {
+            return Err(MetaError::IsDirectory { path: text(path) });
+        }
+        Ok(FileKind::Regular | FileKind::Directory) => {}
+        Ok(FileKind::Symlink) => return Err(MetaError::Loop { path: text(path) }),
+        _ => {
+            return Err(MetaError::Unsupported {
+                path: text(path),
+                reason: "a fifo, socket or device holds no data here: it is opened where it is mounted",
+            });
+        }
+    }
+    // Both at once: one entry of an ACL must allow all of it.
+    let read = if request.read { READ } else { 0 };
+    let write = if request.write { WRITE } else { 0 };
+    need(&request.who, &node.inode, read | write, path)
+}
+
+/// The bytes of an inline file, if it may stay so with this attachment; `written`: somebody may be writing.
+fn inline(
+    reader: &dyn Reader,
+    node: &Node,
+    request: &AttachRequest,
+    written: bool,
+) -> Result<Option<Bytes>, MetaError> {
+    if !node.inode.inline || !request.inline || (request.write && written) {
+        return Ok(None);
+    }
+    let record = content(reader, node.id)?;
+    Ok((!record.spilling).then(|| record.data.into()))
+}

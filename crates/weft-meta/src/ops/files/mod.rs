@@ -1,0 +1,24 @@
+//! Files that clients have open: attaching and detaching, sizes, and the bytes of small files.
+
+mod append;
+mod attach;
+mod report;
+mod sizes;
+mod spill;
+mod store_inline;
+mod truncate;
+
+pub use append::Append;
+pub(crate) use append::{append, append_after};
+pub use attach::Attached;
+pub(crate) use attach::attach;
+pub(crate) use report::{detach, report};
+pub use sizes::UnsettledFile;
+pub(crate) use sizes::{
+    doubt_sizes, find_unsettled, has_unsettled, settle_size, take_unsettled, unsettle,
+};
+pub use spill::Spill;
+pub(crate) use spill::{begin_spill, end_spill, undo_spill};
+pub(crate) use store_inline::store_inline;
+pub use truncate::Truncation;
+pub(crate) use truncate::{owed_truncate, truncate};

@@ -1,0 +1,170 @@
+//! Report: what a writer knows of size and time, and the end of an attachment.
+//!
+//! A size becomes exact only when the last writer has gone and told it, or when the writers did not
+//! write at all. Whenever that is not certain the size stays inexact, and who needs it asks the
+//! servers: inexact is always safe.
+
+use weft_proto::limits::DETACH_MAX;
+use weft_proto::meta::{DetachReply, DetachRequest, ReportReply, ReportRequest};
+
+use crate::access::without_privilege;
+use crate::error::MetaError;
+use crate::ops::attributes::note_accesses;
+use crate::records::{Node, attributes, keys};
+use crate::tx::Volume;
+
+pub(crate) fn report(
+    volume: &Volume,
+    client: u64,
+    request: &ReportRequest,
+) -> Result<ReportReply, MetaError> {
+    let id = request.file;
+    // A reader knows nothing of size and time, and changes nothing when it goes, except where
+    // the file waits for it to go.
+    if !request.write && detach_idle(volume, client, request)? {
+        return Ok(ReportReply::default());
+    }
+    let told_time = request.modified.filter(|_| request.write);
+    volume.transact_then(
+        |tx| {
+            // What was written is written.
+            tx.force();
+            let Some(inode) = keys::inode(tx.reader(), id)? else {
+                return Ok(ReportReply::default());
+            };
+            // Of an inline file the service knows all; nobody can have written to its cells.
+            let in_cells = request.write && !inode.inline;
+            let modified = told_time.filter(|_| in_cells);
+            let ended = tx.open_files().if_detached(client, id, request.write);
+            let ended = ended.filter(|_| request.detach);
+            // Then the service asks for all of it, when the last writer has gone.
+            // Who asked for the size was not the only one who wrote: of forks that are gone nobody else may tell.
+            let asked = request.turn.is_some() && inode.fork_bytes > 0;
+            let forks_changed = inode.forks_changed || ((request.forks || asked) && in_cells);
+            let mut size = None;
+            if let Some(last) = ended.filter(|ended| ended.no_writer)
+                && in_cells
+                && inode.truncate == 0
+                && !forks_changed
+                && !volume.state().grace().is_active()
+            {
+                match (request.size, request.end) {
+                    (Some(told), _) if request.turn == Some(last.turn) => size = Some(told),
+                    (_, Some(end)) if last.alone => size = Some(end.max(inode.size)),
+                    // Also where somebody came since it was asked for, and has written and gone: it may miss his bytes.
+                    (_, end) if request.can_ask || end.is_some() => {
+                        return Ok(ReportReply {
+                            size_wanted: true,
+                            turn: last.turn,
+                            ..ReportReply::default()
+                        });
+                    }
+                    _ => {}
+                }
+            }
+            let unchanged = ended.is_some_and(|ended| ended.unchanged);
+            let unchanged = unchanged && modified.is_none();
+            let exact = request.write
+                && ended.is_some_and(|ended| ended.no_writer)
+                && (size.is_some() || unchanged)
+                && inode.truncate == 0
+                && !forks_changed
+                // Other writers may not have told yet that they are there.
+                && !volume.state().grace().is_active();
+            let mut after = inode.clone();
+            if let Some(size) = size {
+                after.size = size;
+            }
+            if let Some(modified) = modified {
+                after.note_write(modified);
+                after.truncate_raced |= inode.truncate != 0;
+            }
+            if in_cells {
+                after.size_exact = exact;
+                after.forks_changed = forks_changed;
+            }
+            if request.write && request.kill_priv {
+                after.mode = without_privilege(&after);
+            }
+            if after != inode {
+                *tx.change(id, &inode) = after.clone();
+            }
+            if ended.is_some_and(|ended| ended.unused)
+                && !volume.state().grace().is_active()
+                && after.links == 0
+            {
+                tx.reap(id)?;
+            }
+            let tells = exact || (request.write && !in_cells && request.detach);
+            let node = Node { id, inode: after };
+            Ok(ReportReply {
+                attributes: tells.then(|| attributes(&node)),
+                alone: ended.is_some_and(|ended| ended.alone),
+                ..ReportReply::default()
+            })
+        },
+        |open, reply| {
+            if told_time.is_some() {
+                open.wrote(id);
+            }
+            if reply.attributes.is_some() {
+                volume.state().growth().told(id);
+            }
+            if request.detach && !reply.size_wanted {
+                // Whoever could tell the size is gone, and it is not known.
+                if request.write && reply.attributes.is_none() {
+                    volume.state().unsettled().note(id);
+                }
+                open.detach(client, id, request.write);
+            }
+        },
+    )
+}
+
+pub(crate) fn detach(
+    volume: &Volume,
+    client: u64,
+    request: &DetachRequest,
+) -> Result<DetachReply, MetaError> {
+    let (reading, writing) = (&request.reading, &request.writing);
+    if reading.len() + writing.len() > DETACH_MAX || request.accessed.len() > DETACH_MAX {
+        return Err(MetaError::Invalid {
+            path: "a list of files".into(),
+            reason: "one call ends at most 4096 attachments",
+        });
+    }
+    note_accesses(volume, &request.accessed);
+    let reading = reading.iter().map(|file| (*file, false));
+    for (file, write) in reading.chain(writing.iter().map(|file| (*file, true))) {
+        let last = ReportRequest {
+            file,
+            write,
+            detach: true,
+            ..ReportRequest::default()
+        };
+        if !detach_idle(volume, client, &last)? {
+            report(volume, client, &last)?;
+        }
+    }
+    Ok(DetachReply {})
+}
+
+/// Ends the attachment of a reader, or of a writer of an inline file of which the service knows all, without a
+/// transaction; false where the inode may have to change, or the file to go.
+fn detach_idle(volume: &Volume, client: u64, request: &ReportRequest) -> Result<bool, MetaError> {
+    let (id, write) = (request.file, request.write);
+    let mut open = volume.state().open_files();
+    if request.detach {
+        let ended = open.if_detached(client, id, write);
+        let unused = ended.is_some_and(|ended| ended.unused);
+        if unused || write {
+            let inode = volume.read(|reader| keys::inode(reader, id))?;
+            let stays = inode.is_none_or(|i| (i.inline || !write) && (i.links > 0 || !unused));
+            if !stays {
+                return Ok(false);
+            }
+        }
+        open.detach(client, id, write);
+    }
+    Ok(true)
+}

@@ -1,0 +1,136 @@
+//! Small files whose bytes lie with their metadata (*inline*), and their way to the cells (*spilling*).
+//!
+//! A file is inline from its creation until it is spilled, and never again. While it is inline the record is the truth
+//! and its size is exact, whoever has it open; its cells are empty, except while the record says that it is spilling.
+//!
+//! To spill, the caller carries these steps through, one file at a time:
+//!
+//! 1. [`Namespace::begin_spill`] marks the record, then a sync: from here on nothing else happens to the bytes.
+//! 2. If the mark was there before, the cells are emptied: somebody died in step 3.
+//! 3. The bytes are written to the cells, with sync.
+//! 4. [`Namespace::end_spill`] removes the record, then a sync, before anybody hears that the bytes are in the cells.
+//!
+//! Where a server refuses step 3, for want of space say, the cells are emptied and [`Namespace::undo_spill`] takes the mark back: the
+//! file is inline as it was, and can be read.
+//!
+//! Meanwhile the file counts as open, so that nobody deletes its cells before they are written.
+//!
+//! Invariants: `inline` ⇒ the inode's size is the record's length (no record: 0), and it is exact; a record has an inode
+//! that says `inline`; a record that is spilling is not empty.
+
+use weft_layout::{FileId, Layout};
+
+use crate::error::MetaError;
+use crate::records::keys::{self, INLINE, content};
+use crate::records::record::InlineRecord;
+use crate::records::{Node, layout_of};
+use crate::tx::Volume;
+
+/// Holds a file open that is being spilled: clients have random numbers other than this.
+const SPILLER: u64 = 0;
+
+/// What a file that is to be spilled needs next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spill {
+    /// The file.
+    pub file: FileId,
+    /// Where its cells are.
+    pub layout: Layout,
+    /// Its bytes in canonical order.
+    pub data: Vec<u8>,
+    /// The cells may hold some of them: set their size to 0 first, under this operation's number.
+    pub empty_first: Option<u64>,
+    /// The operation that sets the cells' size to that of the bytes, where writing them does not.
+    pub extend: u64,
+    /// The operation that sets it to 0 again, where they are not written.
+    pub undo: u64,
+}
+
+pub(crate) fn begin_spill(volume: &Volume, file: u64) -> Result<Option<Spill>, MetaError> {
+    volume.transact_then(
+        |tx| {
+            // Nobody attaches between the look at the writers and the commit.
+            tx.open_files();
+            let inode = keys::inode(tx.reader(), file)?;
+            let inode = inode.ok_or(MetaError::Stale { id: file })?;
+            if !inode.inline || inode.has_own_cells() {
+                return Ok(None);
+            }
+            let record = content(tx.reader(), file)?;
+            if record.data.is_empty() && !record.spilling {
+                tx.leave_inline(&mut Node { id: file, inode }, &[]);
+                return Ok(None);
+            }
+            let counters = tx.counters()?;
+            let first = counters.next_intent;
+            counters.next_intent += 3;
+            let empty_first = record.spilling.then_some(first);
+            if !record.spilling {
+                let marked = InlineRecord {
+                    spilling: true,
+                    ..record.clone()
+                };
+                tx.put(INLINE, &file.to_be_bytes(), &marked);
+            }
+            Ok(Some(Spill {
+                file: FileId(file),
+                layout: layout_of(file, &inode)?,
+                data: record.data,
+                empty_first,
+                extend: first + 1,
+                undo: first + 2,
+            }))
+        },
+        |open, spill| {
+            if spill.is_some() {
+                open.attach_reader(SPILLER, file);
+            }
+        },
+    )
+}
+
+pub(crate) fn undo_spill(volume: &Volume, file: u64) -> Result<bool, MetaError> {
+    volume.transact(|tx| {
+        let inode = keys::inode(tx.reader(), file)?;
+        let record = content(tx.reader(), file)?;
+        let inline = inode.is_some_and(|inode| inode.inline && inode.frozen.is_none());
+        // After a restart there may be writers that have not told of themselves yet.
+        let shared =
+            volume.state().grace().is_active() || tx.open_files().has_several_writers(file);
+        if !inline || !record.spilling || shared {
+            return Ok(false);
+        }
+        tx.put_content(file, &record.data);
+        Ok(true)
+    })
+}
+
+pub(crate) fn end_spill(
+    volume: &Volume,
+    now: i64,
+    file: u64,
+    written: bool,
+) -> Result<(), MetaError> {
+    volume.transact_then(
+        |tx| {
+            let ended = tx.open_files().if_detached(SPILLER, file, false);
+            let inode = keys::inode(tx.reader(), file)?;
+            let inode = inode.ok_or(MetaError::Stale { id: file })?;
+            let mut node = Node { id: file, inode };
+            if written && node.inode.inline {
+                let data = content(tx.reader(), file)?.data;
+                tx.leave_inline(&mut node, &data);
+                // The cells' time is that of the spill, which is nobody's write.
+                let inode = tx.change(file, &node.inode);
+                inode.modified_set = inode.modified_set.max(now);
+            }
+            let last =
+                ended.is_some_and(|ended| ended.unused) && !volume.state().grace().is_active();
+            if last && node.inode.links == 0 {
+                tx.reap(file)?;
+            }
+            Ok(())
+        },
+        |open, ()| open.detach(SPILLER, file, false),
+    )
+}

@@ -1,0 +1,159 @@
+//! Truncate: the first of three steps. The intent is written here; the caller carries it to the
+//! servers and then calls [`Namespace::truncate_done`], which changes size and times.
+
+use weft_layout::OFFSET_MAX;
+use weft_proto::limits::INLINE_MAX;
+use weft_proto::meta::{FileKind, StatReply, TruncateRequest};
+
+use crate::access::{WRITE, is_root, need, without_set_id};
+use crate::error::{MetaError, text};
+use crate::intents::Intent;
+use crate::paths::resolve;
+use crate::records::keys::{self, content};
+use crate::records::record::{IntentRecord, TruncateRecord};
+use crate::records::{Node, attributes};
+use crate::tx::{Tx, Volume};
+
+/// What a truncate needs next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Truncation {
+    /// The file has this size for certain: it is done.
+    Done(StatReply),
+    /// The servers must be told. Other intents of this file with smaller numbers come first;
+    /// [`Namespace::pending_intents`] keeps that order.
+    Owed(Intent),
+}
+
+pub(crate) fn truncate(
+    volume: &Volume,
+    now: i64,
+    request: &TruncateRequest,
+) -> Result<Truncation, MetaError> {
+    let who = &request.who;
+    let path = &request.target.path;
+    let size = request.size;
+    volume.transact(|tx| {
+        let mut node = resolve(tx.reader(), who, &request.target)?;
+        let id = node.id;
+        let inode = node.inode.clone();
+        match FileKind::try_from(inode.kind) {
+            Ok(FileKind::Regular) => {}
+            Ok(FileKind::Directory) => {
+                return Err(MetaError::IsDirectory { path: text(path) });
+            }
+            _ => {
+                return Err(MetaError::Invalid {
+                    path: text(path),
+                    reason: "only a regular file has a size to set",
+                });
+            }
+        }
+        if !request.attached {
+            need(who, &inode, WRITE, path)?;
+        }
+        if size > OFFSET_MAX {
+            return Err(MetaError::TooLarge {
+                path: text(path),
+                size,
+            });
+        }
+        let layout = inode.layout.clone().ok_or_else(|| MetaError::Corrupt {
+            what: "inode",
+            id,
+            reason: "a regular file without a layout".into(),
+        })?;
+        if request.grow && size <= inode.size && inode.size_exact {
+            let attributes = attributes(&node);
+            return Ok(Truncation::Done(StatReply { attributes }));
+        }
+        if inode.inline {
+            if truncate_inline(volume, tx, &mut node, request, now)? {
+                let attributes = attributes(&node);
+                return Ok(Truncation::Done(StatReply { attributes }));
+            }
+            tx.need_cells(&mut node)?;
+        }
+        let inode = node.inode;
+        let done = inode.size_exact && inode.size == size && inode.truncate == 0;
+        let mut after = inode.clone();
+        if !is_root(who) {
+            after.mode = without_set_id(who, &after);
+        }
+        if request.grow || done {
+            after.note_write(now);
+            if request.grow {
+                // Charged, and believed by nobody until servers were asked.
+                after.size = after.size.max(size);
+                after.size_exact = false;
+                tx.open_files().extended(id);
+            }
+            *tx.change(id, &inode) = after.clone();
+            let attributes = attributes(&Node { id, inode: after });
+            return Ok(Truncation::Done(StatReply { attributes }));
+        }
+        let record = IntentRecord {
+            file: id,
+            delete: None,
+            truncate: Some(TruncateRecord {
+                layout: Some(layout),
+                size,
+            }),
+            checkpoint: None,
+        };
+        let number = tx.owe(&record)?;
+        tx.open_files().truncated(id);
+        // Until the servers have done it nobody may believe the size.
+        after.size_exact = false;
+        after.truncate = number;
+        // What it grows by is charged now, while it can be refused.
+        after.size = after.size.max(size);
+        *tx.change(id, &inode) = after;
+        Ok(Truncation::Owed(Intent::from_record(
+            tx.reader(),
+            number,
+            &record,
+        )?))
+    })
+}
+
+/// Sets the size of an inline file; false where it cannot stay inline: too many bytes, or somebody else may hold
+/// bytes of it that are not stored yet.
+fn truncate_inline(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    node: &mut Node,
+    request: &TruncateRequest,
+    now: i64,
+) -> Result<bool, MetaError> {
+    let id = node.id;
+    // There is one writer at most.
+    let own = request.attached && tx.open_files().is_writer(volume.origin(), id);
+    if request.size > INLINE_MAX as u64 || !own && tx.may_be_written(id) {
+        return Ok(false);
+    }
+    let record = content(tx.reader(), id)?;
+    if record.spilling {
+        return Ok(false);
+    }
+    let mut data = record.data;
+    data.resize(request.size as usize, 0);
+    tx.put_content(id, &data);
+    tx.open_files().cut_inline(id, request.size, !own);
+    if request.size > node.inode.size {
+        tx.grow();
+    }
+    let inode = tx.change(id, &node.inode);
+    inode.size = request.size;
+    if !is_root(&request.who) {
+        inode.mode = without_set_id(&request.who, inode);
+    }
+    inode.note_write(now);
+    node.inode = inode.clone();
+    Ok(true)
+}
+
+pub(crate) fn owed_truncate(volume: &Volume, file: u64) -> Result<Option<u64>, MetaError> {
+    let inode = volume.read(|reader| keys::inode(reader, file))?;
+    let inode = inode.ok_or(MetaError::Stale { id: file })?;
+    Ok((inode.truncate != 0).then_some(inode.truncate))
+}

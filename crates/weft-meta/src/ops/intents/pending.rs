@@ -1,0 +1,95 @@
+//! Intents that may be carried through now, and what follows when one was.
+
+use std::collections::HashSet;
+use std::ops::{Bound, ControlFlow};
+
+use weft_proto::meta::StatReply;
+
+use crate::error::MetaError;
+use crate::intents::Intent;
+use crate::records::attributes;
+use crate::records::keys::{self, INTENTS};
+use crate::records::record::IntentRecord;
+use crate::tx::Volume;
+
+pub(crate) fn pending_intents(volume: &Volume, limit: usize) -> Result<Vec<Intent>, MetaError> {
+    let from = volume.state().oldest_intent().get();
+    let mut files = HashSet::new();
+    let mut found = Vec::new();
+    let mut damaged = None;
+    let mut oldest = None;
+    let counters = volume.read(|reader| {
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let number = keys::number(key).unwrap_or_default();
+            oldest.get_or_insert(number);
+            if found.len() == limit {
+                return ControlFlow::Break(());
+            }
+            let record = keys::decode::<IntentRecord>("intent", number, value);
+            match record.and_then(|record| Intent::from_record(reader, number, &record)) {
+                Ok(intent) => {
+                    let mine = intent.files();
+                    let first = mine.iter().all(|file| !files.contains(file));
+                    files.extend(mine);
+                    if first {
+                        found.push(intent);
+                    }
+                }
+                Err(error) => {
+                    damaged = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        let from = from.to_be_bytes();
+        reader.scan(
+            INTENTS,
+            Bound::Included(&from),
+            Bound::Unbounded,
+            &mut visit,
+        )?;
+        keys::counters(reader)
+    })?;
+    let oldest = oldest.unwrap_or(counters.next_intent);
+    volume.state().oldest_intent().advance(oldest);
+    match damaged {
+        Some(error) => Err(error),
+        None => Ok(found),
+    }
+}
+
+pub(crate) fn intent_done(volume: &Volume, number: u64) -> Result<(), MetaError> {
+    volume.transact(|tx| {
+        let Some(record) = keys::intent(tx.reader(), number)? else {
+            return Ok(());
+        };
+        if record.delete.is_none() {
+            return Err(MetaError::WrongIntent {
+                number,
+                expected: "delete",
+            });
+        }
+        tx.settle(number)
+    })
+}
+
+pub(crate) fn truncate_done(
+    volume: &Volume,
+    number: u64,
+    now: i64,
+) -> Result<Option<StatReply>, MetaError> {
+    volume.transact(|tx| {
+        let Some(record) = keys::intent(tx.reader(), number)? else {
+            return Ok(None);
+        };
+        let truncate = record.truncate.ok_or(MetaError::WrongIntent {
+            number,
+            expected: "truncate",
+        })?;
+        let sized = tx.sized(number, record.file, truncate.size, now)?;
+        Ok(sized.map(|node| StatReply {
+            attributes: attributes(&node),
+        }))
+    })
+}

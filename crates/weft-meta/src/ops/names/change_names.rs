@@ -1,0 +1,201 @@
+//! ChangeNames: what a client has done in its delegated directories ahead of the service.
+//!
+//! All changes are one transaction; only if one of them is refused each is one of its own, so that the others are done.
+//! A change says which file it is about, so a repeated one changes nothing: a name that names this file already was
+//! made, one that names nothing was removed.
+
+use weft_proto::delegation::{
+    ChangeNamesReply, ChangeNamesRequest, NameChange, NameChanged, NewFile,
+};
+use weft_proto::limits::{INLINE_MAX, NAMES_AHEAD_MAX};
+use weft_proto::meta::{FileKind, Target};
+use weft_proto::{Failure, meta};
+
+use super::new_inode::{new_inode, writable};
+use crate::access::{WRITE, need, need_removable};
+use crate::error::{MetaError, text};
+use crate::open::OpenFiles;
+use crate::paths::{Nameless, Slot, slot};
+use crate::records::record::LayoutRecord;
+use crate::records::{Node, attributes};
+use crate::tx::{Tx, Volume};
+
+pub(crate) fn change_names(
+    volume: &Volume,
+    client: u64,
+    request: &ChangeNamesRequest,
+) -> Result<ChangeNamesReply, MetaError> {
+    let changes = &request.changes;
+    if changes.len() > NAMES_AHEAD_MAX {
+        return Err(MetaError::Invalid {
+            path: format!("{} names", changes.len()),
+            reason: "one call tells fewer changes of names",
+        });
+    }
+    let done = match change_all(volume, client, changes) {
+        Ok(done) => done,
+        // It lost the directory, and another client has it.
+        Err(error @ MetaError::Delegated { .. }) => return Err(error),
+        Err(_) => changes
+            .iter()
+            .map(|c| change_one(volume, client, c))
+            .collect(),
+    };
+    Ok(ChangeNamesReply { done })
+}
+
+fn change_one(volume: &Volume, client: u64, change: &NameChange) -> NameChanged {
+    match change_all(volume, client, std::slice::from_ref(change)) {
+        Ok(mut done) => done.pop().unwrap_or_default(),
+        Err(error) => NameChanged {
+            refused: Some(Failure::new(error.code(), error.to_string())),
+            attributes: None,
+        },
+    }
+}
+
+fn change_all(
+    volume: &Volume,
+    client: u64,
+    changes: &[NameChange],
+) -> Result<Vec<NameChanged>, MetaError> {
+    let (_, done) = volume.transact_then(
+        |tx| {
+            // From here to the commit nobody else attaches or detaches.
+            tx.open_files();
+            let mut made = Vec::new();
+            let mut done = Vec::with_capacity(changes.len());
+            for change in changes {
+                done.push(match &change.made {
+                    Some(file) => {
+                        let (new, answer) = make_file(tx, change, file)?;
+                        if new {
+                            made.push((change.file, file.reading, file.writing));
+                        }
+                        answer
+                    }
+                    None => remove_name(tx, change)?,
+                });
+            }
+            Ok((made, done))
+        },
+        |open, (made, _)| {
+            for (file, reading, writing) in made {
+                attach_made(open, client, *file, (*reading, *writing));
+            }
+        },
+    )?;
+    Ok(done)
+}
+
+fn attach_made(open: &mut OpenFiles, client: u64, file: u64, (reading, writing): (bool, bool)) {
+    if writing {
+        open.attach_writer(client, file, true);
+    } else if reading {
+        open.attach_reader(client, file);
+    }
+}
+
+fn find(tx: &Tx<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError> {
+    let target = Target {
+        at: change.directory,
+        path: change.name.clone(),
+        follow: false,
+    };
+    let invalid = |_| MetaError::Invalid {
+        path: text(&change.name),
+        reason: "this is no name in a directory",
+    };
+    let slot = slot(tx.reader(), &change.who, &target)?.map_err(invalid)?;
+    if slot.slash || slot.directory.id != change.directory {
+        return Err(invalid(Nameless::Empty));
+    }
+    Ok(slot)
+}
+
+/// Makes a file; false where it was made before.
+fn make_file(
+    tx: &mut Tx<'_, '_>,
+    change: &NameChange,
+    file: &NewFile,
+) -> Result<(bool, NameChanged), MetaError> {
+    let slot = find(tx, change)?;
+    let path = &change.name;
+    if let Some(found) = &slot.found {
+        if found.id != change.file {
+            return Err(MetaError::Exists { path: text(path) });
+        }
+        let attributes = file.data.as_ref().map(|_| attributes(found));
+        return Ok((false, told(attributes)));
+    }
+    writable(&change.who, &slot.directory, path)?;
+    let invalid = |reason| MetaError::Invalid {
+        path: text(path),
+        reason,
+    };
+    let data = file.data.as_ref();
+    if data.is_some_and(|data| data.len() > INLINE_MAX) {
+        return Err(invalid("at most 16 KiB can lie with a file's metadata"));
+    }
+    if weft_layout::Layout::try_from(&file.layout).is_err() {
+        return Err(invalid("its layout is not legal"));
+    }
+    if !tx.was_given_out(change.file)? {
+        return Err(invalid("its id was not given out, or is in use"));
+    }
+    let mode = (file.mode, file.umask);
+    let mut inode = new_inode(
+        &change.who,
+        &slot.directory,
+        FileKind::Regular,
+        mode,
+        change.time,
+    );
+    inode.layout = Some(LayoutRecord::from(&file.layout));
+    inode.inline = true;
+    if let Some(data) = data {
+        tx.put_content(change.file, data);
+        inode.size = data.len() as u64;
+        inode.note_write(file.modified);
+    }
+    let node = Node {
+        id: change.file,
+        inode,
+    };
+    let answer = data.map(|_| attributes(&node));
+    tx.enter(
+        &slot.directory,
+        &slot.name,
+        (node.id, node.inode.kind),
+        change.time,
+    );
+    tx.create(node.id, node.inode)?;
+    Ok((true, told(answer)))
+}
+
+/// Removes a name, if it still names this file.
+fn remove_name(tx: &mut Tx<'_, '_>, change: &NameChange) -> Result<NameChanged, MetaError> {
+    let slot = find(tx, change)?;
+    let path = &change.name;
+    let Some(node) = &slot.found else {
+        return Ok(told(None));
+    };
+    if node.id != change.file {
+        return Err(MetaError::Stale { id: change.file });
+    }
+    need(&change.who, &slot.directory.inode, WRITE, path)?;
+    need_removable(&change.who, &slot.directory.inode, &node.inode, path)?;
+    if node.inode.is_directory() {
+        return Err(MetaError::IsDirectory { path: text(path) });
+    }
+    tx.leave(&slot.directory, &slot.name, change.time);
+    tx.unname(node, change.time)?;
+    Ok(told(None))
+}
+
+fn told(attributes: Option<meta::Attributes>) -> NameChanged {
+    NameChanged {
+        refused: None,
+        attributes,
+    }
+}

@@ -1,0 +1,51 @@
+//! Delegate: one client changes names in a directory ahead of the service from now on.
+
+use weft_proto::delegation::{DelegateReply, DelegateRequest};
+use weft_proto::limits::IDS_AHEAD_MAX;
+
+use crate::error::MetaError;
+use crate::records::keys;
+use crate::servers::placement;
+use crate::tx::Volume;
+
+pub(crate) fn delegate(
+    volume: &Volume,
+    now: i64,
+    client: u64,
+    request: &DelegateRequest,
+) -> Result<DelegateReply, MetaError> {
+    let directory = request.directory;
+    let pool = volume.state().servers().pool(now);
+    let given = volume.transact(|tx| {
+        let Some(inode) = keys::inode(tx.reader(), directory)? else {
+            return Ok(DelegateReply::default());
+        };
+        // What a quota refuses must be refused before a program hears that it is done.
+        if volume.state().growth().may_refuse()
+            || !inode.is_directory()
+            || inode.links == 0
+            || inode.frozen.is_some()
+        {
+            return Ok(DelegateReply::default());
+        }
+        let mut reply = DelegateReply {
+            granted: true,
+            ..DelegateReply::default()
+        };
+        for _ in 0..request.ids.min(IDS_AHEAD_MAX) {
+            let id = tx.next_id()?;
+            if reply.layouts.is_empty() {
+                reply.first = id;
+            }
+            let layout = placement::choose(&pool, id, None, inode.wish.as_ref(), b"")?;
+            reply.layouts.push((&layout).into());
+        }
+        // In the transaction: whoever commits after it meets the delegation.
+        reply.granted = volume.state().delegations().give(client, directory);
+        Ok(reply)
+    });
+    if given.is_err() {
+        volume.state().delegations().end(client, &[directory]);
+    }
+    given
+}

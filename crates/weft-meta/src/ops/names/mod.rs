@@ -1,0 +1,29 @@
+//! Names: making, linking, removing, renaming and listing them.
+
+mod change_names;
+mod delegate;
+mod lease;
+mod link;
+mod list;
+mod make_directory;
+mod make_link;
+mod make_node;
+mod new_inode;
+mod read_link;
+mod remove_directory;
+mod rename;
+mod unlink;
+
+pub(crate) use change_names::change_names;
+pub(crate) use delegate::delegate;
+pub(crate) use lease::lease;
+pub(crate) use link::link;
+pub(crate) use list::list;
+pub(crate) use make_directory::make_directory;
+pub(crate) use make_link::make_link;
+pub(crate) use make_node::make_node;
+pub(crate) use new_inode::{new_inode, place, writable};
+pub(crate) use read_link::read_link;
+pub(crate) use remove_directory::remove_directory;
+pub(crate) use rename::rename;
+pub(crate) use unlink::unlink;

@@ -1,0 +1,202 @@
+//! Rename in every case that POSIX and Linux know: over nothing, over a file, over an empty
+//! directory, across directories, without replacing, and as an exchange.
+//!
+//! A directory's emptiness is its `size`, and whether a directory would move below itself is found
+//! by climbing from the new parent to the root: no scan in any case.
+
+use weft_proto::meta::{Credentials, FileKind, ROOT, RenameReply, RenameRequest, Target};
+
+use super::new_inode::writable;
+use crate::access::{WRITE, need, need_removable};
+use crate::error::{MetaError, text};
+use crate::paths::{Nameless, Slot, not_found, slot};
+use crate::records::{Node, keys};
+use crate::tx::{Tx, Volume};
+
+pub(crate) fn rename(
+    volume: &Volume,
+    now: i64,
+    request: &RenameRequest,
+) -> Result<RenameReply, MetaError> {
+    let who = &request.who;
+    let (from_path, to_path) = (&request.source.path, &request.target.path);
+    if request.no_replace && request.exchange {
+        return Err(invalid(
+            to_path,
+            "an exchange needs the new name to be there",
+        ));
+    }
+    volume.transact(|tx| {
+        let from = named(tx, who, &request.source)?;
+        let to = named(tx, who, &request.target)?;
+        let source = from.found.as_ref().ok_or_else(|| not_found(from_path))?;
+        let source_dir = source.inode.is_directory();
+        if from.slash && !source_dir {
+            return Err(not_directory(from_path));
+        }
+        let old = to.found.as_ref();
+        if request.no_replace && old.is_some() {
+            return Err(MetaError::Exists {
+                path: text(to_path),
+            });
+        }
+        if request.exchange && old.is_none() {
+            return Err(not_found(to_path));
+        }
+        // The slash speaks about what the name will hold; in an exchange about what it holds.
+        let slashed = old.filter(|_| request.exchange).unwrap_or(source);
+        if to.slash && !slashed.inode.is_directory() {
+            return Err(not_directory(to_path));
+        }
+        if old.is_some_and(|old| old.id == source.id) {
+            return Ok(RenameReply::default());
+        }
+        need(who, &from.directory.inode, WRITE, from_path)?;
+        need_removable(who, &from.directory.inode, &source.inode, from_path)?;
+        writable(who, &to.directory, to_path)?;
+        if let Some(old) = old {
+            need_removable(who, &to.directory.inode, &old.inode, to_path)?;
+        }
+        let moved = from.directory.id != to.directory.id;
+        if moved {
+            needs_new_parent(tx, who, source, &to, to_path)?;
+        }
+        keeps_tree(source, &from, &to, to_path)?;
+        match old {
+            Some(old) if request.exchange => {
+                keeps_tree(old, &to, &from, from_path)?;
+                if moved {
+                    needs_new_parent(tx, who, old, &from, from_path)?;
+                }
+                exchange(tx, &from, source, &to, old, now);
+            }
+            _ => {
+                replaceable(source, old, to_path)?;
+                if let Some(old) = old {
+                    tx.need_no_checkpoints(old, to_path)?;
+                }
+                replace(tx, &from, source, &to, now)?;
+            }
+        }
+        Ok(RenameReply {
+            file: source.id,
+            other: old.map_or(0, |old| old.id),
+        })
+    })
+}
+
+/// The place of a name that can be renamed.
+fn named(tx: &Tx<'_, '_>, who: &Credentials, target: &Target) -> Result<Box<Slot>, MetaError> {
+    let path = &target.path;
+    match slot(tx.reader(), who, target)? {
+        Ok(slot) => Ok(slot),
+        Err(Nameless::Empty) => Err(not_found(path)),
+        Err(Nameless::Root) => Err(invalid(path, "the root directory is not renamed")),
+        Err(Nameless::Dot | Nameless::DotDot) => {
+            Err(invalid(path, "a rename needs names, and . and .. are none"))
+        }
+    }
+}
+
+/// A directory that gets another parent: its `..` changes, so the caller must be able to write it,
+/// and it must not come to lie below itself.
+fn needs_new_parent(
+    tx: &Tx<'_, '_>,
+    who: &Credentials,
+    node: &Node,
+    to: &Slot,
+    path: &[u8],
+) -> Result<(), MetaError> {
+    if !node.inode.is_directory() {
+        return Ok(());
+    }
+    let mut id = to.directory.id;
+    let mut parent = to.directory.inode.parent;
+    loop {
+        if id == node.id {
+            return Err(invalid(path, "a directory cannot move below itself"));
+        }
+        if id == ROOT || id == parent {
+            break;
+        }
+        id = parent;
+        parent = keys::named_inode(tx.reader(), id)?.parent;
+    }
+    need(who, &node.inode, WRITE, path)
+}
+
+/// Only a file with one name goes from one tree with a quota to another: it is charged anew.
+fn keeps_tree(node: &Node, from: &Slot, to: &Slot, path: &[u8]) -> Result<(), MetaError> {
+    let stays = from.directory.inode.tree == to.directory.inode.tree;
+    if stays || !node.inode.is_directory() && node.inode.links == 1 {
+        return Ok(());
+    }
+    Err(MetaError::CrossDevice { path: text(path) })
+}
+
+/// What is replaced must be of the same sort, and empty.
+fn replaceable(source: &Node, old: Option<&Node>, path: &[u8]) -> Result<(), MetaError> {
+    let Some(old) = old else {
+        return Ok(());
+    };
+    match (source.inode.is_directory(), old.inode.is_directory()) {
+        (true, false) => Err(not_directory(path)),
+        (false, true) => Err(MetaError::IsDirectory { path: text(path) }),
+        (true, true) if old.inode.size > 0 => Err(MetaError::NotEmpty { path: text(path) }),
+        _ => Ok(()),
+    }
+}
+
+fn replace(
+    tx: &mut Tx<'_, '_>,
+    from: &Slot,
+    source: &Node,
+    to: &Slot,
+    now: i64,
+) -> Result<(), MetaError> {
+    if let Some(old) = &to.found {
+        tx.leave(&to.directory, &to.name, now);
+        if old.inode.is_directory() {
+            tx.change(to.directory.id, &to.directory.inode).links -= 1;
+        }
+        tx.unname(old, now)?;
+    }
+    tx.leave(&from.directory, &from.name, now);
+    tx.enter(&to.directory, &to.name, (source.id, source.inode.kind), now);
+    settle(tx, from, source, to, now);
+    Ok(())
+}
+
+fn exchange(tx: &mut Tx<'_, '_>, from: &Slot, source: &Node, to: &Slot, old: &Node, now: i64) {
+    tx.leave(&from.directory, &from.name, now);
+    tx.leave(&to.directory, &to.name, now);
+    tx.enter(&to.directory, &to.name, (source.id, source.inode.kind), now);
+    tx.enter(&from.directory, &from.name, (old.id, old.inode.kind), now);
+    settle(tx, from, source, to, now);
+    settle(tx, to, old, from, now);
+}
+
+/// A moved file changed, and counts for where it is; a moved directory has another parent, which counts it.
+fn settle(tx: &mut Tx<'_, '_>, from: &Slot, node: &Node, to: &Slot, now: i64) {
+    let inode = tx.change(node.id, &node.inode);
+    inode.changed = now;
+    if from.directory.inode.tree != to.directory.inode.tree {
+        inode.tree = to.directory.inode.tree;
+    }
+    if inode.kind == FileKind::Directory as i32 && from.directory.id != to.directory.id {
+        inode.parent = to.directory.id;
+        tx.change(from.directory.id, &from.directory.inode).links -= 1;
+        tx.change(to.directory.id, &to.directory.inode).links += 1;
+    }
+}
+
+fn invalid(path: &[u8], reason: &'static str) -> MetaError {
+    MetaError::Invalid {
+        path: text(path),
+        reason,
+    }
+}
+
+fn not_directory(path: &[u8]) -> MetaError {
+    MetaError::NotDirectory { path: text(path) }
+}

@@ -1,0 +1,40 @@
+//! Unlink: remove a name that is no directory's.
+
+use weft_proto::meta::{UnlinkReply, UnlinkRequest};
+
+use crate::access::{WRITE, need, need_removable};
+use crate::error::{MetaError, text};
+use crate::paths::{Nameless, not_found, slot};
+use crate::tx::Volume;
+
+pub(crate) fn unlink(
+    volume: &Volume,
+    now: i64,
+    request: &UnlinkRequest,
+) -> Result<UnlinkReply, MetaError> {
+    let who = &request.who;
+    let path = &request.target.path;
+    volume.transact(|tx| {
+        let slot = match slot(tx.reader(), who, &request.target)? {
+            Ok(slot) => slot,
+            Err(Nameless::Empty) => return Err(not_found(path)),
+            Err(_) => return Err(MetaError::IsDirectory { path: text(path) }),
+        };
+        let node = slot.found.as_ref().ok_or_else(|| not_found(path))?;
+        need(who, &slot.directory.inode, WRITE, path)?;
+        need_removable(who, &slot.directory.inode, &node.inode, path)?;
+        if node.inode.is_directory() {
+            return Err(MetaError::IsDirectory { path: text(path) });
+        }
+        if slot.slash {
+            return Err(MetaError::NotDirectory { path: text(path) });
+        }
+        tx.leave(&slot.directory, &slot.name, now);
+        let links = tx.unname(node, now)?;
+        Ok(UnlinkReply {
+            file: node.id,
+            links,
+            directory: Some(tx.attributes(&slot.directory)),
+        })
+    })
+}

@@ -1,0 +1,88 @@
+//! Heartbeats of servers, and the server map that clients read.
+
+use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, ServerMapReply};
+
+use crate::error::MetaError;
+use crate::records::keys::{self, SERVERS};
+use crate::records::record::ServerRecord;
+use crate::servers::Heartbeat;
+use crate::tx::Volume;
+
+/// The longest address.
+const ADDRESS_MAX: usize = 255;
+
+pub(crate) fn heartbeat(
+    volume: &Volume,
+    now: i64,
+    request: &HeartbeatRequest,
+) -> Result<HeartbeatReply, MetaError> {
+    let id = request.id;
+    if request.address.is_empty() || request.address.len() > ADDRESS_MAX {
+        return Err(MetaError::Invalid {
+            path: format!("server {id}"),
+            reason: "its address needs 1 to 255 bytes",
+        });
+    }
+    let mut table = volume.state().servers().write();
+    let service = volume.state().incarnations().durable();
+    let update = match table.receive(now, request, service)? {
+        Heartbeat::Refused(reply) => return Ok(reply),
+        Heartbeat::Accepted(update) => update,
+    };
+    if let Some(update) = update {
+        // Rare, so the lock may be held during the sync: no client sees the new epoch before
+        // it is durable.
+        let (epoch, record) = volume.transact(|tx| {
+            let counters = tx.counters()?;
+            if update.raises_epoch() {
+                counters.epoch += 1;
+            }
+            let (epoch, record) = (counters.epoch, update.record(counters.next_id));
+            tx.put(SERVERS, &id.to_be_bytes(), &record);
+            Ok((epoch, record))
+        })?;
+        volume.state().kv().sync()?;
+        if update.has_moved() {
+            tracing::info!(server = id, address = %request.address, epoch, "server moved");
+        }
+        if update.is_reformatted() {
+            let since = record.since;
+            tracing::warn!(
+                server = id,
+                since,
+                "the server was formatted anew: what it held of files with smaller ids is lost"
+            );
+        }
+        table.store(id, record, epoch);
+    }
+    table.note_up(now, request, service)
+}
+
+pub(crate) fn accept_rollback(volume: &Volume, id: u32) -> Result<bool, MetaError> {
+    let mut table = volume.state().servers().write();
+    let known = table.record(id)?.clone();
+    let record = volume.transact(|tx| {
+        let doubt = tx.counters()?.next_id;
+        let record = ServerRecord {
+            doubt,
+            ..known.clone()
+        };
+        tx.put(SERVERS, &id.to_be_bytes(), &record);
+        Ok(record)
+    })?;
+    table.accept_rollback(id, record)
+}
+
+pub(crate) fn server_map(volume: &Volume, now: i64) -> Result<ServerMapReply, MetaError> {
+    let counters = keys::counters(&*volume.state().kv().snapshot()?)?;
+    let (epoch, servers) = volume.state().servers().read().describe(now);
+    Ok(ServerMapReply {
+        epoch,
+        servers,
+        files: counters.files,
+        intents: counters.intents,
+        volume: volume.state().volume().name.clone(),
+        rolled_back: false,
+        recovering: volume.state().grace().is_active(),
+    })
+}

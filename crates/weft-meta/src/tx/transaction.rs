@@ -1,0 +1,234 @@
+//! One transaction of the namespace: inodes are read once, changed in place, written at the end.
+//!
+//! An operation that meets the same directory twice (rename within it) changes one copy, and the
+//! counters are read and written only by operations that touch them.
+
+use std::collections::BTreeMap;
+
+use parking_lot::MutexGuard;
+use prost::Message;
+use weft_kv::{Reader, Transaction};
+use weft_proto::meta::Attributes;
+
+use crate::error::MetaError;
+use crate::leases::{Change, entry_change};
+use crate::open::OpenFiles;
+use crate::quota::{Bounds, Payer, charge};
+use crate::records::keys::{self, COUNTERS_KEY, ENTRIES, INODES, QUOTAS, VOLUME, XATTRS};
+use crate::records::record::{CountersRecord, InodeRecord, QuotaRecord};
+use crate::records::{Node, attributes};
+use crate::state::State;
+
+/// What fills an engine: each name and attribute is a record here. Who adds anything else says so: [`Tx::grow`].
+const GROWING: [weft_kv::Space; 2] = [ENTRIES, XATTRS];
+
+/// An inode that a transaction changes.
+struct Changed {
+    /// As it was; `None`: it is new.
+    before: Option<InodeRecord>,
+    now: InodeRecord,
+}
+
+impl Changed {
+    /// Of what a checkpoint keeps, only where its bytes lie may change.
+    fn is_allowed(&self) -> bool {
+        let Some(before) = &self.before else {
+            return true;
+        };
+        let own = |inode: &InodeRecord| inode.frozen.is_some_and(|frozen| frozen.own_cells);
+        before.frozen.is_none() || *before == self.now || own(&self.now) && !own(before)
+    }
+}
+
+/// A transaction under way.
+pub(crate) struct Tx<'t, 'n> {
+    state: &'n State,
+    txn: &'t mut dyn Transaction,
+    /// Held from the first look until the commit, so that no attachment slips in between.
+    open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
+    inodes: BTreeMap<u64, Changed>,
+    /// Inodes that were there and are removed, as they were.
+    gone: Vec<InodeRecord>,
+    /// What happens has happened already, whatever quotas say.
+    forced: bool,
+    counters: Option<CountersRecord>,
+    /// Records that make the namespace larger for good, less those taken away.
+    grown: i64,
+    /// What watchers will be told, if it is committed.
+    changes: Vec<Change>,
+}
+
+impl<'t, 'n> Tx<'t, 'n> {
+    pub(crate) fn new(
+        state: &'n State,
+        txn: &'t mut dyn Transaction,
+        open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
+    ) -> Self {
+        Tx {
+            state,
+            txn,
+            open,
+            inodes: BTreeMap::new(),
+            gone: Vec::new(),
+            forced: false,
+            counters: None,
+            grown: 0,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Reads of the state before this transaction's changes of inodes and counters.
+    pub(crate) fn reader(&self) -> &dyn Reader {
+        &*self.txn
+    }
+
+    /// What this transaction notes has happened already, and is counted whatever bounds there are.
+    pub(crate) fn force(&mut self) {
+        self.forced = true;
+    }
+
+    /// The namespace is larger after this transaction, by more than names and attributes.
+    pub(crate) fn grow(&mut self) {
+        self.grown += 1;
+    }
+
+    /// The state of the volume that it changes.
+    pub(crate) fn state(&self) -> &'n State {
+        self.state
+    }
+
+    /// Who has what open; nobody attaches or detaches until this transaction has ended.
+    pub(crate) fn open_files(&mut self) -> &mut OpenFiles {
+        let state = self.state;
+        self.open.get_or_insert_with(|| state.open_files())
+    }
+
+    pub(crate) fn put(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
+        self.note(space, key);
+        self.grown += i64::from(GROWING.contains(&space));
+        self.txn.put(space, key, &record.encode_to_vec());
+    }
+
+    /// As [`Tx::put`], of something that nobody has been told of.
+    pub(crate) fn put_unseen(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
+        self.txn.put(space, key, &record.encode_to_vec());
+    }
+
+    /// As [`Tx::delete`], of something that nobody has been told of.
+    pub(crate) fn delete_unseen(&mut self, space: weft_kv::Space, key: &[u8]) {
+        self.txn.delete(space, key);
+    }
+
+    pub(crate) fn delete(&mut self, space: weft_kv::Space, key: &[u8]) {
+        self.note(space, key);
+        self.grown -= i64::from(GROWING.contains(&space));
+        self.txn.delete(space, key);
+    }
+
+    /// Every change of an entry and of an inode passes here, whatever operation makes it.
+    fn note(&mut self, space: weft_kv::Space, key: &[u8]) {
+        if space == ENTRIES {
+            self.changes.extend(entry_change(key));
+        } else if space == INODES {
+            self.changes.extend(keys::number(key).map(Change::File));
+        }
+    }
+
+    pub(crate) fn counters(&mut self) -> Result<&mut CountersRecord, MetaError> {
+        if self.counters.is_none() {
+            self.counters = Some(keys::counters(&*self.txn)?);
+        }
+        Ok(self.counters.as_mut().expect("just read"))
+    }
+
+    /// The inode as this transaction changes it; `known` is what it read.
+    pub(crate) fn change(&mut self, id: u64, known: &InodeRecord) -> &mut InodeRecord {
+        let changed = self.inodes.entry(id).or_insert_with(|| Changed {
+            before: Some(known.clone()),
+            now: known.clone(),
+        });
+        &mut changed.now
+    }
+
+    /// What the wire says of a file as this transaction leaves it.
+    pub(crate) fn attributes(&mut self, known: &Node) -> Attributes {
+        let inode = self.change(known.id, &known.inode).clone();
+        let id = known.id;
+        attributes(&Node { id, inode })
+    }
+
+    /// A new inode with a new id.
+    pub(crate) fn create(&mut self, id: u64, inode: InodeRecord) -> Result<(), MetaError> {
+        self.counters()?.files += 1;
+        let changed = Changed {
+            before: None,
+            now: inode,
+        };
+        self.inodes.insert(id, changed);
+        Ok(())
+    }
+
+    /// Removes an inode. Answers what this transaction had made of it.
+    pub(crate) fn remove(&mut self, node: &Node) -> Result<InodeRecord, MetaError> {
+        let last = self.change(node.id, &node.inode).clone();
+        let removed = self.inodes.remove(&node.id);
+        self.gone.extend(removed.and_then(|changed| changed.before));
+        self.delete(INODES, &node.id.to_be_bytes());
+        let counters = self.counters()?;
+        counters.files = counters.files.saturating_sub(1);
+        Ok(last)
+    }
+
+    /// Takes the next id; it is never given out again.
+    pub(crate) fn next_id(&mut self) -> Result<u64, MetaError> {
+        let counters = self.counters()?;
+        let id = counters.next_id;
+        counters.next_id += 1;
+        Ok(id)
+    }
+
+    /// Whether this id was given out before, and names no inode.
+    pub(crate) fn was_given_out(&mut self, id: u64) -> Result<bool, MetaError> {
+        let given = id < self.counters()?.next_id;
+        Ok(given && !self.inodes.contains_key(&id) && keys::inode(self.reader(), id)?.is_none())
+    }
+
+    /// Writes what was changed in memory, and charges it. Answers what changes with the commit.
+    ///
+    /// # Errors
+    /// [`weft_kv::KvError::NoSpace`] where the namespace would grow and its engine has no room to.
+    pub(crate) fn finish(mut self) -> Result<Vec<Change>, MetaError> {
+        if self.grown > 0 && !self.forced {
+            self.state.kv().check_room()?;
+        }
+        let inodes = std::mem::take(&mut self.inodes);
+        let bounds = if self.forced {
+            Bounds::Ignored
+        } else {
+            Bounds::Enforced(self.state.growth())
+        };
+        let changes = inodes.values().map(|c| (c.before.as_ref(), &c.now));
+        for (payer, record) in charge(self.reader(), changes, &self.gone, bounds)? {
+            self.put_quota(payer, &record);
+        }
+        for (id, changed) in inodes {
+            if !changed.is_allowed() {
+                return Err(MetaError::ReadOnly { id });
+            }
+            self.put(INODES, &id.to_be_bytes(), &changed.now);
+        }
+        if let Some(counters) = self.counters.take() {
+            self.put(VOLUME, COUNTERS_KEY, &counters);
+        }
+        Ok(self.changes)
+    }
+
+    /// Stores a record, or takes it away where it says nothing.
+    pub(crate) fn put_quota(&mut self, payer: Payer, record: &QuotaRecord) {
+        if record.says_nothing(payer) {
+            self.delete_unseen(QUOTAS, &payer.key());
+        } else {
+            self.put_unseen(QUOTAS, &payer.key(), record);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A handle of an open volume, and how operations reach the engine.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use weft_kv::{Reader, transact_with};
+
+use super::transaction::Tx;
+use crate::error::MetaError;
+use crate::leases::Watched;
+use crate::open::OpenFiles;
+use crate::state::State;
+
+/// An open volume as one client uses it. Cheap to clone; clones share the state.
+#[derive(Clone)]
+pub(crate) struct Volume {
+    state: Arc<State>,
+    /// The client whose changes the log names as the origin; 0: no client.
+    origin: u64,
+}
+
+impl Volume {
+    /// A handle that acts for no client.
+    pub(crate) fn new(state: State) -> Volume {
+        Volume {
+            state: Arc::new(state),
+            origin: 0,
+        }
+    }
+
+    /// The same volume, for what this client does.
+    pub(crate) fn by(&self, client: u64) -> Volume {
+        Volume {
+            state: self.state.clone(),
+            origin: client,
+        }
+    }
+
+    /// The state that all handles share.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The client that this handle acts for; 0: no client.
+    pub(crate) fn origin(&self) -> u64 {
+        self.origin
+    }
+
+    /// Reads one snapshot.
+    ///
+    /// # Errors
+    /// [`MetaError::Delegated`] where the reads meet a directory that another client has delegated.
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&dyn Reader) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        // Before the snapshot: what is given back later may not be in it.
+        let held = self.state.delegations().in_the_way_of(self.origin);
+        let mut snapshot = self.state.kv().snapshot()?;
+        let watched = Watched::new(&mut *snapshot, held, self.origin);
+        let outcome = work(&watched);
+        watched.verdict(outcome)
+    }
+
+    /// Runs one transaction; an error leaves nothing behind. `work` runs again after a conflict.
+    pub(crate) fn transact<T>(
+        &self,
+        work: impl FnMut(&mut Tx<'_, '_>) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.run(&mut None, work)
+    }
+
+    /// Runs one transaction and then, if it was committed, `then` on the open files. Where `work`
+    /// looked at them they stay locked in between.
+    pub(crate) fn transact_then<T>(
+        &self,
+        work: impl FnMut(&mut Tx<'_, '_>) -> Result<T, MetaError>,
+        then: impl FnOnce(&mut OpenFiles, &T),
+    ) -> Result<T, MetaError> {
+        let mut open = None;
+        let value = self.run(&mut open, work)?;
+        let mut open = open.unwrap_or_else(|| self.state.open_files());
+        then(&mut open, &value);
+        Ok(value)
+    }
+
+    fn run<'n, T>(
+        &'n self,
+        open: &mut Option<MutexGuard<'n, OpenFiles>>,
+        mut work: impl FnMut(&mut Tx<'_, 'n>) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let state = &*self.state;
+        let mut changes = Vec::new();
+        let value = transact_with(state.kv(), |txn| {
+            let held = state.delegations().in_the_way_of(self.origin);
+            let mut watched = Watched::new(txn, held, self.origin);
+            let mut tx = Tx::new(state, &mut watched, open);
+            let value = work(&mut tx);
+            let outcome = value.and_then(|value| {
+                changes = tx.finish()?;
+                Ok(value)
+            });
+            watched.verdict(outcome)
+        })?;
+        state
+            .changes()
+            .publish(self.origin, changes, state.leases());
+        Ok(value)
+    }
+}
