@@ -2,15 +2,16 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use bytes::Bytes;
 use weft_kv::scan_prefix;
 use weft_layout::Layout;
-use weft_proto::fsck::{Fault, Finding};
+use weft_proto::fsck::Fault;
 use weft_proto::meta::{self, FileKind, ROOT};
 
-use super::pass::{
-    Pass, contradiction, count_finding, damaged_record, distinct, entry_finding, finding_about,
-};
+use super::contradiction::contradiction;
+use super::damaged::RecordSpace;
+use super::distinct::distinct;
+use super::finding::{count_finding, entry_finding, finding_about};
+use super::pass::Pass;
 use crate::error::MetaError;
 use crate::intents::is_tree;
 use crate::records::keys::{self, ENTRIES, INODES, ORPHANS, readable};
@@ -73,7 +74,7 @@ impl Pass<'_> {
                 self.judge_names(&count)?;
             }
             match next {
-                Some(next) if !self.stopped => from = next,
+                Some(next) if !self.is_stopped() => from = next,
                 _ => return Ok(()),
             }
         }
@@ -84,24 +85,25 @@ impl Pass<'_> {
         let (mut found, mut bad, mut next) = (Vec::new(), Vec::new(), None);
         let start = from.to_be_bytes();
         let all = (Bound::Included(&start[..]), Bound::Unbounded);
-        self.reader.scan(INODES, all.0, all.1, &mut |key, value| {
-            let Some(id) = keys::number(key).filter(|_| key.len() == 8) else {
-                return ControlFlow::Continue(());
-            };
-            if found.len() == most {
-                next = Some(id);
-                return ControlFlow::Break(());
-            }
-            match keys::decode::<InodeRecord>("inode", id, value) {
-                Ok(mut inode) => {
-                    inode.acl = None;
-                    inode.default_acl = None;
-                    found.push((id, inode));
+        self.reader()
+            .scan(INODES, all.0, all.1, &mut |key, value| {
+                let Some(id) = keys::number(key).filter(|_| key.len() == 8) else {
+                    return ControlFlow::Continue(());
+                };
+                if found.len() == most {
+                    next = Some(id);
+                    return ControlFlow::Break(());
                 }
-                Err(error) => bad.push(damaged_record(INODES, key, &error)),
-            }
-            ControlFlow::Continue(())
-        })?;
+                match keys::decode::<InodeRecord>("inode", id, value) {
+                    Ok(mut inode) => {
+                        inode.acl = None;
+                        inode.default_acl = None;
+                        found.push((id, inode));
+                    }
+                    Err(error) => bad.push(RecordSpace::Inodes.finding(key, &error)),
+                }
+                ControlFlow::Continue(())
+            })?;
         for finding in bad {
             self.found(finding);
         }
@@ -111,11 +113,8 @@ impl Pass<'_> {
     /// What an inode and the records under its own id say.
     fn alone(&mut self, id: u64, inode: &InodeRecord) -> Result<(), MetaError> {
         if let Some(reason) = contradiction(inode) {
-            self.found(Finding {
-                name: Bytes::copy_from_slice(&id.to_be_bytes()),
-                text: format!("{}: {reason}", INODES.0),
-                ..finding_about(Fault::Record, id)
-            });
+            let key = id.to_be_bytes();
+            self.found(RecordSpace::Inodes.finding(&key, reason));
         }
         if inode.is(FileKind::Regular) {
             let layout = inode.layout.as_ref().map(meta::Layout::from);
@@ -153,7 +152,7 @@ impl Pass<'_> {
         if inode.truncate == 0 {
             return Ok(());
         }
-        let owed = match keys::intent(self.reader, inode.truncate) {
+        let owed = match keys::intent(self.reader(), inode.truncate) {
             Err(MetaError::Corrupt { .. }) => return Ok(()),
             owed => owed?,
         };
@@ -167,14 +166,14 @@ impl Pass<'_> {
     fn inside(&mut self, id: u64) -> Result<Inside, MetaError> {
         let (mut inside, mut failed, mut findings) = (Inside::default(), None, Vec::new());
         let mut records = 0;
-        let reader = self.reader;
+        let reader = self.reader();
         scan_prefix(reader, ENTRIES, &id.to_be_bytes(), &mut |key, value| {
             records += 1;
             let name = &key[8..];
             let record = match keys::entry_in(id, value) {
                 Ok(record) => record,
                 Err(error) => {
-                    findings.push(damaged_record(ENTRIES, key, &error));
+                    findings.push(RecordSpace::Entries.finding(key, &error));
                     inside.entries += 1;
                     return ControlFlow::Continue(());
                 }
@@ -216,7 +215,7 @@ impl Pass<'_> {
             if steps == power {
                 (power, mark, steps) = (power * 2, at, 0);
             }
-            match readable(self.reader, at)? {
+            match readable(self.reader(), at)? {
                 Some(inode) if inode.is_directory() => at = inode.parent,
                 // What is missing here is found where it is missing.
                 _ => return Ok(()),
@@ -230,7 +229,7 @@ impl Pass<'_> {
         loop {
             inside |= on == id;
             smallest = smallest.min(on);
-            on = match readable(self.reader, on)? {
+            on = match readable(self.reader(), on)? {
                 Some(inode) => inode.parent,
                 None => return Ok(()),
             };
@@ -247,29 +246,30 @@ impl Pass<'_> {
     /// Counts the names of some inodes in one scan of all entries.
     fn count_names(&mut self, counts: &mut [Counted]) -> Result<(), MetaError> {
         let all = (Bound::Unbounded, Bound::Unbounded);
-        self.reader.scan(ENTRIES, all.0, all.1, &mut |key, value| {
-            let parent = keys::number(key).unwrap_or(0);
-            // Entries that cannot be read were found above.
-            let Ok(record) = keys::entry_in(parent, value) else {
-                return ControlFlow::Continue(());
-            };
-            let Ok(at) = counts.binary_search_by_key(&record.id, |c| c.id) else {
-                return ControlFlow::Continue(());
-            };
-            let count = &mut counts[at];
-            count.names += 1;
-            // Of several names of a directory the one counts that it knows itself.
-            if count.named_in != count.parent || count.names == 1 {
-                count.named_in = parent;
-            }
-            ControlFlow::Continue(())
-        })?;
+        self.reader()
+            .scan(ENTRIES, all.0, all.1, &mut |key, value| {
+                let parent = keys::number(key).unwrap_or(0);
+                // Entries that cannot be read were found above.
+                let Ok(record) = keys::entry_in(parent, value) else {
+                    return ControlFlow::Continue(());
+                };
+                let Ok(at) = counts.binary_search_by_key(&record.id, |c| c.id) else {
+                    return ControlFlow::Continue(());
+                };
+                let count = &mut counts[at];
+                count.names += 1;
+                // Of several names of a directory the one counts that it knows itself.
+                if count.named_in != count.parent || count.names == 1 {
+                    count.named_in = parent;
+                }
+                ControlFlow::Continue(())
+            })?;
         Ok(())
     }
 
     fn judge_names(&mut self, count: &Counted) -> Result<(), MetaError> {
         let id = count.id;
-        let orphan = self.reader.get(ORPHANS, &id.to_be_bytes())?.is_some();
+        let orphan = self.reader().get(ORPHANS, &id.to_be_bytes())?.is_some();
         let named = count.names > 0 || id == ROOT;
         if !named && !orphan {
             self.found(finding_about(Fault::NoName, id));
@@ -301,7 +301,7 @@ impl Pass<'_> {
 
     /// Entries in what is no directory.
     pub(super) fn entries_of_no_directory(&mut self) -> Result<(), MetaError> {
-        let reader = self.reader;
+        let reader = self.reader();
         distinct(reader, ENTRIES, |id| {
             match keys::inode(reader, id) {
                 Ok(Some(inode)) if inode.is_directory() => {}

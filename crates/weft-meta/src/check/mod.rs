@@ -5,16 +5,19 @@
 //!
 //! Memory: [`WINDOW`] inodes at a time are counted together, whatever their number; findings go to the caller one by one.
 
+mod contradiction;
+mod damaged;
+mod distinct;
+mod files;
+mod finding;
 mod inodes;
-mod list;
-mod lost;
 mod pass;
 mod related;
-mod removed;
 mod repair;
+mod run;
 
-pub(crate) use list::{list_files, names_of};
-pub(crate) use lost::adopt_file;
-pub(crate) use pass::check;
-pub use pass::{Watcher, index_finding};
-pub(crate) use repair::repair;
+pub(crate) use files::{list_files, names_of};
+pub use finding::index_finding;
+pub use pass::Watcher;
+pub(crate) use repair::{adopt_file, repair};
+pub(crate) use run::check;

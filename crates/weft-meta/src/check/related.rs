@@ -3,15 +3,18 @@
 use std::ops::{Bound, ControlFlow};
 
 use prost::Message;
-use weft_kv::{Space, scan_prefix};
+use weft_kv::scan_prefix;
 use weft_proto::fsck::{Fault, Finding};
 use weft_proto::meta::FileKind;
 
-use super::pass::{Pass, count_finding, damaged_record, distinct, finding_about};
+use super::damaged::RecordSpace;
+use super::distinct::distinct;
+use super::finding::{count_finding, finding_about};
+use super::pass::Pass;
 use crate::error::MetaError;
 use crate::intents::Intent;
 use crate::quota::{corrected, count_usage, stored_records};
-use crate::records::keys::{self, CHECKPOINTS, INLINE, INODES, INTENTS, ORPHANS, QUOTAS, XATTRS};
+use crate::records::keys::{self, INLINE, INODES, INTENTS, QUOTAS, XATTRS};
 use crate::records::record::{
     CheckpointRecord, InlineRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
 };
@@ -27,14 +30,14 @@ struct Sums {
 
 impl Pass<'_> {
     pub(super) fn related(&mut self) -> Result<(), MetaError> {
-        self.owned::<XattrRecord>(XATTRS, "attributes", |key, record, sums| {
+        self.owned::<XattrRecord>(RecordSpace::Xattrs, "attributes", |key, record, sums| {
             sums.xattrs += (key.len() - 8 + record.value.len()) as u64;
         })?;
-        self.owned::<InlineRecord>(INLINE, "bytes", |_, record, sums| {
+        self.owned::<InlineRecord>(RecordSpace::Inline, "bytes", |_, record, sums| {
             sums.inline = Some(record.data.len() as u64);
         })?;
-        self.owned::<CheckpointRecord>(CHECKPOINTS, "checkpoints", |_, _, _| {})?;
-        self.owned::<OrphanRecord>(ORPHANS, "", |_, _, _| {})?;
+        self.owned::<CheckpointRecord>(RecordSpace::Checkpoints, "checkpoints", |_, _, _| {})?;
+        self.owned::<OrphanRecord>(RecordSpace::Orphans, "", |_, _, _| {})?;
         self.bare()?;
         self.intents()?;
         self.usage()
@@ -42,8 +45,8 @@ impl Pass<'_> {
 
     /// What everybody uses, against what the inodes amount to.
     fn usage(&mut self) -> Result<(), MetaError> {
-        let used = count_usage(self.reader)?;
-        let (records, damaged) = stored_records(self.reader)?;
+        let used = count_usage(self.reader())?;
+        let (records, damaged) = stored_records(self.reader())?;
         for (key, error) in damaged {
             let mut finding = finding_about(Fault::Usage, 0);
             finding.text = format!("{}: {error}", QUOTAS.0);
@@ -71,21 +74,26 @@ impl Pass<'_> {
     /// Records of one space under the ids of inodes.
     fn owned<M: Message + Default>(
         &mut self,
-        space: Space,
+        space: RecordSpace,
         what: &str,
         add: impl Fn(&[u8], &M, &mut Sums),
     ) -> Result<(), MetaError> {
-        let reader = self.reader;
-        distinct(reader, space, |id| {
+        let reader = self.reader();
+        distinct(reader, space.space(), |id| {
             let (mut sums, mut findings, mut records) = (Sums::default(), Vec::new(), 0);
-            scan_prefix(reader, space, &id.to_be_bytes(), &mut |key, value| {
-                records += 1;
-                match keys::decode::<M>("record of", id, value) {
-                    Ok(record) => add(key, &record, &mut sums),
-                    Err(error) => findings.push(damaged_record(space, key, &error)),
-                }
-                ControlFlow::Continue(())
-            })?;
+            scan_prefix(
+                reader,
+                space.space(),
+                &id.to_be_bytes(),
+                &mut |key, value| {
+                    records += 1;
+                    match keys::decode::<M>("record of", id, value) {
+                        Ok(record) => add(key, &record, &mut sums),
+                        Err(error) => findings.push(space.finding(key, &error)),
+                    }
+                    ControlFlow::Continue(())
+                },
+            )?;
             let unreadable = !findings.is_empty();
             for finding in findings {
                 self.found(finding);
@@ -93,7 +101,9 @@ impl Pass<'_> {
             match keys::inode(reader, id) {
                 Ok(Some(inode)) if unreadable || inode.frozen.is_some() => {}
                 Ok(Some(inode)) => self.compare(space, id, &inode, &sums),
-                Ok(None) if space == ORPHANS => self.found(finding_about(Fault::Orphan, id)),
+                Ok(None) if space == RecordSpace::Orphans => {
+                    self.found(finding_about(Fault::Orphan, id))
+                }
                 Ok(None) => {
                     let mut finding = finding_about(Fault::NoInode, id);
                     finding.found = FileKind::Regular as u64;
@@ -107,8 +117,8 @@ impl Pass<'_> {
         })
     }
 
-    fn compare(&mut self, space: Space, id: u64, inode: &InodeRecord, sums: &Sums) {
-        if space == XATTRS && sums.xattrs != inode.xattr_bytes {
+    fn compare(&mut self, space: RecordSpace, id: u64, inode: &InodeRecord, sums: &Sums) {
+        if space == RecordSpace::Xattrs && sums.xattrs != inode.xattr_bytes {
             let (sum, said) = (sums.xattrs, inode.xattr_bytes);
             self.found(count_finding(Fault::XattrBytes, id, sum, said));
         }
@@ -123,7 +133,7 @@ impl Pass<'_> {
 
     /// Inodes that count on records of which there are none.
     fn bare(&mut self) -> Result<(), MetaError> {
-        let (reader, mut findings, mut failed) = (self.reader, Vec::new(), None);
+        let (reader, mut findings, mut failed) = (self.reader(), Vec::new(), None);
         let all = (Bound::Unbounded, Bound::Unbounded);
         reader.scan(INODES, all.0, all.1, &mut |key, value| {
             let id = keys::number(key).unwrap_or(0);
@@ -165,7 +175,7 @@ impl Pass<'_> {
     }
 
     fn intents(&mut self) -> Result<(), MetaError> {
-        let (reader, mut findings, mut failed) = (self.reader, Vec::new(), None);
+        let (reader, mut findings, mut failed) = (self.reader(), Vec::new(), None);
         let (mut intents, mut last, mut inodes, mut last_inode) = (0, 0, 0, 0);
         let all = (Bound::Unbounded, Bound::Unbounded);
         reader.scan(INTENTS, all.0, all.1, &mut |key, value| {
@@ -188,7 +198,7 @@ impl Pass<'_> {
                 Err(error @ MetaError::Corrupt { .. }) => {
                     findings.push(Finding {
                         file: 0,
-                        ..damaged_record(INTENTS, key, &error)
+                        ..RecordSpace::Intents.finding(key, &error)
                     });
                 }
                 Err(error) => {
@@ -212,7 +222,7 @@ impl Pass<'_> {
         let counters = match keys::counters(reader) {
             Ok(counters) => counters,
             Err(error @ MetaError::Corrupt { .. }) => {
-                self.found(damaged_record(keys::VOLUME, keys::COUNTERS_KEY, &error));
+                self.found(RecordSpace::Volume.finding(keys::COUNTERS_KEY, &error));
                 return Ok(());
             }
             Err(error) => return Err(error),

@@ -1,15 +1,12 @@
 //! `/lost+found`, and inodes made anew for what has lost its own.
 
-use std::ops::{Bound, ControlFlow};
-
-use weft_kv::scan_prefix;
-use weft_proto::fsck::{AdoptFileRequest, RepairNamespaceReply};
 use weft_proto::meta::{FileKind, ROOT};
 
+use super::scans::{count_entries, names_by_scan, xattr_bytes};
 use crate::error::MetaError;
 use crate::records::Node;
-use crate::records::keys::{self, ENTRIES, INLINE, ORPHANS, XATTRS, readable};
-use crate::records::record::{InlineRecord, InodeRecord, LayoutRecord, XattrRecord};
+use crate::records::keys::{self, ENTRIES, ORPHANS, XATTRS, readable};
+use crate::records::record::{InodeRecord, LayoutRecord, XattrRecord};
 use crate::servers::placement;
 use crate::tx::{Tx, Volume};
 
@@ -21,64 +18,6 @@ pub(super) const KNOWN: &[u8] = b"user.weft.lost";
 pub(super) const RECORD: &[u8] = b"user.weft.lost.record";
 /// Bytes of [`KNOWN`] that are kept.
 const KNOWN_MAX: usize = 16 << 10;
-
-/// A name of an inode.
-pub(super) struct Named {
-    pub(super) parent: u64,
-    pub(super) name: Vec<u8>,
-    pub(super) kind: i32,
-}
-
-/// What a directory's entries are.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Inside {
-    pub(super) entries: u64,
-    pub(super) directories: u32,
-}
-
-/// All names of an inode. Cost: a scan of all entries.
-pub(super) fn names_by_scan(tx: &Tx<'_, '_>, id: u64) -> Result<Vec<Named>, MetaError> {
-    let mut found = Vec::new();
-    let all = (Bound::Unbounded, Bound::Unbounded);
-    tx.reader().scan(ENTRIES, all.0, all.1, &mut |key, value| {
-        let parent = keys::number(key).unwrap_or(0);
-        if let Ok(record) = keys::entry_in(parent, value)
-            && record.id == id
-        {
-            found.push(Named {
-                parent,
-                name: key[8..].to_vec(),
-                kind: record.kind,
-            });
-        }
-        ControlFlow::Continue(())
-    })?;
-    Ok(found)
-}
-
-/// Counts a directory's entries.
-pub(super) fn count_entries(tx: &Tx<'_, '_>, id: u64) -> Result<Inside, MetaError> {
-    let mut inside = Inside::default();
-    scan_prefix(tx.reader(), ENTRIES, &id.to_be_bytes(), &mut |_, value| {
-        inside.entries += 1;
-        let record = keys::entry_in(id, value);
-        let kind = record.map_or(0, |record| record.kind);
-        inside.directories += u32::from(kind == FileKind::Directory as i32);
-        ControlFlow::Continue(())
-    })?;
-    Ok(inside)
-}
-
-/// Bytes of an inode's extended attributes with their names.
-pub(super) fn xattr_bytes(tx: &Tx<'_, '_>, id: u64) -> Result<u64, MetaError> {
-    let mut bytes = 0;
-    scan_prefix(tx.reader(), XATTRS, &id.to_be_bytes(), &mut |key, value| {
-        let record = keys::decode::<XattrRecord>("attribute of", id, value);
-        bytes += (key.len() - 8 + record.map_or(0, |record| record.value.len())) as u64;
-        ControlFlow::Continue(())
-    })?;
-    Ok(bytes)
-}
 
 /// Sets an attribute of an inode that this transaction changes or makes.
 pub(super) fn put_known(
@@ -208,13 +147,6 @@ pub(super) fn revive(
     Ok(format!("made anew, {shown}"))
 }
 
-/// The inline bytes of an id, as far as they can be read.
-pub(super) fn inline_bytes(tx: &Tx<'_, '_>, id: u64) -> Result<Option<Vec<u8>>, MetaError> {
-    let bytes = tx.reader().get(INLINE, &id.to_be_bytes())?;
-    let record = bytes.map(|bytes| keys::decode::<InlineRecord>("bytes of file", id, &bytes));
-    Ok(record.and_then(Result::ok).map(|record| record.data))
-}
-
 /// An inode of which nothing is known: only root may use it.
 pub(super) fn bare(kind: FileKind, now: i64) -> InodeRecord {
     let directory = kind == FileKind::Directory;
@@ -234,74 +166,4 @@ pub(super) fn bare(kind: FileKind, now: i64) -> InodeRecord {
 /// A layout for a file that has no cells.
 pub(super) fn some_layout(volume: &Volume, id: u64, now: i64) -> Result<LayoutRecord, MetaError> {
     placement::choose(&volume.state().servers().pool(now), id, None, None, b"")
-}
-
-pub(crate) fn adopt_file(
-    volume: &Volume,
-    now: i64,
-    request: &AdoptFileRequest,
-) -> Result<RepairNamespaceReply, MetaError> {
-    let id = request.file;
-    let layout = LayoutRecord::from(&request.layout);
-    let sound = weft_layout::Layout::try_from(&request.layout);
-    sound.map_err(|source| MetaError::Settings {
-        reason: source.to_string(),
-    })?;
-    volume.transact(|tx| {
-        tx.force();
-        let found = match keys::inode(tx.reader(), id) {
-            Err(MetaError::Corrupt { .. }) => return Ok(nothing()),
-            found => found?,
-        };
-        let Some(inode) = found else {
-            if request.instead_of.is_some() {
-                return Ok(gone());
-            }
-            let inode = InodeRecord {
-                layout: Some(layout.clone()),
-                size: request.size,
-                size_exact: false,
-                modified: request.modified,
-                written: request.modified,
-                ..bare(FileKind::Regular, now)
-            };
-            return Ok(done(revive(tx, id, inode, &request.known, now)?));
-        };
-        let known = inode.layout.as_ref().map(weft_proto::meta::Layout::from);
-        let doubted = known.is_some() && known == request.instead_of;
-        let sound = known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok());
-        // Whoever works by the layout as it is would go on doing so.
-        let in_use = tx.open_files().is_open(id) || inode.truncate != 0;
-        if doubted && in_use {
-            return Ok(nothing());
-        }
-        if sound && !doubted || !inode.is(FileKind::Regular) {
-            return Ok(gone());
-        }
-        let inode = tx.change(id, &inode);
-        inode.layout = Some(layout.clone());
-        inode.size_exact = inode.inline;
-        put_known(tx, id, KNOWN, request.known.as_bytes())?;
-        Ok(done("given a layout that fits its cells".to_owned()))
-    })
-}
-
-/// Nothing can be done.
-pub(super) fn nothing() -> RepairNamespaceReply {
-    RepairNamespaceReply::default()
-}
-
-/// It is not so any more.
-pub(super) fn gone() -> RepairNamespaceReply {
-    RepairNamespaceReply {
-        gone: true,
-        done: String::new(),
-    }
-}
-
-pub(super) fn done(what: String) -> RepairNamespaceReply {
-    RepairNamespaceReply {
-        gone: false,
-        done: what,
-    }
 }

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use weft_kv::scan_prefix;
 use weft_proto::fsck::FileState;
 
-use super::list::state_now;
-use super::lost::{Named, done, gone, names_by_scan, nothing};
-use super::repair::Outcome;
+use super::outcome::{Outcome, done, gone, nothing};
+use super::scans::{Named, names_by_scan};
+use crate::check::files::state_now;
 use crate::error::MetaError;
 use crate::paths::path_of;
 use crate::records::Node;

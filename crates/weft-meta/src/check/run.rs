@@ -1,0 +1,26 @@
+//! The check of the namespace, in the order of its passes.
+
+use super::finding::index_finding;
+use super::pass::{Pass, Watcher};
+use crate::error::MetaError;
+use crate::tx::Volume;
+
+/// Inodes whose names are counted in one scan of the entries.
+const WINDOW: usize = 1 << 20;
+
+pub(crate) fn check(volume: &Volume, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
+    for file in volume.state().kv().files()? {
+        if let Some(bad) = volume.state().kv().verify(&file)?.1 {
+            watcher.found(index_finding(&bad));
+        }
+        if watcher.seen(0, 0).is_break() {
+            return Ok(());
+        }
+    }
+    volume.read(|reader| {
+        let mut pass = Pass::new(reader, watcher);
+        pass.inodes(WINDOW)?;
+        pass.entries_of_no_directory()?;
+        pass.related()
+    })
+}
