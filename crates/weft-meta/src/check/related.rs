@@ -102,7 +102,7 @@ impl Pass<'_> {
                 Ok(Some(inode)) if unreadable || inode.frozen.is_some() => {}
                 Ok(Some(inode)) => self.compare(space, id, &inode, &sums),
                 Ok(None) if space == RecordSpace::Orphans => {
-                    self.found(finding_about(Fault::Orphan, id))
+                    self.found(finding_about(Fault::Orphan, id));
                 }
                 Ok(None) => {
                     let mut finding = finding_about(Fault::NoInode, id);
@@ -192,7 +192,7 @@ impl Pass<'_> {
             });
             match named {
                 Ok((file, true)) => {
-                    findings.push(count_finding(Fault::DeleteOwed, file, number, 0))
+                    findings.push(count_finding(Fault::DeleteOwed, file, number, 0));
                 }
                 Ok(_) => {}
                 Err(error @ MetaError::Corrupt { .. }) => {

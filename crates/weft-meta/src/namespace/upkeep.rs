@@ -40,7 +40,7 @@ impl Namespace {
 
     /// Notes a file again whose servers did not say its size.
     pub fn unsettle(&self, file: u64) {
-        ops::unsettle(self.volume(), file)
+        ops::unsettle(self.volume(), file);
     }
 
     /// Notes what a file's servers said of its size and its other forks after
@@ -177,7 +177,7 @@ impl Namespace {
     /// Notes how large growing files and their forks are now. What was known of others is
     /// forgotten, except for those whose lengths are not charged yet because a server is away.
     pub fn note_growth(&self, growing: &GrowingFiles, sizes: &[u64]) {
-        ops::note_growth(self.volume(), growing, sizes)
+        ops::note_growth(self.volume(), growing, sizes);
     }
 
     /// What everybody uses, counted anew from the inodes, and not from what was counted on the way.

@@ -8,8 +8,9 @@ mod intents;
 mod names;
 mod quotas;
 mod servers;
+mod xattrs;
 
-pub(crate) use attributes::{get_xattr, list_xattr, remove_xattr, set_attributes, set_xattr, stat};
+pub(crate) use attributes::{set_attributes, stat};
 pub use checkpoints::KeptFiles;
 pub(crate) use checkpoints::{
     checkpoint_done, checkpoint_info, is_owed, list_checkpoints, list_file_checkpoints,
@@ -35,3 +36,4 @@ pub(crate) use quotas::{
     quotas_of, set_quota, usage,
 };
 pub(crate) use servers::{accept_rollback, heartbeat, server_map};
+pub(crate) use xattrs::{get_xattr, list_xattr, remove_xattr, set_xattr};

@@ -93,7 +93,7 @@ pub(crate) enum Bounds<'a> {
 /// [`MetaError::QuotaExceeded`] where a usage rises above an enforced bound.
 pub(crate) fn charge<'a>(
     reader: &dyn Reader,
-    changes: impl IntoIterator<Item = (Option<&'a InodeRecord>, &'a InodeRecord)>,
+    inodes: impl IntoIterator<Item = (Option<&'a InodeRecord>, &'a InodeRecord)>,
     gone: &[InodeRecord],
     bounds: Bounds<'_>,
 ) -> Result<Vec<(Payer, QuotaRecord)>, MetaError> {
@@ -105,7 +105,7 @@ pub(crate) fn charge<'a>(
     for inode in gone {
         charges.add(&mut records, inode, -1)?;
     }
-    for (before, now) in changes {
+    for (before, now) in inodes {
         if before.and_then(charged) != charged(now) {
             if let Some(before) = before {
                 charges.add(&mut records, before, -1)?;

@@ -3,9 +3,7 @@
 mod access_times;
 mod set_attributes;
 mod stat;
-mod xattr;
 
 pub(crate) use access_times::note_accesses;
 pub(crate) use set_attributes::{apply, set_attributes};
 pub(crate) use stat::stat;
-pub(crate) use xattr::{get_xattr, list_xattr, remove_xattr, set_xattr};

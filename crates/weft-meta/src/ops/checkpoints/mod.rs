@@ -10,16 +10,22 @@
 //!    name a file, and is there exactly while one does.
 //! 2. A file that is held has an inode, or its hold says `deleted` and its servers still have its cells.
 
-mod lifecycle;
+mod common;
+mod done;
+mod list;
 mod list_of_files;
+mod make;
+mod remove;
+mod roll_back;
 mod tree_done;
 mod tree_make;
 mod tree_roll_back;
 
-pub(crate) use lifecycle::{
-    checkpoint_done, checkpoint_info, is_owed, list_checkpoints, make_checkpoint,
-    remove_checkpoint, roll_back, tree_of,
-};
+pub(crate) use done::{checkpoint_done, is_owed};
+pub(crate) use list::{checkpoint_info, list_checkpoints};
 pub(crate) use list_of_files::list_file_checkpoints;
+pub(crate) use make::make_checkpoint;
+pub(crate) use remove::remove_checkpoint;
+pub(crate) use roll_back::{roll_back, tree_of};
 pub use tree_done::KeptFiles;
 pub(crate) use tree_done::tree_done;

@@ -1,5 +1,9 @@
 //! Clients that reconnect, clients that do not, and files that only they had.
 
-mod sessions;
+mod reap;
+mod reassert;
+mod session_end;
 
-pub(crate) use sessions::{reap_orphans, reassert, session_ended};
+pub(crate) use reap::reap_orphans;
+pub(crate) use reassert::reassert;
+pub(crate) use session_end::session_ended;

@@ -2,6 +2,7 @@
 
 mod append;
 mod attach;
+mod detach;
 mod report;
 mod sizes;
 mod spill;
@@ -12,7 +13,8 @@ pub use append::Append;
 pub(crate) use append::{append, append_after};
 pub use attach::Attached;
 pub(crate) use attach::attach;
-pub(crate) use report::{detach, report};
+pub(crate) use detach::detach;
+pub(crate) use report::report;
 pub use sizes::UnsettledFile;
 pub(crate) use sizes::{
     doubt_sizes, find_unsettled, has_unsettled, settle_size, take_unsettled, unsettle,

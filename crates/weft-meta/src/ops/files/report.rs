@@ -4,12 +4,10 @@
 //! write at all. Whenever that is not certain the size stays inexact, and who needs it asks the
 //! servers: inexact is always safe.
 
-use weft_proto::limits::DETACH_MAX;
-use weft_proto::meta::{DetachReply, DetachRequest, ReportReply, ReportRequest};
+use weft_proto::meta::{ReportReply, ReportRequest};
 
 use crate::access::without_privilege;
 use crate::error::MetaError;
-use crate::ops::attributes::note_accesses;
 use crate::records::{Node, attributes, keys};
 use crate::tx::Volume;
 
@@ -121,37 +119,13 @@ pub(crate) fn report(
     )
 }
 
-pub(crate) fn detach(
-    volume: &Volume,
-    client: u64,
-    request: &DetachRequest,
-) -> Result<DetachReply, MetaError> {
-    let (reading, writing) = (&request.reading, &request.writing);
-    if reading.len() + writing.len() > DETACH_MAX || request.accessed.len() > DETACH_MAX {
-        return Err(MetaError::Invalid {
-            path: "a list of files".into(),
-            reason: "one call ends at most 4096 attachments",
-        });
-    }
-    note_accesses(volume, &request.accessed);
-    let reading = reading.iter().map(|file| (*file, false));
-    for (file, write) in reading.chain(writing.iter().map(|file| (*file, true))) {
-        let last = ReportRequest {
-            file,
-            write,
-            detach: true,
-            ..ReportRequest::default()
-        };
-        if !detach_idle(volume, client, &last)? {
-            report(volume, client, &last)?;
-        }
-    }
-    Ok(DetachReply {})
-}
-
 /// Ends the attachment of a reader, or of a writer of an inline file of which the service knows all, without a
 /// transaction; false where the inode may have to change, or the file to go.
-fn detach_idle(volume: &Volume, client: u64, request: &ReportRequest) -> Result<bool, MetaError> {
+pub(super) fn detach_idle(
+    volume: &Volume,
+    client: u64,
+    request: &ReportRequest,
+) -> Result<bool, MetaError> {
     let (id, write) = (request.file, request.write);
     let mut open = volume.state().open_files();
     if request.detach {

@@ -1,10 +1,12 @@
 //! Intents: which may be carried through now, and what follows when one was or cannot be.
 
+mod done;
 mod page;
 mod pending;
 mod withdraw;
 
+pub(crate) use done::{intent_done, truncate_done};
 pub use page::OwedPage;
 pub(crate) use page::{deletes_from, intent, intents_from};
-pub(crate) use pending::{intent_done, pending_intents, truncate_done};
+pub(crate) use pending::pending_intents;
 pub(crate) use withdraw::withdraw;

@@ -3,11 +3,8 @@
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 
-use weft_proto::meta::StatReply;
-
 use crate::error::MetaError;
 use crate::intents::Intent;
-use crate::records::attributes;
 use crate::records::keys::{self, INTENTS};
 use crate::records::record::IntentRecord;
 use crate::tx::Volume;
@@ -57,39 +54,4 @@ pub(crate) fn pending_intents(volume: &Volume, limit: usize) -> Result<Vec<Inten
         Some(error) => Err(error),
         None => Ok(found),
     }
-}
-
-pub(crate) fn intent_done(volume: &Volume, number: u64) -> Result<(), MetaError> {
-    volume.transact(|tx| {
-        let Some(record) = keys::intent(tx.reader(), number)? else {
-            return Ok(());
-        };
-        if record.delete.is_none() {
-            return Err(MetaError::WrongIntent {
-                number,
-                expected: "delete",
-            });
-        }
-        tx.settle(number)
-    })
-}
-
-pub(crate) fn truncate_done(
-    volume: &Volume,
-    number: u64,
-    now: i64,
-) -> Result<Option<StatReply>, MetaError> {
-    volume.transact(|tx| {
-        let Some(record) = keys::intent(tx.reader(), number)? else {
-            return Ok(None);
-        };
-        let truncate = record.truncate.ok_or(MetaError::WrongIntent {
-            number,
-            expected: "truncate",
-        })?;
-        let sized = tx.sized(number, record.file, truncate.size, now)?;
-        Ok(sized.map(|node| StatReply {
-            attributes: attributes(&node),
-        }))
-    })
 }

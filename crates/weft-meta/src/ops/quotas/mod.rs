@@ -1,9 +1,14 @@
 //! Quotas: bounds, usage, and files that grow towards a bound.
 
-mod bounds;
 mod growth;
+mod info;
+mod list;
+mod of_file;
+mod set;
 mod usage;
 
-pub(crate) use bounds::{list_quotas, quotas_of, set_quota};
 pub(crate) use growth::{growing, growing_soon, limits_growth, look_for_bounds, note_growth};
+pub(crate) use list::list_quotas;
+pub(crate) use of_file::quotas_of;
+pub(crate) use set::set_quota;
 pub(crate) use usage::{count_again, usage};

@@ -1,10 +1,9 @@
 //! Heartbeats of servers, and the server map that clients read.
 
-use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, ServerMapReply};
+use weft_proto::meta::{HeartbeatReply, HeartbeatRequest};
 
 use crate::error::MetaError;
-use crate::records::keys::{self, SERVERS};
-use crate::records::record::ServerRecord;
+use crate::records::keys::SERVERS;
 use crate::servers::Heartbeat;
 use crate::tx::Volume;
 
@@ -56,33 +55,4 @@ pub(crate) fn heartbeat(
         table.store(id, record, epoch);
     }
     table.note_up(now, request, service)
-}
-
-pub(crate) fn accept_rollback(volume: &Volume, id: u32) -> Result<bool, MetaError> {
-    let mut table = volume.state().servers().write();
-    let known = table.record(id)?.clone();
-    let record = volume.transact(|tx| {
-        let doubt = tx.counters()?.next_id;
-        let record = ServerRecord {
-            doubt,
-            ..known.clone()
-        };
-        tx.put(SERVERS, &id.to_be_bytes(), &record);
-        Ok(record)
-    })?;
-    table.accept_rollback(id, record)
-}
-
-pub(crate) fn server_map(volume: &Volume, now: i64) -> Result<ServerMapReply, MetaError> {
-    let counters = keys::counters(&*volume.state().kv().snapshot()?)?;
-    let (epoch, servers) = volume.state().servers().read().describe(now);
-    Ok(ServerMapReply {
-        epoch,
-        servers,
-        files: counters.files,
-        intents: counters.intents,
-        volume: volume.state().volume().name.clone(),
-        rolled_back: false,
-        recovering: volume.state().grace().is_active(),
-    })
 }

@@ -1,31 +1,20 @@
-//! Bounds of users, groups and trees: setting, removing and telling them.
+//! SetQuota: bounds of a user, a group or a tree, and trees that begin or cease to be counted.
 
 use std::collections::BTreeSet;
-use std::ops::{Bound, ControlFlow};
-
-use bytes::Bytes;
-use prost::Message;
-use weft_kv::Reader;
-use weft_proto::limits::{LIST_PAGE_MAX, QUOTA_DEPTH_MAX};
-use weft_proto::meta::Credentials;
-use weft_proto::quota::{
-    ListQuotasReply, ListQuotasRequest, QuotaInfo, QuotaKind, QuotasOfReply, QuotasOfRequest,
-    SetQuotaReply, SetQuotaRequest,
-};
+use weft_proto::limits::QUOTA_DEPTH_MAX;
+use weft_proto::quota::{QuotaKind, SetQuotaReply, SetQuotaRequest};
 
 use super::growth::look_for_bounds;
-use crate::access::{check_caller, in_group, is_root, not_owner};
+use super::info::quota_info;
+use crate::access::{check_caller, is_root, not_owner};
 use crate::checkpoints::Subtree;
 use crate::error::{MetaError, text};
-use crate::paths::{directory_path, not_found, resolve};
+use crate::paths::{not_found, resolve};
 use crate::quota::{Payer, Used, charged_bytes, quota_record, trees_above};
 use crate::records::Node;
-use crate::records::keys::{self, INODES, QUOTAS};
+use crate::records::keys::INODES;
 use crate::records::record::QuotaRecord;
 use crate::tx::{Tx, Volume};
-
-/// About the most bytes of a page.
-const PAGE_BYTES: usize = 512 << 10;
 
 pub(crate) fn set_quota(
     volume: &Volume,
@@ -68,106 +57,6 @@ pub(crate) fn set_quota(
     })?;
     look_for_bounds(volume)?;
     Ok(set)
-}
-
-pub(crate) fn list_quotas(
-    volume: &Volume,
-    request: &ListQuotasRequest,
-) -> Result<ListQuotasReply, MetaError> {
-    check_caller(&request.who)?;
-    let payer = request.after.map(|id| Payer::new(request.kind(), id));
-    let from = match payer {
-        None => vec![request.kind().max(QuotaKind::User) as u8],
-        Some(Some(payer)) => payer.key().to_vec(),
-        Some(None) => {
-            return Err(MetaError::Invalid {
-                path: "a list of quotas".into(),
-                reason: "it goes on behind a user, a group or a directory",
-            });
-        }
-    };
-    volume.read(|reader| {
-        let (mut reply, mut failed, mut bytes) = (ListQuotasReply::default(), None, 0);
-        let from = Bound::Excluded(from.as_slice());
-        reader.scan(QUOTAS, from, Bound::Unbounded, &mut |key, value| {
-            let told = Payer::from_key(key).map(|payer| -> Result<_, MetaError> {
-                if !may_see(reader, &request.who, payer)? {
-                    return Ok(None);
-                }
-                let record = keys::decode("quota of", payer.id(), value)?;
-                Ok(Some(quota_info(volume, reader, payer, &record)?))
-            });
-            match told.transpose().map(Option::flatten) {
-                Ok(None) => {}
-                Ok(Some(quota)) => {
-                    bytes += quota.encoded_len();
-                    reply.quotas.push(quota);
-                    reply.more = reply.quotas.len() == LIST_PAGE_MAX as usize || bytes > PAGE_BYTES;
-                }
-                Err(error) => failed = Some(error),
-            }
-            if reply.more || failed.is_some() {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        failed.map_or(Ok(reply), Err)
-    })
-}
-
-pub(crate) fn quotas_of(
-    volume: &Volume,
-    request: &QuotasOfRequest,
-) -> Result<QuotasOfReply, MetaError> {
-    let who = &request.who;
-    volume.read(|reader| {
-        let inode = resolve(reader, who, &request.target)?.inode;
-        let mut quotas = Vec::new();
-        for (tree, record) in trees_above(reader, inode.tree)? {
-            quotas.push(quota_info(volume, reader, Payer::Tree(tree), &record)?);
-        }
-        for payer in [Payer::User(inode.uid), Payer::Group(inode.gid)] {
-            if may_see(reader, who, payer)? {
-                let record = quota_record(reader, payer)?.unwrap_or_default();
-                quotas.push(quota_info(volume, reader, payer, &record)?);
-            }
-        }
-        Ok(QuotasOfReply { quotas })
-    })
-}
-
-fn quota_info(
-    volume: &Volume,
-    reader: &dyn Reader,
-    payer: Payer,
-    quota: &QuotaRecord,
-) -> Result<QuotaInfo, MetaError> {
-    let path = match payer {
-        Payer::Tree(id) if keys::inode(reader, id)?.is_some() => directory_path(reader, id)?,
-        _ => Vec::new(),
-    };
-    let used = quota.used();
-    let bytes = used.bytes + volume.state().growth().untold(payer);
-    Ok(QuotaInfo {
-        kind: payer.kind() as i32,
-        id: payer.id(),
-        bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
-        files: used.files,
-        bytes_max: quota.bytes_max,
-        files_max: quota.files_max,
-        above: quota.above,
-        path: Bytes::from(path),
-    })
-}
-
-/// Root sees all; others what is their own.
-fn may_see(reader: &dyn Reader, who: &Credentials, payer: Payer) -> Result<bool, MetaError> {
-    Ok(match payer {
-        _ if is_root(who) => true,
-        Payer::User(id) => id == who.uid,
-        Payer::Group(id) => in_group(who, id),
-        Payer::Tree(id) => keys::inode(reader, id)?.is_some_and(|inode| inode.uid == who.uid),
-    })
 }
 
 fn stored_quota(tx: &Tx<'_, '_>, payer: Payer) -> Result<QuotaRecord, MetaError> {

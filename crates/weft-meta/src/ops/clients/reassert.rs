@@ -1,0 +1,66 @@
+//! Reassert: a client reconnected and tells what it has open.
+
+use std::collections::BTreeSet;
+use weft_proto::meta::{ReassertReply, ReassertRequest};
+
+use super::session_end::{let_go, unsettle_written};
+use crate::error::MetaError;
+use crate::records::{Node, keys};
+use crate::tx::Volume;
+
+pub(crate) fn reassert(
+    volume: &Volume,
+    client: u64,
+    request: &ReassertRequest,
+) -> Result<ReassertReply, MetaError> {
+    let gone = volume.transact_then(
+        |tx| {
+            tx.force();
+            let mut gone = Vec::new();
+            let mut held = BTreeSet::new();
+            for id in request.reading.iter().chain(&request.writing) {
+                if !held.insert(*id) {
+                    continue;
+                }
+                let Some(inode) = keys::inode(tx.reader(), *id)? else {
+                    gone.push(*id);
+                    continue;
+                };
+                if !request.writing.contains(id) {
+                    continue;
+                }
+                if inode.inline {
+                    // It may have what it has not stored; whoever else writes, too.
+                    if tx.open_files().has_other_writer(client, *id) {
+                        tx.must_spill(&mut Node { id: *id, inode })?;
+                    }
+                } else if inode.size_exact {
+                    tx.change(*id, &inode).size_exact = false;
+                }
+            }
+            gone.sort_unstable();
+            let_go(volume, tx, client, &held)?;
+            Ok(gone)
+        },
+        |open, gone| {
+            let dealt = open.dealt_of(client);
+            unsettle_written(volume, open, client);
+            open.forget_client(client);
+            let is_there = |id: &&u64| gone.binary_search(id).is_err();
+            for id in request.reading.iter().filter(is_there) {
+                open.attach_reader(client, *id);
+            }
+            for id in request.writing.iter().filter(is_there) {
+                open.attach_writer(client, *id, false);
+                open.wrote(*id);
+            }
+            for (id, dealt) in dealt {
+                open.keep_dealt(id, dealt);
+            }
+        },
+    )?;
+    Ok(ReassertReply {
+        gone,
+        ..ReassertReply::default()
+    })
+}
