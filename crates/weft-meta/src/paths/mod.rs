@@ -6,4 +6,4 @@ mod names;
 mod resolve;
 
 pub(crate) use names::{directory_path, path_of};
-pub(crate) use resolve::{End, Nameless, Slot, not_found, resolve, slot, walk};
+pub(crate) use resolve::{End, LastLink, Nameless, Slot, not_found, resolve, slot, walk};

@@ -62,7 +62,7 @@ pub(crate) fn resolve(
     who: &Credentials,
     target: &Target,
 ) -> Result<Node, MetaError> {
-    match walk(reader, who, target, target.follow)? {
+    match walk(reader, who, target, LastLink::of(target.follow))? {
         End::Node(node, _) => Ok(node),
         End::Slot(slot) => {
             let path = &target.path;
@@ -72,7 +72,7 @@ pub(crate) fn resolve(
                     return Err(MetaError::NotDirectory { path: text(path) });
                 }
                 // A slash follows the link whatever `follow` says.
-                let followed = walk(reader, who, target, true)?;
+                let followed = walk(reader, who, target, LastLink::Follow)?;
                 return match followed {
                     End::Node(node, _) => Ok(node),
                     End::Slot(slot) => match slot.found {
@@ -93,7 +93,7 @@ pub(crate) fn slot(
     who: &Credentials,
     target: &Target,
 ) -> Result<Result<Box<Slot>, Nameless>, MetaError> {
-    match walk(reader, who, target, false)? {
+    match walk(reader, who, target, LastLink::Keep)? {
         End::Slot(slot) => Ok(Ok(slot)),
         End::Node(_, nameless) => Ok(Err(nameless)),
     }
@@ -103,12 +103,32 @@ pub(crate) fn not_found(path: &[u8]) -> MetaError {
     MetaError::NotFound { path: text(path) }
 }
 
-/// Walks to the last name. With `follow`, a link there is followed, also to a name that is free.
+/// What to do with a symbolic link in the last place of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastLink {
+    /// Follow it, even to a name that is free.
+    Follow,
+    /// End at the link itself.
+    Keep,
+}
+
+impl LastLink {
+    /// As a request says it.
+    pub(crate) fn of(follow: bool) -> LastLink {
+        if follow {
+            LastLink::Follow
+        } else {
+            LastLink::Keep
+        }
+    }
+}
+
+/// Walks to the last name.
 pub(crate) fn walk(
     reader: &dyn Reader,
     who: &Credentials,
     target: &Target,
-    follow: bool,
+    last_link: LastLink,
 ) -> Result<End, MetaError> {
     check_caller(who)?;
     let path: &[u8] = &target.path;
@@ -175,7 +195,7 @@ pub(crate) fn walk(
         let is_link = found
             .as_ref()
             .is_some_and(|f| f.inode.is(FileKind::Symlink));
-        if is_link && (!last || follow) {
+        if is_link && (!last || last_link == LastLink::Follow) {
             let link = found.expect("a link was found");
             links += 1;
             if links > LINKS_MAX {

@@ -12,6 +12,7 @@ use weft_proto::meta::{Credentials, FileKind};
 use crate::access::{is_root, not_owner};
 use crate::checkpoints::{Subtree, has_checkpoints, xattrs};
 use crate::error::{MetaError, text};
+use crate::open::Author;
 use crate::quota::{Payer, quota_record};
 use crate::records::Node;
 use crate::records::keys::{self, ENTRIES, HELD, ORPHANS, XATTRS, content};
@@ -240,7 +241,8 @@ fn restore_beside(tx: &mut Tx<'_, '_>, image: &Node, id: u64) -> Result<(), Meta
     if image.inode.inline {
         let data = content(tx.reader(), image.id)?.data;
         tx.put_content(id, &data);
-        tx.open_files().cut_inline(id, data.len() as u64, true);
+        tx.open_files()
+            .truncate_inline(id, data.len() as u64, Author::Other);
     } else if has_cells(&image.inode)
         && let Some(mut held) = keys::held(tx.reader(), id)?
         && held.deleted

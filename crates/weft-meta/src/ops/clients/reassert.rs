@@ -5,6 +5,7 @@ use weft_proto::meta::{ReassertReply, ReassertRequest};
 
 use super::session_end::{let_go, unsettle_written};
 use crate::error::MetaError;
+use crate::open::SizeBefore;
 use crate::records::{Node, keys};
 use crate::tx::Volume;
 
@@ -43,7 +44,7 @@ pub(crate) fn reassert(
             Ok(gone)
         },
         |open, gone| {
-            let dealt = open.dealt_of(client);
+            let reserved = open.reserved_of(client);
             unsettle_written(volume, open, client);
             open.forget_client(client);
             let is_there = |id: &&u64| gone.binary_search(id).is_err();
@@ -51,11 +52,11 @@ pub(crate) fn reassert(
                 open.attach_reader(client, *id);
             }
             for id in request.writing.iter().filter(is_there) {
-                open.attach_writer(client, *id, false);
+                open.attach_writer(client, *id, SizeBefore::Inexact);
                 open.wrote(*id);
             }
-            for (id, dealt) in dealt {
-                open.keep_dealt(id, dealt);
+            for (id, reserved) in reserved {
+                open.keep_reserved(id, reserved);
             }
         },
     )?;

@@ -42,15 +42,15 @@ pub(crate) fn append(
     if inode.truncate != 0 {
         return Ok(Append::Truncating);
     }
-    if !appender.end_known || volume.state().grace().may_hold(id) {
+    if !appender.knows_end() || volume.state().grace().may_hold(id) {
         let layout = layout_of(id, &inode)?;
-        let turn = appender.turn;
+        let turn = appender.turn();
         return Ok(Append::Ask { layout, turn });
     }
     // Of an inline file the service knows all that is stored.
-    let counts = appender.size_counts || inode.inline;
+    let counts = appender.size_counts() || inode.inline;
     let before = if counts { inode.size } else { 0 };
-    let offset = open.deal(client, id, before.max(request.known_end), request.length);
+    let offset = open.reserve(client, id, before.max(request.known_end), request.length);
     checked(request, offset).map(Append::At)
 }
 
@@ -64,10 +64,10 @@ pub(crate) fn append_after(
     let id = request.file;
     let mut open = volume.state().open_files();
     let appender = open.appender(client, id).ok_or_else(|| detached(id))?;
-    if appender.turn != turn {
+    if appender.turn() != turn {
         return Ok(None);
     }
-    let offset = open.deal(client, id, size.max(request.known_end), request.length);
+    let offset = open.reserve(client, id, size.max(request.known_end), request.length);
     checked(request, offset).map(Some)
 }
 

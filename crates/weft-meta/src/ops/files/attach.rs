@@ -13,8 +13,9 @@ use weft_proto::meta::{AttachReply, AttachRequest, Create, FileKind};
 
 use crate::access::{READ, WRITE, need};
 use crate::error::{MetaError, text};
+use crate::open::SizeBefore;
 use crate::ops::names::{new_inode, place, writable};
-use crate::paths::{End, Slot, not_found, resolve, walk};
+use crate::paths::{End, LastLink, Slot, not_found, resolve, walk};
 use crate::records::keys::{self, content};
 use crate::records::{Node, attributes};
 use crate::servers::placement;
@@ -73,7 +74,7 @@ pub(crate) fn attach(
             |open, (attached, exact)| {
                 let id = attached.reply.attributes.id;
                 if request.write {
-                    open.attach_writer(client, id, *exact);
+                    open.attach_writer(client, id, SizeBefore::of(*exact));
                 } else {
                     open.attach_reader(client, id);
                 }
@@ -110,7 +111,7 @@ fn attach_existing(
         return Ok(None);
     }
     if request.write {
-        open.attach_writer(client, node.id, exact);
+        open.attach_writer(client, node.id, SizeBefore::of(exact));
     } else {
         open.attach_reader(client, node.id);
     }
@@ -134,9 +135,9 @@ fn find_or_create(
     now: i64,
     request: &AttachRequest,
 ) -> Result<(Node, bool), MetaError> {
-    let follow = request.target.follow && !exclusive(request);
+    let last_link = LastLink::of(request.target.follow && !exclusive(request));
     let path = &request.target.path;
-    let slot = match walk(tx.reader(), &request.who, &request.target, follow)? {
+    let slot = match walk(tx.reader(), &request.who, &request.target, last_link)? {
         End::Node(node, _) => {
             check(request, &node)?;
             return Ok((node, false));

@@ -8,6 +8,7 @@ use weft_proto::meta::{ReportReply, ReportRequest};
 
 use crate::access::without_privilege;
 use crate::error::MetaError;
+use crate::open::OpenMode;
 use crate::records::{Node, attributes, keys};
 use crate::tx::Volume;
 
@@ -33,37 +34,39 @@ pub(crate) fn report(
             // Of an inline file the service knows all; nobody can have written to its cells.
             let in_cells = request.write && !inode.inline;
             let modified = told_time.filter(|_| in_cells);
-            let ended = tx.open_files().if_detached(client, id, request.write);
+            let ended = tx
+                .open_files()
+                .if_detached(client, id, OpenMode::of(request.write));
             let ended = ended.filter(|_| request.detach);
             // Then the service asks for all of it, when the last writer has gone.
             // Who asked for the size was not the only one who wrote: of forks that are gone nobody else may tell.
             let asked = request.turn.is_some() && inode.fork_bytes > 0;
             let forks_changed = inode.forks_changed || ((request.forks || asked) && in_cells);
             let mut size = None;
-            if let Some(last) = ended.filter(|ended| ended.no_writer)
+            if let Some(last) = ended.filter(|ended| ended.is_last_writer())
                 && in_cells
                 && inode.truncate == 0
                 && !forks_changed
                 && !volume.state().grace().is_active()
             {
                 match (request.size, request.end) {
-                    (Some(told), _) if request.turn == Some(last.turn) => size = Some(told),
-                    (_, Some(end)) if last.alone => size = Some(end.max(inode.size)),
+                    (Some(told), _) if request.turn == Some(last.turn()) => size = Some(told),
+                    (_, Some(end)) if last.was_alone() => size = Some(end.max(inode.size)),
                     // Also where somebody came since it was asked for, and has written and gone: it may miss his bytes.
                     (_, end) if request.can_ask || end.is_some() => {
                         return Ok(ReportReply {
                             size_wanted: true,
-                            turn: last.turn,
+                            turn: last.turn(),
                             ..ReportReply::default()
                         });
                     }
                     _ => {}
                 }
             }
-            let unchanged = ended.is_some_and(|ended| ended.unchanged);
+            let unchanged = ended.is_some_and(|ended| ended.is_unchanged());
             let unchanged = unchanged && modified.is_none();
             let exact = request.write
-                && ended.is_some_and(|ended| ended.no_writer)
+                && ended.is_some_and(|ended| ended.is_last_writer())
                 && (size.is_some() || unchanged)
                 && inode.truncate == 0
                 && !forks_changed
@@ -87,7 +90,7 @@ pub(crate) fn report(
             if after != inode {
                 *tx.change(id, &inode) = after.clone();
             }
-            if ended.is_some_and(|ended| ended.unused)
+            if ended.is_some_and(|ended| ended.is_last())
                 && !volume.state().grace().is_active()
                 && after.links == 0
             {
@@ -97,7 +100,7 @@ pub(crate) fn report(
             let node = Node { id, inode: after };
             Ok(ReportReply {
                 attributes: tells.then(|| attributes(&node)),
-                alone: ended.is_some_and(|ended| ended.alone),
+                alone: ended.is_some_and(|ended| ended.was_alone()),
                 ..ReportReply::default()
             })
         },
@@ -113,7 +116,7 @@ pub(crate) fn report(
                 if request.write && reply.attributes.is_none() {
                     volume.state().unsettled().note(id);
                 }
-                open.detach(client, id, request.write);
+                open.detach(client, id, OpenMode::of(request.write));
             }
         },
     )
@@ -129,8 +132,8 @@ pub(super) fn detach_idle(
     let (id, write) = (request.file, request.write);
     let mut open = volume.state().open_files();
     if request.detach {
-        let ended = open.if_detached(client, id, write);
-        let unused = ended.is_some_and(|ended| ended.unused);
+        let ended = open.if_detached(client, id, OpenMode::of(write));
+        let unused = ended.is_some_and(|ended| ended.is_last());
         if unused || write {
             let inode = volume.read(|reader| keys::inode(reader, id))?;
             let stays = inode.is_none_or(|i| (i.inline || !write) && (i.links > 0 || !unused));
@@ -138,7 +141,7 @@ pub(super) fn detach_idle(
                 return Ok(false);
             }
         }
-        open.detach(client, id, write);
+        open.detach(client, id, OpenMode::of(write));
     }
     Ok(true)
 }

@@ -21,6 +21,7 @@
 use weft_layout::{FileId, Layout};
 
 use crate::error::MetaError;
+use crate::open::OpenMode;
 use crate::records::keys::{self, INLINE, content};
 use crate::records::record::InlineRecord;
 use crate::records::{Node, layout_of};
@@ -113,7 +114,7 @@ pub(crate) fn end_spill(
 ) -> Result<(), MetaError> {
     volume.transact_then(
         |tx| {
-            let ended = tx.open_files().if_detached(SPILLER, file, false);
+            let ended = tx.open_files().if_detached(SPILLER, file, OpenMode::Read);
             let inode = keys::inode(tx.reader(), file)?;
             let inode = inode.ok_or(MetaError::Stale { id: file })?;
             let mut node = Node { id: file, inode };
@@ -125,12 +126,12 @@ pub(crate) fn end_spill(
                 inode.modified_set = inode.modified_set.max(now);
             }
             let last =
-                ended.is_some_and(|ended| ended.unused) && !volume.state().grace().is_active();
+                ended.is_some_and(|ended| ended.is_last()) && !volume.state().grace().is_active();
             if last && node.inode.links == 0 {
                 tx.reap(file)?;
             }
             Ok(())
         },
-        |open, ()| open.detach(SPILLER, file, false),
+        |open, ()| open.detach(SPILLER, file, OpenMode::Read),
     )
 }

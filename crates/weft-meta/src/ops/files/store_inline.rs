@@ -5,6 +5,7 @@ use weft_proto::limits::INLINE_MAX;
 
 use crate::access::without_privilege;
 use crate::error::MetaError;
+use crate::open::OpenMode;
 use crate::ops::attributes::apply;
 use crate::records::keys::{self, content};
 use crate::records::{Node, attributes};
@@ -28,7 +29,7 @@ pub(crate) fn store_inline(
     volume.transact_then(
         |tx| {
             let writer = tx.open_files().is_writer(client, id);
-            let ended = tx.open_files().if_detached(client, id, true);
+            let ended = tx.open_files().if_detached(client, id, OpenMode::Write);
             let inode = keys::inode(tx.reader(), id)?;
             let inode = inode.ok_or(MetaError::Stale { id })?;
             if !inode.inline {
@@ -56,7 +57,7 @@ pub(crate) fn store_inline(
             }
             *tx.change(id, &inode) = after.clone();
             let node = Node { id, inode: after };
-            let unused = ended.is_some_and(|ended| ended.unused);
+            let unused = ended.is_some_and(|ended| ended.is_last());
             if request.detach
                 && unused
                 && node.inode.links == 0
@@ -70,7 +71,7 @@ pub(crate) fn store_inline(
         },
         |open, _| {
             if request.detach {
-                open.detach(client, id, true);
+                open.detach(client, id, OpenMode::Write);
             }
         },
     )

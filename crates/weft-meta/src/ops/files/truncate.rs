@@ -8,6 +8,7 @@ use weft_proto::meta::{FileKind, StatReply, TruncateRequest};
 use crate::access::{WRITE, is_root, need, without_set_id};
 use crate::error::{MetaError, text};
 use crate::intents::Intent;
+use crate::open::Author;
 use crate::paths::resolve;
 use crate::records::keys::{self, content};
 use crate::records::record::{IntentRecord, TruncateRecord};
@@ -138,7 +139,8 @@ fn truncate_inline(
     let mut data = record.data;
     data.resize(request.size as usize, 0);
     tx.put_content(id, &data);
-    tx.open_files().cut_inline(id, request.size, !own);
+    let author = if own { Author::Writer } else { Author::Other };
+    tx.open_files().truncate_inline(id, request.size, author);
     if request.size > node.inode.size {
         tx.grow();
     }

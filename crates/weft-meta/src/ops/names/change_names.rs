@@ -14,7 +14,7 @@ use weft_proto::{Failure, meta};
 use super::new_inode::{new_inode, writable};
 use crate::access::{WRITE, need, need_removable};
 use crate::error::{MetaError, text};
-use crate::open::OpenFiles;
+use crate::open::{OpenFiles, SizeBefore};
 use crate::paths::{Nameless, Slot, slot};
 use crate::records::record::LayoutRecord;
 use crate::records::{Node, attributes};
@@ -90,7 +90,7 @@ fn change_all(
 
 fn attach_made(open: &mut OpenFiles, client: u64, file: u64, (reading, writing): (bool, bool)) {
     if writing {
-        open.attach_writer(client, file, true);
+        open.attach_writer(client, file, SizeBefore::Exact);
     } else if reading {
         open.attach_reader(client, file);
     }

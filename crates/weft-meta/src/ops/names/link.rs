@@ -1,6 +1,6 @@
 //! Link: a further name for a file.
 
-use weft_proto::meta::{LinkRequest, StatReply};
+use weft_proto::meta::{FileKind, LinkRequest, StatReply};
 
 use super::new_inode::free_slot;
 use crate::error::{MetaError, text};
@@ -17,7 +17,7 @@ pub(crate) fn link(
     let source = &request.source.path;
     volume.transact(|tx| {
         let node = resolve(tx.reader(), &request.who, &request.source)?;
-        let slot = free_slot(tx, &request.who, &request.target, false)?;
+        let slot = free_slot(tx, &request.who, &request.target, FileKind::Regular)?;
         if node.inode.is_directory() {
             return Err(MetaError::LinkToDirectory { path: text(source) });
         }

@@ -13,7 +13,7 @@ pub(crate) fn make_directory(
     request: &MakeDirectoryRequest,
 ) -> Result<StatReply, MetaError> {
     volume.transact(|tx| {
-        let slot = free_slot(tx, &request.who, &request.target, true)?;
+        let slot = free_slot(tx, &request.who, &request.target, FileKind::Directory)?;
         // As Linux: set-id bits come from the parent, not from the caller.
         let mode = request.mode & (0o777 | STICKY);
         let kind = FileKind::Directory;

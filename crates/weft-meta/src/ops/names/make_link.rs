@@ -27,7 +27,7 @@ pub(crate) fn make_link(
         });
     }
     volume.transact(|tx| {
-        let slot = free_slot(tx, &request.who, &request.target, false)?;
+        let slot = free_slot(tx, &request.who, &request.target, FileKind::Symlink)?;
         let kind = FileKind::Symlink;
         let mut inode = new_inode(&request.who, &slot.directory, kind, (0o777, 0), now);
         inode.size = link.len() as u64;

@@ -30,7 +30,7 @@ pub(crate) fn make_node(
         }
     }
     volume.transact(|tx| {
-        let slot = free_slot(tx, &request.who, &request.target, false)?;
+        let slot = free_slot(tx, &request.who, &request.target, kind)?;
         let mut inode = new_inode(
             &request.who,
             &slot.directory,

@@ -10,14 +10,15 @@ use crate::records::record::InodeRecord;
 use crate::records::{Node, attributes};
 use crate::tx::Tx;
 
-/// The free place that `target` names.
+/// The free place that `target` names for a new file of this kind. After a slash only a directory
+/// can be made.
 ///
 /// A path that ends without a name is there already, or is empty and names nothing.
 pub(super) fn free_slot(
     tx: &Tx<'_, '_>,
     who: &Credentials,
     target: &Target,
-    directory: bool,
+    kind: FileKind,
 ) -> Result<Box<Slot>, MetaError> {
     let path = &target.path;
     let slot = match slot(tx.reader(), who, target)? {
@@ -28,7 +29,7 @@ pub(super) fn free_slot(
     if slot.found.is_some() {
         return Err(MetaError::Exists { path: text(path) });
     }
-    if slot.slash && !directory {
+    if slot.slash && kind != FileKind::Directory {
         return Err(not_found(path));
     }
     writable(who, &slot.directory, path)?;

@@ -36,7 +36,12 @@ pub(crate) fn set_quota(
             (QuotaKind::Group, None) => Payer::Group(request.id),
             (QuotaKind::Tree, Some(target)) => {
                 let node = resolve(tx.reader(), who, target)?;
-                own_tree(tx, &node, path, request.clear)?;
+                let counting = if request.clear {
+                    Counting::ByTreeAbove
+                } else {
+                    Counting::ByItself
+                };
+                count_tree(tx, &node, path, counting)?;
                 Payer::Tree(node.id)
             }
             _ => return Err(invalid("a quota is one of a user, a group or a directory")),
@@ -63,8 +68,22 @@ fn stored_quota(tx: &Tx<'_, '_>, payer: Payer) -> Result<QuotaRecord, MetaError>
     Ok(quota_record(tx.reader(), payer)?.unwrap_or_default())
 }
 
-/// Makes a directory count what lies below it for itself, or, to `clear` that, for the next quota above only.
-fn own_tree(tx: &mut Tx<'_, '_>, root: &Node, path: &[u8], clear: bool) -> Result<(), MetaError> {
+/// Where what lies below a directory is counted.
+#[derive(Clone, Copy)]
+enum Counting {
+    /// In a usage of the directory's own.
+    ByItself,
+    /// In that of the next directory above that has one.
+    ByTreeAbove,
+}
+
+/// Counts what lies below a directory in this way from now on.
+fn count_tree(
+    tx: &mut Tx<'_, '_>,
+    root: &Node,
+    path: &[u8],
+    counting: Counting,
+) -> Result<(), MetaError> {
     let own = root.inode.tree == root.id;
     if !root.inode.is_directory() {
         return Err(MetaError::NotDirectory { path: text(path) });
@@ -75,13 +94,13 @@ fn own_tree(tx: &mut Tx<'_, '_>, root: &Node, path: &[u8], clear: bool) -> Resul
     if root.inode.links == 0 {
         return Err(not_found(path));
     }
-    match (own, clear) {
-        (true, false) => Ok(()),
-        (false, true) => Err(MetaError::Invalid {
+    match (own, counting) {
+        (true, Counting::ByItself) => Ok(()),
+        (false, Counting::ByTreeAbove) => Err(MetaError::Invalid {
             path: text(path),
             reason: "this directory has no quota of its own",
         }),
-        (false, false) => {
+        (false, Counting::ByItself) => {
             let above = root.inode.tree;
             let moved = move_tree(tx, root, path, (above, root.id))?;
             let mut quota = QuotaRecord {
@@ -92,7 +111,7 @@ fn own_tree(tx: &mut Tx<'_, '_>, root: &Node, path: &[u8], clear: bool) -> Resul
             tx.put_quota(Payer::Tree(root.id), &quota);
             Ok(())
         }
-        (true, true) => {
+        (true, Counting::ByTreeAbove) => {
             let mut quota = stored_quota(tx, Payer::Tree(root.id))?;
             let moved = move_tree(tx, root, path, (root.id, quota.above))?;
             // Deleted files that are still open are found by no name: they stay until they go.

@@ -3,7 +3,7 @@
 use weft_proto::meta::{GetXattrReply, GetXattrRequest};
 
 use super::acl_attributes::Acl;
-use super::names::{check_name, no_attribute};
+use super::names::{Access, check_name, no_attribute};
 use crate::error::MetaError;
 use crate::paths::resolve;
 use crate::records::keys::{self, XATTRS};
@@ -21,7 +21,7 @@ pub(crate) fn get_xattr(
             let value = acl.get(&node, path)?;
             return Ok(GetXattrReply { value });
         }
-        check_name(&request.who, &node, &request.name, false, path)?;
+        check_name(&request.who, &node, &request.name, Access::Read, path)?;
         let value = reader.get(XATTRS, &keys::with_name(node.id, &request.name))?;
         let value = value.ok_or_else(|| no_attribute(path, &request.name))?;
         let record: XattrRecord = keys::decode("extended attribute of", node.id, &value)?;

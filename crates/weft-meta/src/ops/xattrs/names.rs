@@ -17,13 +17,22 @@ pub(super) fn stored_bytes(id: u64, name: &[u8], stored: Option<&[u8]>) -> Resul
     Ok((name.len() + record.value.len()) as u64)
 }
 
+/// What a call does with an attribute.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// Whether the caller may do this with an attribute of this name.
 pub(super) fn check_name(
     who: &Credentials,
     node: &Node,
     name: &[u8],
-    write: bool,
+    access: Access,
     path: &[u8],
 ) -> Result<(), MetaError> {
+    let write = access == Access::Write;
     if name.len() > NAME_MAX {
         return Err(MetaError::NameTooLong { length: name.len() });
     }

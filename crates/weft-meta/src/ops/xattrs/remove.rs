@@ -3,7 +3,7 @@
 use weft_proto::meta::{RemoveXattrRequest, XattrDone};
 
 use super::acl_attributes::Acl;
-use super::names::{check_name, no_attribute, stored_bytes};
+use super::names::{Access, check_name, no_attribute, stored_bytes};
 use crate::error::MetaError;
 use crate::paths::resolve;
 use crate::records::keys::{self, XATTRS};
@@ -21,7 +21,7 @@ pub(crate) fn remove_xattr(
             acl.set(tx, &node, &request.who, None, path, now)?;
             return Ok(XattrDone {});
         }
-        check_name(&request.who, &node, &request.name, true, path)?;
+        check_name(&request.who, &node, &request.name, Access::Write, path)?;
         let key = keys::with_name(node.id, &request.name);
         let old = tx.reader().get(XATTRS, &key)?;
         if old.is_none() {

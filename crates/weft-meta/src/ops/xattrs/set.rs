@@ -4,7 +4,7 @@ use weft_proto::limits::{XATTR_TOTAL_MAX, XATTR_VALUE_MAX};
 use weft_proto::meta::{SetXattrRequest, XattrDone};
 
 use super::acl_attributes::Acl;
-use super::names::{check_name, no_attribute, stored_bytes};
+use super::names::{Access, check_name, no_attribute, stored_bytes};
 use crate::error::{MetaError, text};
 use crate::paths::resolve;
 use crate::records::keys::{self, XATTRS};
@@ -30,7 +30,7 @@ pub(crate) fn set_xattr(
             acl.set(tx, &node, &request.who, Some(&request.value), path, now)?;
             return Ok(XattrDone {});
         }
-        check_name(&request.who, &node, &request.name, true, path)?;
+        check_name(&request.who, &node, &request.name, Access::Write, path)?;
         let key = keys::with_name(node.id, &request.name);
         let old = tx.reader().get(XATTRS, &key)?;
         if old.is_some() && request.create {
