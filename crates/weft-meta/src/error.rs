@@ -38,7 +38,8 @@ pub enum MetaError {
         /// Its path, or its name in the tree that is rolled back.
         path: String,
     },
-    /// A tree was to be rolled back, and with it a file to bytes that lay with its metadata, but its cells have checkpoints.
+    /// A tree was to be rolled back, and with it a file to bytes that lay with its metadata, but
+    /// its cells have checkpoints.
     #[error(
         "{name} was small then, and its own checkpoints would go with the cells that it has now; `weft checkpoint delete` them, or \
          copy it from the checkpoint and remove it, first"
@@ -53,7 +54,8 @@ pub enum MetaError {
         /// Its id.
         id: u64,
     },
-    /// Another client changes names there ahead of the service: it has to give these directories back first.
+    /// Another client changes names there ahead of the service: it has to give these directories
+    /// back first.
     #[error(
         "directories {directories:?} are delegated to another client, which does not give them back; try again"
     )]
@@ -99,7 +101,7 @@ pub enum MetaError {
         /// The path.
         path: String,
     },
-    /// The layout of a file that somebody works with cannot be another.
+    /// The layout of a file that a client has open cannot change.
     #[error("{path}: its layout cannot change while it is open; close it everywhere")]
     LayoutInUse {
         /// The path.
@@ -193,7 +195,8 @@ pub enum MetaError {
         /// Its id.
         id: u64,
     },
-    /// The bytes lie with the metadata, and the caller needs them in the cells: spill the file, then repeat.
+    /// The bytes lie with the metadata, and the caller needs them in the cells: spill the file,
+    /// then repeat.
     #[error("its bytes lie with its metadata and must go to its cells first; try again")]
     Inline {
         /// Its id.
@@ -262,7 +265,7 @@ pub enum MetaError {
         "{payer} would use {wanted} {what}, and {bound} are allowed: remove something, or have `weft quota set` allow more"
     )]
     QuotaExceeded {
-        /// Whose bound.
+        /// The payer that has the bound.
         payer: String,
         /// bytes or files.
         what: &'static str,

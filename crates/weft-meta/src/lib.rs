@@ -1,15 +1,24 @@
 //! The namespace of a volume over an ordered transactional key-value engine.
 //!
-//! Every operation is one atomic transaction, stands in a file of its own under `ops/`, takes the
-//! request of the wire and returns its reply. Permissions are checked here. The caller brings the
-//! clock, carries intents to the I/O servers and syncs the engine; see
-//! `docs/design/0004-metadata.md` for the key layout and for what remains after a crash at any step.
+//! Every operation is one atomic transaction and has a file of its own under `ops/`. It takes the
+//! request of the wire, checks permissions and returns the reply. The caller supplies the time,
+//! carries intents to the I/O servers and syncs the engine. `docs/design/0004-metadata.md` has the
+//! key layout and says what each crash leaves behind.
+//!
+//! Rooms, from the top down; a file imports only from rooms below its own:
+//! - `namespace/`: the public handle; it passes calls on.
+//! - `check/`, `ops/`: functions over one transaction each.
+//! - `tx/`: the transaction, and how it reaches the engine.
+//! - `state/`: the composition of the parts that rooms below own in memory.
+//! - `quota/`, `intents/`, `leases/`, `open/`, `servers/`, `locks/`: the parts.
+//! - `paths/`, `checkpoints/`, `access/`, `records/`: reads and records, without state.
 //!
 //! Invariants:
 //! 1. Every entry names an inode that is there; every inode has an entry, is the root, or is an
 //!    orphan; no file's servers hold cells of a file that has neither inode nor delete intent.
-//! 2. `links` counts names (directories: 2 + directories inside); a directory's `size` counts entries.
-//! 3. Ids and intent numbers ascend and are never given out twice.
+//! 2. `links` counts names (directories: 2 + directories inside); a directory's `size` counts
+//!    entries.
+//! 3. Ids and intent numbers ascend and are never reused.
 //! 4. `size_exact` is false in the engine before a writer is told that it is attached.
 //! 5. Lock order: the engine's writer, then the open files.
 //!

@@ -1,8 +1,9 @@
-//! POSIX access control lists: the kernel's form of them (version 2), what they allow, and how they are inherited.
+//! POSIX access control lists: the kernel's form of them (version 2), what they allow, and how they
+//! are inherited.
 //!
-//! An access ACL that says no more than nine bits say is the mode and nothing else. One that says more is stored beside
-//! the mode, which holds the owner's and the others' permissions and, in the group's place, the mask: so `chmod` and the
-//! ACL cannot contradict each other.
+//! An access ACL that nine bits can express is the mode and nothing else. Any other is stored
+//! beside the mode, which holds the permissions of the owner and of others and, in the group's
+//! place, the mask: so `chmod` and the ACL cannot contradict each other.
 //!
 //! Source: POSIX.1e draft 17, chapter 23; Linux `fs/posix_acl.c`.
 
@@ -121,7 +122,7 @@ impl AclRecord {
         })
     }
 
-    /// What a stored access ACL gives to a caller who is neither root nor the owner.
+    /// What a stored access ACL allows a caller that is neither root nor the owner.
     pub(crate) fn allows(
         &self,
         who: &Credentials,
@@ -167,8 +168,8 @@ impl InodeRecord {
         self.acl = acl.beside_mode();
     }
 
-    /// Gives a new inode the permissions that it inherits: those of its directory's default ACL as far as the mode
-    /// asked for allows, else what the umask leaves of the mode.
+    /// Gives a new inode the permissions that it inherits: those of its directory's default ACL as
+    /// far as the mode asked for allows, else what the umask leaves of the mode.
     pub(crate) fn inherit(&mut self, directory: &InodeRecord, umask: u32) {
         let Some(default) = &directory.default_acl else {
             self.mode &= !(umask & 0o777);

@@ -1,4 +1,4 @@
-//! Who may do what: the classic bits, and access ACLs where there are any.
+//! Permissions: the mode bits, and access ACLs where there are any.
 
 use weft_proto::limits::GROUPS_MAX;
 use weft_proto::meta::Credentials;
@@ -17,7 +17,7 @@ pub(crate) const GROUP_EXEC: u32 = 0o010;
 /// All bits of a mode.
 pub(crate) const MODE: u32 = 0o7777;
 
-/// Refuses credentials that no legal peer sends.
+/// Refuses credentials that no legal client sends.
 pub(crate) fn check_caller(who: &Credentials) -> Result<(), MetaError> {
     if who.groups.len() > GROUPS_MAX {
         return Err(MetaError::TooManyGroups {
@@ -105,7 +105,7 @@ pub(crate) fn not_owner(who: &Credentials, path: &[u8], action: &'static str) ->
     }
 }
 
-/// The mode after a write by somebody of whom it is only known that he is not privileged.
+/// The mode after a write by a caller of which only is known that it is not privileged.
 pub(crate) fn without_privilege(inode: &InodeRecord) -> u32 {
     let mut mode = inode.mode & !SETUID;
     if mode & GROUP_EXEC != 0 {
@@ -114,8 +114,8 @@ pub(crate) fn without_privilege(inode: &InodeRecord) -> u32 {
     mode
 }
 
-/// The mode after a write by somebody who is not root, or a change of owner: nobody may gain rights
-/// by a set-id file that another filled.
+/// The mode after a write by a caller other than root, or after a change of owner: no caller may
+/// gain rights by a set-id file that another has filled.
 pub(crate) fn without_set_id(who: &Credentials, inode: &InodeRecord) -> u32 {
     let mut mode = inode.mode & !SETUID;
     if mode & GROUP_EXEC != 0 || !(is_root(who) || in_group(who, inode.gid)) {

@@ -1,10 +1,10 @@
-//! What an inode says that cannot be so, whatever other records say.
+//! Contradictions within one inode, whatever other records say.
 
 use weft_proto::meta::FileKind;
 
 use crate::records::record::InodeRecord;
 
-/// What an inode says that cannot be so, whatever other records say.
+/// Contradictions within one inode, whatever other records say.
 pub(super) fn contradiction(inode: &InodeRecord) -> Option<&'static str> {
     let of_files = inode.layout.is_some() || inode.inline || inode.truncate != 0;
     match FileKind::try_from(inode.kind) {

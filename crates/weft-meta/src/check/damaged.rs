@@ -1,8 +1,9 @@
 //! A record that cannot be read: where it lies, and how a finding names it.
 //!
 //! A finding goes to the program that checks and comes back for the repair, so it must say which
-//! record it is about. The wire has fields for the key and for words; the key space stands before the
-//! first colon of the words. This file alone writes and reads that, as the type [`RecordSpace`].
+//! record it is about. The wire has fields for the key and for words; the key space stands before
+//! the first colon of the words. This file alone writes and reads that, as the type
+//! [`RecordSpace`].
 
 use bytes::Bytes;
 use weft_kv::Space;

@@ -1,4 +1,4 @@
-//! What a check across servers needs to know of files: all of them in pages, some of them again, and their names.
+//! Files as a check across servers sees them: in pages or by id, and their names.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::{Bound, ControlFlow};
@@ -26,7 +26,7 @@ use crate::tx::Volume;
 
 /// Inodes looked at for one page.
 const PAGE: usize = 2000;
-/// About the most bytes of a page.
+/// About the most bytes in a page.
 const PAGE_BYTES: usize = 512 << 10;
 
 pub(crate) fn list_files(
@@ -119,7 +119,7 @@ pub(crate) fn names_of(
     })
 }
 
-/// What is known of a file now; the caller says whether somebody has it open.
+/// What is known of a file now; the caller says whether a client may have it open.
 pub(super) fn state_now(
     reader: &dyn Reader,
     file: u64,
@@ -155,14 +155,14 @@ fn state(
     let Some(inode) = inode else {
         return Ok(state);
     };
-    // The bytes of what a checkpoint of a tree keeps are cells of the file that it was copied from.
+    // The bytes of an image are cells of the file that it was copied from.
     state.owed |= inode.frozen.is_some();
     state.there = inode.is(FileKind::Regular);
     state.other = !state.there;
     if state.other {
         return Ok(state);
     }
-    // Its delete is owed as soon as nobody has it open.
+    // Its delete is owed as soon as no client has it open.
     state.owed |= inode.links == 0;
     state.spilling = inode.inline && content(reader, file).is_ok_and(|content| content.spilling);
     let layout = inode.layout.as_ref().map(meta::Layout::from);

@@ -1,4 +1,5 @@
-//! Inodes and entries: every name leads to an inode, every inode has its names, every directory leads to the root.
+//! Inodes and entries: every name leads to an inode, every inode has its names, every directory
+//! leads to the root.
 
 use std::ops::{Bound, ControlFlow};
 

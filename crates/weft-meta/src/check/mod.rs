@@ -1,9 +1,13 @@
 //! Checking the namespace in itself, and repairing it: `docs/design/0009-fsck.md`.
 //!
-//! A check reads one snapshot, so whatever it finds is so, however busy the volume is. A repair is one transaction that looks
-//! first whether the finding still holds. Neither ever discards what may be somebody's data.
+//! A check reads one snapshot, so its findings are consistent however busy the volume is. A repair
+//! is one transaction that first looks whether the finding still holds. Neither ever discards what
+//! may be a user's data.
 //!
-//! Memory: [`WINDOW`] inodes at a time are counted together, whatever their number; findings go to the caller one by one.
+//! Memory: a check counts 2²⁰ inodes at a time, however many there are, and hands findings to the
+//! caller one by one.
+//!
+//! This room owns no state.
 
 mod contradiction;
 mod damaged;

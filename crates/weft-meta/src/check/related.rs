@@ -1,4 +1,5 @@
-//! What belongs to an inode without being one: attributes, inline bytes, checkpoints, orphans, intents; and the counters.
+//! Records that belong to an inode (attributes, inline bytes, checkpoints, orphans, intents), and
+//! the counters.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -43,7 +44,7 @@ impl Pass<'_> {
         self.usage()
     }
 
-    /// What everybody uses, against what the inodes amount to.
+    /// The usage of all payers, against the inodes.
     fn usage(&mut self) -> Result<(), MetaError> {
         let used = count_usage(self.reader())?;
         let (records, damaged) = stored_records(self.reader())?;

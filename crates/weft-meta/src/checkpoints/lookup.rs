@@ -34,7 +34,7 @@ pub(crate) fn existing(
     })
 }
 
-/// The directory that a directory was at a checkpoint of its tree.
+/// The image of a directory in a checkpoint of its tree.
 pub(crate) fn image(
     reader: &dyn Reader,
     node: &Node,

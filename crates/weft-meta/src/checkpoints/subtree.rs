@@ -20,7 +20,8 @@ pub(crate) struct Subtree {
 }
 
 impl Subtree {
-    /// Reads a tree of at most [`TREE_NAMES_MAX`] names. Cost: one scan for each directory, one read for each inode.
+    /// Reads a tree of at most [`TREE_NAMES_MAX`] names. Cost: one scan for each directory, one
+    /// read for each inode.
     pub(crate) fn read(reader: &dyn Reader, root: Node, path: &[u8]) -> Result<Subtree, MetaError> {
         let mut tree = Subtree {
             nodes: vec![root],

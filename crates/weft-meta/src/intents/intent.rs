@@ -1,6 +1,5 @@
-//! Work owed to the I/O servers: written with the change that causes it, taken away when every
-//! server has done it. Whoever carries it through may die and begin again: servers skip the
-//! numbers that they have seen.
+//! An intent: work owed to the I/O servers, which is written with the change that causes it and
+//! removed when every server has done it.
 
 use weft_kv::Reader;
 use weft_layout::{FileId, Layout, ServerId};

@@ -1,13 +1,15 @@
-//! Directories in which one client changes names by itself, ahead of the service.
+//! Delegations: directories in which one client changes names by itself, ahead of the service.
 //!
-//! What such a client has done is not in the namespace yet, so nobody else may look: an operation of another client that
-//! reads the directory is not carried out ([`MetaError::Delegated`]), the holder is asked to give the directory back,
-//! and the operation runs again when it has. Who does not answer loses all it has.
+//! The namespace does not have the client's changes yet, so other clients may not look: an
+//! operation of another client that reads the directory is not carried out
+//! ([`MetaError::Delegated`]), the holder is asked to give the directory back, and the operation
+//! runs again when it has. A holder that does not answer loses all its delegations.
 //!
-//! In memory only: a service that starts again has none. What a holder has done and not told it tells then, too.
+//! In memory only: a service that restarts has none. A holder then reports what it has not reported
+//! yet.
 //!
-//! Invariant: a directory is given out inside a transaction that has read it, so that whatever another client commits
-//! later meets the delegation.
+//! Invariant: a delegation is given inside a transaction that has read the directory, so that every
+//! later commit of another client meets it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use parking_lot::Mutex;
 /// Delegations at a time; beyond them none is given.
 const DELEGATIONS_MAX: usize = 4096;
 
-/// Who has which directory.
+/// The holder of each directory.
 pub(crate) type Held = Arc<HashMap<u64, u64>>;
 
 /// All delegations.
@@ -36,7 +38,7 @@ struct Table {
 }
 
 impl Delegations {
-    /// Gives a client a directory that nobody else has. Whether it could.
+    /// Delegates a directory to a client, unless another client has it. Answers whether it did.
     pub(crate) fn give(&self, client: u64, directory: u64) -> bool {
         let mut table = self.table.lock();
         let holder = table.held.get(&directory).copied();
@@ -50,7 +52,8 @@ impl Delegations {
         true
     }
 
-    /// Who has what, where others than `client` may have something. 0 is nobody's, and sees everything.
+    /// The holders, where another client than `client` may have a delegation. Client 0 is no client
+    /// and sees everything.
     pub(crate) fn in_the_way_of(&self, client: u64) -> Option<Held> {
         if client == 0 || self.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -80,7 +83,7 @@ impl Delegations {
             .collect()
     }
 
-    /// Whether somebody still has one of these.
+    /// Whether one of these is still delegated.
     pub fn are_out(&self, directories: &[u64]) -> bool {
         let table = self.table.lock();
         directories

@@ -1,10 +1,12 @@
-//! News for watchers: the last changes of the namespace, in memory, each with the client that caused it.
+//! The change log: the last changes of the namespace for watchers, in memory, each with the client
+//! that caused it.
 //!
-//! A change is published after its commit, so whoever hears of it reads the new state. Changes are numbered; a
-//! watcher says the number up to which it knows them. Watchers read under a shared lock and copy at most
-//! [`SCAN_MAX`] changes at a time, whose names are counted references.
+//! A change is published after its commit, so a watcher that hears of it reads the new state.
+//! Changes are numbered; a watcher says the number up to which it knows them. Watchers read under a
+//! shared lock and copy at most [`SCAN_MAX`] changes at a time, whose names are counted references.
 //!
-//! Invariant: the numbers of the changes kept are consecutive and end at the number of changes published.
+//! Invariant: the numbers of the changes kept are consecutive and end at the number of changes
+//! published.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -55,7 +57,7 @@ struct Ring {
 }
 
 impl ChangeLog {
-    /// Publishes what `origin` changed; 0 is nobody. Leases of it end.
+    /// Publishes what `origin` (0: no client) changed. Leases of the changed directories end.
     pub(crate) fn publish(&self, origin: u64, changes: Vec<Change>, leases: &Leases) {
         if changes.is_empty() {
             return;

@@ -1,7 +1,10 @@
 //! What clients may cache, and how they learn that it changed.
 //!
-//! The room owns the log of the last changes, the leases and the delegations of directories, each
-//! in memory and behind a lock of its own.
+//! The room owns the log of the last changes ([`ChangeLog`]), the leases ([`Leases`]) and the
+//! delegations of directories ([`Delegations`]), each in memory and behind a lock of its own.
+//! Operations read through [`Watched`], which notices delegated directories.
+//!
+//! Invariant: a change is published after its commit, and ends the leases of its directories.
 
 mod change;
 mod delegations;

@@ -1,12 +1,14 @@
-//! Directories all of whose names one client knows, because it has made them: it is told before others that change them
-//! are answered.
+//! Leases: directories all of whose names one client knows, because it has made them. The client is
+//! told before others that change them are answered.
 //!
-//! A client that has made a directory answers by itself that a name is not there, which spares it a request for each
-//! name that it makes. That stays true when somebody else makes a name: the lease ends with that change, and whoever
-//! made it is answered when the holder has said, by the cursor of its next watch, that it has heard of it. So a lease
-//! costs others one delay for each directory, and nobody who keeps to himself pays anything.
+//! A client that has made a directory answers by itself that a name does not exist, which saves a
+//! request for each name that it makes. When another client makes a name, the lease ends with that
+//! change, and the other client is answered when the holder has said, by the cursor of its next
+//! watch, that it has heard of it. So a lease costs others one delay for each directory, and costs
+//! nothing where clients do not share.
 //!
-//! In memory only: a service that starts again has no leases, and every client forgets what it knows when it hears of it.
+//! In memory only: a service that restarts has no leases, and clients drop what they know when they
+//! hear of the restart.
 
 use std::collections::HashMap;
 
@@ -36,8 +38,8 @@ struct Recall {
 }
 
 impl Leases {
-    /// Gives a client the lease of a directory that it has made. Whether it could: the caller looks afterwards whether
-    /// the directory is empty still.
+    /// Gives a client the lease of a directory that it has made. Whether it could: the caller looks
+    /// afterwards whether the directory is empty still.
     pub fn grant(&self, client: u64, directory: u64) -> bool {
         let mut table = self.0.lock();
         let room = table.holders.len() < LEASES_MAX;
@@ -76,7 +78,8 @@ impl Leases {
         }
     }
 
-    /// A client has heard of the changes up to this one. Whether somebody may wait for that.
+    /// A client has heard of the changes up to this one. Answers whether another client may wait
+    /// for that.
     pub fn heard(&self, client: u64, change: u64) -> bool {
         let mut table = self.0.lock();
         let before = table.recalls.len();
@@ -103,7 +106,8 @@ impl Leases {
             .retain(|recall| !silent.contains(&recall.holder));
     }
 
-    /// A client is gone, or begins anew: it knows nothing. Whether somebody may have waited for it.
+    /// A client is gone, or starts over: it knows nothing. Answers whether another client may have
+    /// waited for it.
     pub fn client_ended(&self, client: u64) -> bool {
         let mut table = self.0.lock();
         table.holders.retain(|_, holder| *holder != client);

@@ -1,7 +1,9 @@
-//! Reads that notice when they meet a directory that another client has delegated: what they read may be old.
+//! Reads that notice when they meet a directory that another client has delegated: what they read
+//! may be old.
 //!
-//! Every operation reads through this, so none can be forgotten. An operation goes on to its end with what it read, so
-//! that all directories in its way are known at once; then its outcome is dropped.
+//! Every operation reads through this, so none can be forgotten. An operation goes on to its end
+//! with what it read, so that all directories in its way are known at once; then its outcome is
+//! dropped.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -44,7 +46,7 @@ impl<'a, T: ?Sized> Watched<'a, T> {
         }
     }
 
-    /// The outcome of what was read, unless it met a directory of somebody else.
+    /// The outcome, unless the reads met a directory that another client has delegated.
     pub(crate) fn verdict<V>(self, outcome: Result<V, MetaError>) -> Result<V, MetaError> {
         let met = self.met.into_inner();
         if met.is_empty() {

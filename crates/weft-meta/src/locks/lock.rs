@@ -2,7 +2,7 @@
 
 use weft_proto::coord::{HeldLock, LockFamily, LockKind};
 
-/// Who holds a lock.
+/// The owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     /// The client.
@@ -23,7 +23,7 @@ pub struct Span {
 /// A lock that is held or wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Who.
+    /// The owner.
     pub owner: Owner,
     /// The process, for people to see.
     pub pid: u32,

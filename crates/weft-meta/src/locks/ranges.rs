@@ -1,7 +1,7 @@
 //! The locks that are held on one file in one family, and what setting a range does to them.
 //!
-//! Invariants: locks of one owner do not overlap, and those that touch differ in kind; a range that one owner holds
-//! exclusively is held by no other.
+//! Invariants: locks of one owner do not overlap, and those that touch differ in kind; a range that
+//! one owner holds exclusively is held by no other.
 
 use super::lock::{Lock, Owner, Span};
 
@@ -28,7 +28,8 @@ impl Held {
         self.0.iter().filter(excludes)
     }
 
-    /// Takes `span` away from what `owner` holds. Answers by how many more locks it is then (negative: fewer).
+    /// Takes `span` away from what `owner` holds. Answers by how many more locks it is then
+    /// (negative: fewer).
     pub(super) fn clear(&mut self, owner: Owner, span: Span) -> isize {
         let before = self.0.len();
         let mut rests = Vec::new();

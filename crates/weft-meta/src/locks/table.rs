@@ -22,7 +22,7 @@ pub enum Outcome {
     Held(Lock),
     /// It waits under this ticket.
     Waits(u64),
-    /// Whoever is in the way waits for this owner already.
+    /// The owner in the way waits for this owner already.
     Deadlock,
     /// As many locks are held, or requests waiting, as may be.
     TooMany,
@@ -82,8 +82,9 @@ pub struct LockTable {
 }
 
 impl LockTable {
-    /// Asks for a lock. Converting a lock of the family [`Family::Whole`] lets go of the old one first, also when the
-    /// new one is not granted, as on Linux: who else that grants is answered, too.
+    /// Asks for a lock. Converting a lock of the family [`Family::Whole`] first releases the old
+    /// one, even when the new one is not granted, as on Linux; the requests that this grants are
+    /// answered, too.
     pub fn lock(
         &mut self,
         file: u64,
@@ -125,7 +126,7 @@ impl LockTable {
         held.blockers(wanted).min_by_key(|b| b.span.start).copied()
     }
 
-    /// Lets go of a range; it is no error where nothing is held. Answers who is granted by it.
+    /// Releases a range; releasing nothing is no error. Answers the requests that this grants.
     pub fn unlock(&mut self, file: u64, family: Family, owner: Owner, span: Span) -> Granted {
         let Some(locks) = self.files.get_mut(&file) else {
             return Vec::new();
@@ -176,8 +177,9 @@ impl LockTable {
         granted
     }
 
-    /// A client tells all that it holds, which replaces what was known of it; what it waits for stays. Answers which
-    /// of these others exclude by now, and who is granted.
+    /// A client tells all locks that it holds, which replaces what was known of it; its waiting
+    /// requests stay. Answers which of these locks others exclude by now, and the requests that are
+    /// granted.
     pub fn reassert(
         &mut self,
         client: u64,
@@ -203,7 +205,7 @@ impl LockTable {
                 self.hold(*file, *family, *lock);
             }
         }
-        // Nobody is granted before all is told: what was held stays held.
+        // No request is granted before all locks are told: held locks stay held.
         let granted = touched.into_iter().flat_map(|file| self.grant(file));
         let granted = granted.collect();
         (lost, granted)
@@ -224,12 +226,12 @@ impl LockTable {
         true
     }
 
-    /// Locks held, by everybody.
+    /// Locks held by all clients.
     pub fn len(&self) -> usize {
         self.total
     }
 
-    /// Nobody holds any.
+    /// Whether no lock is held.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
@@ -299,7 +301,8 @@ impl LockTable {
         })
     }
 
-    /// Whether somebody in the way of this request waits, over however many others, for its owner.
+    /// Whether an owner in the way of this request waits, through however many others, for its
+    /// owner.
     fn circle(&self, file: u64, wanted: &Lock) -> bool {
         let mut waits: HashMap<Owner, Vec<&Waiter>> = HashMap::new();
         for waiter in self.waiters.values() {

@@ -30,10 +30,10 @@ use crate::ops;
 use crate::ops::{Append, Attached, Truncation};
 
 impl Namespace {
-    /// Does what a client has done ahead, in order; each change may be refused for itself.
+    /// Carries out what a client has done ahead, in order; each change may be refused by itself.
     ///
     /// # Errors
-    /// [`MetaError::Invalid`] for more changes than one call tells.
+    /// [`MetaError::Invalid`] for more changes than one call may hold.
     pub fn change_names(
         &self,
         client: u64,
@@ -42,9 +42,9 @@ impl Namespace {
         ops::change_names(self.volume(), client, request)
     }
 
-    /// Gives a client a directory and ids for new files in it, with the layouts that they have.
-    /// Refused where there is no such directory, it is in a checkpoint, or anybody has a bound by a
-    /// quota. Ids that it does not use are lost.
+    /// Delegates a directory to a client, with ids for new files in it and the layouts that they
+    /// get. Refused where there is no such directory, a checkpoint keeps it, or a payer has a
+    /// bound. Unused ids are lost.
     pub fn delegate(
         &self,
         now: i64,
@@ -60,7 +60,7 @@ impl Namespace {
         ops::lease(self.volume(), client, directory)
     }
 
-    /// Gives a file a further name; symbolic links can have several names too, directories cannot.
+    /// Gives a file a further name. Symbolic links can have several names too, directories cannot.
     pub fn link(&self, now: i64, request: &LinkRequest) -> Result<StatReply, MetaError> {
         ops::link(self.volume(), now, request)
     }
@@ -96,7 +96,8 @@ impl Namespace {
         ops::read_link(self.volume(), request)
     }
 
-    /// Removes an empty directory; who has it open sees it empty and can make nothing in it.
+    /// Removes an empty directory. A client that has it open sees it empty and cannot make anything
+    /// in it.
     pub fn remove_directory(
         &self,
         now: i64,
@@ -110,7 +111,8 @@ impl Namespace {
         ops::rename(self.volume(), now, request)
     }
 
-    /// Removes a name. With its last one a file goes: at once, or when nobody has it open any more.
+    /// Removes a name. A file is removed with its last one: at once, or when no client has it open
+    /// any more.
     pub fn unlink(&self, now: i64, request: &UnlinkRequest) -> Result<UnlinkReply, MetaError> {
         ops::unlink(self.volume(), now, request)
     }
@@ -153,7 +155,7 @@ impl Namespace {
         ops::remove_xattr(self.volume(), now, request)
     }
 
-    /// Deals out an offset if no server must be asked for it. Cost: one read.
+    /// Reserves a range for an append if no server must be asked. Cost: one read.
     ///
     /// # Errors
     /// [`MetaError::Stale`], [`MetaError::TooLarge`], or [`MetaError::Invalid`] where the client
@@ -162,8 +164,8 @@ impl Namespace {
         ops::append(self.volume(), client, request)
     }
 
-    /// Deals out an offset when the servers said what the file's size is; nothing where that may no
-    /// longer be so: begin again.
+    /// Reserves a range for an append after the servers reported the file's size; nothing where
+    /// that size may be outdated: begin again.
     ///
     /// # Errors
     /// As [`Namespace::append`].
@@ -192,8 +194,8 @@ impl Namespace {
         ops::attach(self.volume(), now, client, request)
     }
 
-    /// A client reports; see [`ReportRequest`]. A file that is gone is no error: it ended with the
-    /// attachment.
+    /// A client reports; see [`ReportRequest`]. A missing file is no error: it was removed with its
+    /// last attachment.
     ///
     /// # Durability
     /// Needs no sync: what power loss takes back is that the size is exact.
@@ -201,7 +203,7 @@ impl Namespace {
         ops::report(self.volume(), client, request)
     }
 
-    /// Ends attachments that have nothing to tell; see [`DetachRequest`].
+    /// Ends attachments that have nothing to report; see [`DetachRequest`].
     ///
     /// # Durability
     /// As of [`Namespace::report`].
@@ -224,12 +226,12 @@ impl Namespace {
         ops::store_inline(self.volume(), now, client, request)
     }
 
-    /// Notes that a file's size is to be set.
+    /// Notes that a file's size must be set.
     pub fn truncate(&self, now: i64, request: &TruncateRequest) -> Result<Truncation, MetaError> {
         ops::truncate(self.volume(), now, request)
     }
 
-    /// Notes that a checkpoint is to be made. Its name is taken from now on; it is listed when all
+    /// Notes that a checkpoint must be made. Its name is taken from now on; it is listed when all
     /// servers have it.
     pub fn make_checkpoint(
         &self,
@@ -239,12 +241,12 @@ impl Namespace {
         ops::make_checkpoint(self.volume(), now, request)
     }
 
-    /// Notes that a file, or all below a directory, is to become what it is in a checkpoint.
+    /// Notes that a file, or all below a directory, must become what it is in a checkpoint.
     pub fn roll_back(&self, now: i64, request: &RollBackRequest) -> Result<Intent, MetaError> {
         ops::roll_back(self.volume(), now, request)
     }
 
-    /// Notes that a checkpoint is to be dropped; it is no longer listed.
+    /// Notes that a checkpoint must be dropped; it is no longer listed.
     pub fn remove_checkpoint(
         &self,
         request: &RemoveCheckpointRequest,
@@ -269,13 +271,13 @@ impl Namespace {
         ops::list_file_checkpoints(self.volume(), request)
     }
 
-    /// Sets, changes or removes bounds. They may be lower than what is used: then nothing more is
-    /// allowed.
+    /// Sets, changes or removes bounds. A bound may be lower than the usage: then the usage cannot
+    /// grow.
     ///
-    /// Cost: of a tree that had no quota, or has none any more, a read of all names below it (at
-    /// most 131,072) and a write of each inode, in one transaction.
+    /// Cost: for a tree that gets its first quota or loses its last, a read of all names below it
+    /// (at most 131,072) and a write of each inode, in one transaction.
     /// # Errors
-    /// [`MetaError::NotOwner`] for everybody but root.
+    /// [`MetaError::NotOwner`] for every caller but root.
     pub fn set_quota(&self, request: &SetQuotaRequest) -> Result<SetQuotaReply, MetaError> {
         ops::set_quota(self.volume(), request)
     }
@@ -285,17 +287,17 @@ impl Namespace {
         ops::list_quotas(self.volume(), request)
     }
 
-    /// What a file or directory counts for: the trees that it lies in, the nearest first, its user
+    /// The payers of a file or directory: the trees that it lies in, the nearest first, its user
     /// and its group.
     pub fn quotas_of(&self, request: &QuotasOfRequest) -> Result<QuotasOfReply, MetaError> {
         ops::quotas_of(self.volume(), request)
     }
 }
 
-/// Whether a call of this kind, when it succeeded, has committed something that must be on stable
-/// storage before it is answered. [`Kind::Attach`] tells it itself
-/// ([`Attached::committed`](crate::Attached::committed)); [`Kind::Report`] commits but needs no
-/// sync: what is lost with it is only that a size is exact, and that an orphan may go.
+/// Whether a successful call of this kind has committed something that must be on stable storage
+/// before it is answered. [`Kind::Attach`] says so itself
+/// ([`Attached::committed`](crate::Attached::committed)). [`Kind::Report`] commits but needs no
+/// sync: power loss only takes back that a size is exact, and that an orphan was removed.
 pub fn mutates(kind: Kind) -> bool {
     match kind {
         Kind::SetAttributes

@@ -15,9 +15,9 @@ use crate::servers::ServerTable;
 use crate::state::{Incarnations, State};
 use crate::tx::Volume;
 
-/// Ids that are skipped after a crash: more than can have been given out in the seconds whose commits
-/// power loss may have taken back. I/O servers may hold data under those ids, and clients may still
-/// use them.
+/// Ids that are skipped after a crash: more than can have been given out in the seconds whose
+/// commits power loss may have taken back. I/O servers may hold data under those ids, and clients
+/// may still use them.
 const IDS_LOST: u64 = 1 << 20;
 
 /// Opens the volume in an engine; see [`Namespace::open`](super::Namespace::open).
@@ -96,7 +96,8 @@ pub(super) fn closed_cleanly(kv: &dyn OrderedKv) -> Result<bool, MetaError> {
     Ok(kv.snapshot()?.get(VOLUME, CLEAN_KEY)?.is_some())
 }
 
-/// Counts what everybody uses in a volume of a version that did not, and makes it one of this version.
+/// Counts what everybody uses in a volume of a version that did not, and makes it one of this
+/// version.
 ///
 /// # Durability
 /// Survives power loss with the next sync, all or nothing.

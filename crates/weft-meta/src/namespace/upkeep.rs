@@ -20,13 +20,13 @@ use crate::quota::{GrowingFiles, Payer, Used};
 use crate::{check, ops};
 
 impl Namespace {
-    /// Whether there is a file whose size is to be found out, and it is known who writes what.
+    /// Whether there is a file whose size must be asked for, now that all writers are known.
     pub fn has_unsettled(&self) -> bool {
         ops::has_unsettled(self.volume())
     }
 
-    /// Takes at most `most` files from `from` on whose size is to be found out, and answers the
-    /// last that was looked at; nothing where there was none. Who cannot find a size out notes the
+    /// Takes at most `most` files from `from` on whose size must be asked for, and answers the last
+    /// that was taken; nothing where there was none. A caller that cannot find a size out notes the
     /// file again.
     ///
     /// Cost: a read for each.
@@ -38,14 +38,14 @@ impl Namespace {
         ops::take_unsettled(self.volume(), from, most)
     }
 
-    /// Notes a file again whose servers did not say its size.
+    /// Notes a file again whose servers did not report its size.
     pub fn unsettle(&self, file: u64) {
         ops::unsettle(self.volume(), file);
     }
 
-    /// Notes what a file's servers said of its size and its other forks after
-    /// [`Namespace::take_unsettled`]. What was written is written: nobody's bound keeps it from
-    /// being charged.
+    /// Notes the size and other forks that a file's servers reported after
+    /// [`Namespace::take_unsettled`]. The bytes are written already, so they are charged whatever
+    /// bounds there are.
     ///
     /// # Durability
     /// Needs no sync: after power loss the size is asked for again.
@@ -54,11 +54,10 @@ impl Namespace {
     }
 
     /// Makes the sizes inexact of at most `most` inodes from `from` on, and notes the files;
-    /// answers where to go on. The namespace is older than what the servers hold: sizes may have
-    /// changed since, and the servers know them.
+    /// answers where to continue. For a namespace that is older than the servers' data: only the
+    /// servers know sizes that have changed since.
     ///
-    /// Cost: a scan of so many inodes, and a transaction that writes those that are files with
-    /// cells.
+    /// Cost: a scan of so many inodes, and a transaction that writes those with cells.
     ///
     /// # Durability
     /// As of any operation.
@@ -66,28 +65,27 @@ impl Namespace {
         ops::doubt_sizes(self.volume(), from, most)
     }
 
-    /// Looks for such files among at most `most` inodes from `from` on, and notes them; answers
-    /// where to go on. After a crash: some may have writers who have not come back yet, and are
-    /// looked at again before anything is noted of them.
+    /// Scans at most `most` inodes from `from` on for files whose size is not known, and notes
+    /// them; answers where to continue. After a crash, some may have writers that have not
+    /// reconnected: they are looked at again before a size is noted.
     ///
     /// Cost: a scan of so many inodes.
     pub fn find_unsettled(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {
         ops::find_unsettled(self.volume(), from, most)
     }
 
-    /// First step of a spill: nothing else happens to the bytes from here to
-    /// [`Namespace::end_spill`], which must follow where an answer is [`Some`]. `None`: the bytes
-    /// are in the cells.
+    /// First step of a spill: nothing else changes the bytes from here to [`Namespace::end_spill`],
+    /// which must follow where the answer is [`Some`]. `None`: the bytes are in the cells.
     ///
     /// # Durability
-    /// The caller syncs before the next step, and also before it tells anybody of a `None`.
+    /// The caller syncs before the next step, and also before a client hears of a `None`.
     pub fn begin_spill(&self, file: u64) -> Result<Option<Spill>, MetaError> {
         ops::begin_spill(self.volume(), file)
     }
 
-    /// Takes back that a file's bytes are on their way to its cells, which are empty: it is inline
-    /// as before, unless several clients write to it: those meet in its cells. Whether that was
-    /// done. Before [`Namespace::end_spill`].
+    /// Takes back the mark of a spill whose cells are empty: the file is inline as before, unless
+    /// several clients write to it, which need its cells. Answers whether it did. Call it before
+    /// [`Namespace::end_spill`].
     ///
     /// # Durability
     /// As of any operation; until then the mark stays.
@@ -99,7 +97,7 @@ impl Namespace {
     /// stays as it is.
     ///
     /// # Durability
-    /// If `written`, the caller syncs before anybody hears that the bytes are in the cells.
+    /// If `written`, the caller syncs before any client hears that the bytes are in the cells.
     pub fn end_spill(&self, now: i64, file: u64, written: bool) -> Result<(), MetaError> {
         ops::end_spill(self.volume(), now, file, written)
     }
@@ -109,7 +107,7 @@ impl Namespace {
         ops::owed_truncate(self.volume(), file)
     }
 
-    /// Where a rollback is of a directory: the checkpoint's number, and the files with cells in it.
+    /// For a rollback of a directory: the checkpoint's number, and the files with cells in it.
     pub fn tree_of(
         &self,
         request: &RollBackRequest,
@@ -117,8 +115,8 @@ impl Namespace {
         ops::tree_of(self.volume(), request)
     }
 
-    /// All servers have done what was owed for a checkpoint. `size` is the file's in it, if it was
-    /// made. Answers the checkpoint that was made. Doing it twice changes nothing.
+    /// All servers have done what was owed for a checkpoint. If it was made, `size` is the file's
+    /// in it. Answers the checkpoint that was made. Repeating the call changes nothing.
     ///
     /// # Durability
     /// Needs no sync for the same reason as [`Namespace::intent_done`].
@@ -145,8 +143,8 @@ impl Namespace {
         ops::checkpoint_info(self.volume(), file, name)
     }
 
-    /// All servers have done what was owed for a checkpoint of a tree; `kept` tells of its files,
-    /// if it was made. Doing it twice changes nothing.
+    /// All servers have done what was owed for a checkpoint of a tree. If it was made, `kept` has
+    /// its files. Repeating the call changes nothing.
     ///
     /// # Durability
     /// Needs no sync for the same reason as [`Namespace::intent_done`].
@@ -180,20 +178,20 @@ impl Namespace {
         ops::note_growth(self.volume(), growing, sizes);
     }
 
-    /// What everybody uses, counted anew from the inodes, and not from what was counted on the way.
+    /// The usage of all payers, counted from the inodes.
     ///
     /// Cost: a scan of all inodes.
     pub fn recount(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
         ops::count_again(self.volume())
     }
 
-    /// What everybody uses, as it was counted with each change.
+    /// The usage of all payers, as it was charged with each change.
     pub fn usage(&self) -> Result<BTreeMap<Payer, Used>, MetaError> {
         ops::usage(self.volume())
     }
 
-    /// A client reconnected and tells all that it has open, which replaces what was known of it:
-    /// telling twice changes nothing. It must be the first call of the new connection.
+    /// A client reconnected and tells all that it has open, which replaces what was known of it.
+    /// Repeating the call changes nothing. It must be the first call of the new connection.
     pub fn reassert(
         &self,
         client: u64,
@@ -202,13 +200,15 @@ impl Namespace {
         ops::reassert(self.volume(), client, request)
     }
 
-    /// A client is gone for good: its attachments end, and files that only it had open go.
+    /// A client is gone for good: its attachments end, and orphans that only it had open are
+    /// removed.
     pub fn session_ended(&self, client: u64) -> Result<(), MetaError> {
         ops::session_ended(self.volume(), client)
     }
 
-    /// The grace period after the service's start is over: files without a name that nobody has
-    /// told to have open go, and from now on such files go at once. Answers how many went.
+    /// Ends the grace period after the service's start: orphans that no client has told to have
+    /// open are removed, and from now on orphans are removed at once. Answers how many were
+    /// removed.
     pub fn reap_orphans(&self) -> Result<u64, MetaError> {
         ops::reap_orphans(self.volume())
     }
@@ -241,18 +241,18 @@ impl Namespace {
     }
 
     /// The oldest intents that may be carried through now, at most `limit`: of each file only the
-    /// oldest one, so that several of one file are carried through in order. One about a tree is
-    /// one about each file in it that has cells. For whoever carries everything in one go; a
-    /// service that must not wait for one server because of another reads
+    /// oldest, so that the intents of one file are carried through in order. An intent about a tree
+    /// is one about each of its files with cells. For a caller that carries everything through in
+    /// one go; a service in which one server must not delay another reads
     /// [`Namespace::intents_from`].
     ///
-    /// Cost: a scan from the oldest that was left at the last call; two reads for each file of a
+    /// Cost: a scan from the oldest intent that the last call left; two reads for each file of a
     /// tree.
     pub fn pending_intents(&self, limit: usize) -> Result<Vec<Intent>, MetaError> {
         ops::pending_intents(self.volume(), limit)
     }
 
-    /// A delete was carried through on every server. Doing it twice changes nothing.
+    /// A delete was carried through on every server. Repeating the call changes nothing.
     ///
     /// # Durability
     /// Needs no sync: a delete that comes back after power loss is done again.
@@ -261,7 +261,7 @@ impl Namespace {
     }
 
     /// A truncate was carried through on every server: size and times change now. Answers the
-    /// attributes, or nothing where the file was deleted meanwhile or it was told before.
+    /// attributes, or nothing where the file was deleted meanwhile or the call is repeated.
     ///
     /// # Durability
     /// Needs no sync for the same reason as [`Namespace::intent_done`].
@@ -269,8 +269,8 @@ impl Namespace {
         ops::truncate_done(self.volume(), number, now)
     }
 
-    /// Gives up an intent that a server refuses for good; says in words what follows, or nothing
-    /// where it is not owed any more or cannot be given up: what is to be deleted or dropped would
+    /// Gives up an intent that a server refuses for good, and says in words what follows. Nothing
+    /// where it is not owed any more, or cannot be given up: what must be deleted or dropped would
     /// stay for ever.
     ///
     /// # Durability
@@ -279,8 +279,8 @@ impl Namespace {
         ops::withdraw(self.volume(), number)
     }
 
-    /// A server lives. One that comes with another store than the last time has lost what it held:
-    /// files that are older are told from those that are not by their ids.
+    /// A server is up. A server that comes with another store than the last time has lost what it
+    /// held: the ids of files tell which are older.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`] for an id that the volume was not formatted with.
@@ -295,7 +295,7 @@ impl Namespace {
     }
 
     /// Lets a server take part with a store that is older than what the server said to be durable,
-    /// once it has put in doubt what it has of files that there are now. Whether it was refused.
+    /// once the server has put its data of present files in doubt. Answers whether it was refused.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`].
@@ -305,14 +305,14 @@ impl Namespace {
         ops::accept_rollback(self.volume(), id)
     }
 
-    /// Which servers there are, and how the volume stands.
+    /// The servers, and the state of the volume.
     pub fn server_map(&self, now: i64) -> Result<ServerMapReply, MetaError> {
         ops::server_map(self.volume(), now)
     }
 
-    /// One page of what is known of regular files, or what is known of some.
+    /// What is known of regular files: of one page of them, or of some.
     ///
-    /// Cost: a look at 2,000 inodes, at what checkpoints of trees need of them, and at all intents
+    /// Cost: reads of 2,000 inodes, of what checkpoints of trees need of them, and of all intents
     /// and checkpoints.
     pub fn list_files(&self, request: &ListFilesRequest) -> Result<ListFilesReply, MetaError> {
         check::list_files(self.volume(), request)
@@ -323,7 +323,7 @@ impl Namespace {
         check::names_of(self.volume(), request)
     }
 
-    /// Makes an inode for cells that have none, or gives one a layout that has none that makes
+    /// Makes an inode for cells that have none, or gives an inode a layout whose own makes no
     /// sense.
     ///
     /// # Durability
@@ -342,16 +342,15 @@ impl Namespace {
     /// Cost: every file of the engine and every record read once, the entries once more for each
     /// 2²⁰ inodes; one look-up per entry.
     /// # Errors
-    /// The engine's, where it cannot give its records. What is wrong with records is found, no
-    /// error.
+    /// The engine's, where it cannot read its records. Damaged records are findings, not errors.
     pub fn check(&self, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
         check::check(self.volume(), watcher)
     }
 
-    /// Repairs what is wrong, if it still is. `owed` files and those that somebody may be writing
-    /// to are left alone where the repair is about their size. What only servers can bear out is
-    /// repaired where the file is what it was when they were asked: `seen`. Other findings may show
-    /// only after it: check again.
+    /// Repairs a finding, if it still holds. Repairs of sizes leave files alone that are `owed`, or
+    /// that a client may be writing. A repair that only servers can confirm happens where the file
+    /// is still what it was when they were asked: `seen`. A repair may uncover other findings:
+    /// check again.
     ///
     /// Cost: a scan of all entries where names are in question.
     /// # Durability

@@ -43,8 +43,8 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// An empty table. `first_id` is the first id that this run of the service gives out: clients may
-    /// still hold turns of an earlier run, which crashed while they had files open.
+    /// An empty table. `first_id` is the first id that this run of the service gives out: clients
+    /// may still hold turns of an earlier run, which crashed while they had files open.
     pub(crate) fn of_run(first_id: u64) -> OpenFiles {
         OpenFiles {
             turn: first_id << 32,

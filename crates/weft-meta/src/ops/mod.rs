@@ -1,4 +1,8 @@
-//! The operations, one per file.
+//! The operations, one per file, each over one transaction.
+//!
+//! An operation is a function of a [`Volume`](crate::tx::Volume) and a request. This room owns no
+//! state: an operation changes records through its transaction, and the parts in memory through
+//! their methods.
 
 mod attributes;
 mod checkpoints;

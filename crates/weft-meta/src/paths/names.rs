@@ -10,7 +10,8 @@ use crate::error::MetaError;
 use crate::records::keys::{self, ENTRIES, readable};
 use crate::records::record::InodeRecord;
 
-/// The path of a directory from the root. Cost: a scan of the entries beside each directory on the way.
+/// The path of a directory from the root. Cost: a scan of the entries beside each directory on the
+/// way.
 pub(crate) fn directory_path(reader: &dyn Reader, id: u64) -> Result<Vec<u8>, MetaError> {
     let mut path = path_of(reader, id, Vec::new())?;
     if path.len() > 1 && path.last() == Some(&b'/') {

@@ -1,9 +1,10 @@
 //! From a path to what it names: one read of an entry and one of an inode per component.
 //!
 //! Rules (POSIX, and Linux where POSIX leaves a choice): every directory on the way needs search
-//! permission, `.` and `..` included; `..` above the root is the root; a symbolic link on the way is
-//! always followed, in the last place only when asked or when a slash follows; a trailing slash
-//! demands a directory; an empty path names `at` itself. `DIR/.weft/checkpoints/NAME` is the directory as it was.
+//! permission, `.` and `..` included; `..` above the root is the root; a symbolic link on the way
+//! is always followed, in the last place only when asked or when a slash follows; a trailing slash
+//! demands a directory; an empty path names `at` itself. `DIR/.weft/checkpoints/NAME` is the
+//! directory as it was.
 
 use weft_kv::Reader;
 use weft_proto::limits::{LINKS_MAX, NAME_MAX, PATH_MAX};

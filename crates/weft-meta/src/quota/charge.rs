@@ -1,14 +1,17 @@
-//! Whose bytes and files are counted together, and what each transaction adds to them.
+//! What a transaction adds to the usage of payers.
 //!
-//! Every inode is charged to its user, its group and the directories with a quota above it: one file, and, if it is a
-//! regular file, its size and the length of its other forks. What a transaction makes of the inodes it changes is charged in the same transaction, in one
-//! place ([`charge`]), so no operation can forget it. Copies that checkpoints keep are nobody's.
+//! Every inode is charged to its user, its group and the directories with a quota above it: one
+//! file, and for a regular file its size and the length of its other forks. A transaction charges
+//! what it makes of inodes in one place ([`charge`]), so no operation can forget it. Images that
+//! checkpoints keep are charged to no payer.
 //!
 //! Invariants:
-//! 1. A record holds the sum of what the inodes charged to it amount to ([`crate::Namespace::recount`] counts the same anew);
-//!    who has neither usage nor bounds has no record.
-//! 2. A usage rises above a bound only by what has happened already when the service hears of it: [`Bounds::Ignored`].
-//! 3. The directory of a tree's record is the `tree` of its own inode; `above` of the record is the `tree` of its parent.
+//! 1. A record holds the sum over the inodes charged to it ([`crate::Namespace::recount`] counts
+//!    the same from the inodes); a payer without usage and bounds has no record.
+//! 2. A usage rises above a bound only by what has happened already when the service hears of it:
+//!    [`Bounds::Ignored`].
+//! 3. The directory of a tree's record is the `tree` of its own inode; `above` of the record is the
+//!    `tree` of its parent.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +25,7 @@ use crate::error::{MetaError, text};
 use crate::paths::directory_path;
 use crate::records::record::{InodeRecord, QuotaRecord};
 
-/// What a transaction adds to somebody's usage.
+/// What a transaction adds to one payer's usage.
 #[derive(Clone, Copy, Default)]
 struct Delta {
     bytes: i128,
@@ -140,7 +143,7 @@ pub(crate) fn charge<'a>(
     Ok(written)
 }
 
-/// As people know it: a tree by its path.
+/// The payer in words: a tree by its path.
 fn named(reader: &dyn Reader, payer: Payer) -> String {
     match payer {
         Payer::Tree(id) => directory_path(reader, id).map_or_else(
@@ -151,8 +154,8 @@ fn named(reader: &dyn Reader, payer: Payer) -> String {
     }
 }
 
-/// Refuses what makes a usage rise above its bound: bytes or files, the bound, and what would be used. `untold`: bytes that
-/// writers have not told of yet.
+/// Refuses a usage that rises above its bound, with the unit, the bound and the usage there would
+/// be. `untold` are bytes that writers have not reported yet.
 fn allowed(
     record: &QuotaRecord,
     delta: Delta,

@@ -1,7 +1,9 @@
-//! Files that grow while they are written: what their writers have not told yet, and how long they may become.
+//! Growth of files that are being written: what their writers have not reported yet, and how large
+//! the files may become.
 //!
-//! The service learns of growth when a writer closes. Meanwhile it asks the servers, and this table says in memory what that
-//! adds to the usage of those who have a bound. See `docs/design/0011-quotas.md`.
+//! A writer reports growth when it closes the file. Meanwhile the service asks the servers, and
+//! this table has in memory what that adds to the usage of payers with a bound. See
+//! `docs/design/0011-quotas.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use crate::error::MetaError;
 use crate::records::keys;
 use crate::records::record::{LayoutRecord, QuotaRecord};
 
-/// A file that is attached for writing, and for which, as a rule, somebody with a bound of bytes pays.
+/// A file that is attached for writing. As a rule one of its payers has a bound of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growing {
     /// Its id.
@@ -25,27 +27,28 @@ pub struct Growing {
     pub layout: Layout,
     /// Its size and the length of its other forks, as they are charged.
     pub charged: u64,
-    /// Of them, the other forks.
+    /// The part of `charged` that is other forks.
     pub fork_bytes: u64,
-    /// Who pays and has a bound; nobody: it is told that it may grow.
+    /// The payers that have a bound; without any, the file may grow.
     pub payers: Vec<Payer>,
 }
 
-/// Files that grow, and what those who pay have left.
+/// Files that grow, and what their payers have left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrowingFiles {
     /// The files.
     pub files: Vec<Growing>,
-    /// Bytes left to each who pays, as far as growth was told; negative: more is used than allowed.
+    /// Bytes left to each payer, as far as growth was reported; negative: more is used than
+    /// allowed.
     pub left: BTreeMap<Payer, i128>,
 }
 
 impl GrowingFiles {
-    /// How large each file and its other forks may be together, where they are as large as beside it now: what its payers have left when all growth is
-    /// counted may go to any one of them.
+    /// The largest size of each file and its other forks together, where `sizes` are their present
+    /// sizes: what the payers have left when all growth is counted may go to any one file.
     ///
-    /// So one that grows alone stops at the bound, and of several each may take what is left: together they pass it by less
-    /// than that for each but one.
+    /// A file that grows alone thus stops at the bound. Several files may each take what is left,
+    /// so together they exceed the bound by less than that for each file but one.
     pub fn limits(&self, sizes: &[u64]) -> Vec<u64> {
         let mut left = self.left.clone();
         for (file, size) in self.files.iter().zip(sizes) {
@@ -64,12 +67,12 @@ impl GrowingFiles {
     }
 }
 
-/// What was learnt of growth that writers have not told.
+/// Growth that writers have not reported.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
-    /// Somebody has a bound of bytes.
+    /// A payer has a bound of bytes.
     bounded: AtomicBool,
-    /// Somebody has any bound.
+    /// A payer has any bound.
     any: AtomicBool,
     untold: Mutex<Untold>,
 }
@@ -147,12 +150,12 @@ impl Growth {
         *known = untold;
     }
 
-    /// Whether anything may be refused for somebody's bound.
+    /// Whether a bound may refuse anything.
     pub(crate) fn may_refuse(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Bytes that somebody uses and that no writer has told of.
+    /// Bytes of a payer that no writer has reported.
     pub(crate) fn untold(&self, payer: Payer) -> u128 {
         if !self.is_bounded() {
             return 0;
@@ -160,7 +163,7 @@ impl Growth {
         self.untold.lock().bytes.get(&payer).copied().unwrap_or(0)
     }
 
-    /// A writer has told, or the file is gone.
+    /// A writer has reported, or the file is gone.
     pub(crate) fn told(&self, file: u64) {
         if self.is_bounded() {
             self.untold.lock().forget(file);
@@ -224,7 +227,7 @@ pub(crate) fn growing_among(
     Ok(found)
 }
 
-/// What somebody has left, if there is a bound; each is read once.
+/// What a payer has left, if it has a bound; each is read once.
 fn bound_left(
     reader: &dyn Reader,
     payer: Payer,
@@ -273,13 +276,13 @@ mod tests {
             ],
             left: BTreeMap::from([(user, 1000), (tree, 300)]),
         };
-        // Nobody has grown: what is left may go to any one of them.
+        // No file has grown: what is left may go to any one of them.
         assert_eq!(growing.limits(&[100, 50, 0]), [400, 350, 1000]);
-        // 200 more of the tree, 150 of them the user's, and 10 more of the user.
+        // The tree has grown by 200, 150 of them the user's, and the user by 10 more.
         assert_eq!(growing.limits(&[250, 100, 10]), [350, 200, 850]);
-        // What is shorter than it is charged may become that long again.
+        // A file that is shorter than it is charged may become that long again.
         assert_eq!(growing.limits(&[40, 50, 0]), [400, 350, 1000]);
-        // Above the bound nothing more is allowed, and nothing is taken away.
+        // Above the bound no file may grow, and none must shrink.
         assert_eq!(growing.limits(&[500, 100, 700]), [500, 100, 700]);
     }
 }

@@ -1,6 +1,8 @@
 //! Usage and bounds of users, groups and directory trees.
 //!
-//! Every transaction charges what it makes of inodes in one place, so no operation can forget it.
+//! The room owns the growth that writers have not reported ([`Growth`]), in memory. Usage and
+//! bounds are records: [`charge()`] computes what a transaction adds to them, in one place, so no
+//! operation can forget it.
 
 mod charge;
 mod growth;

@@ -4,7 +4,7 @@ use weft_proto::quota::QuotaKind;
 
 use crate::records::record::QuotaRecord;
 
-/// Who is charged.
+/// A user, a group or a tree that is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Payer {
     /// A user.
@@ -65,7 +65,7 @@ impl std::fmt::Display for Payer {
     }
 }
 
-/// What somebody uses. Sizes of sparse files may add up to more than 2⁶⁴.
+/// What a payer uses. Sizes of sparse files may add up to more than 2⁶⁴.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Bytes of regular files and their forks, holes included.

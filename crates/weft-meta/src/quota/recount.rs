@@ -1,4 +1,4 @@
-//! Usage counted anew from the inodes, and not from what was added up on the way.
+//! Usage counted from the inodes instead of from the charges.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,14 +13,14 @@ use crate::error::MetaError;
 use crate::records::keys::{self, INODES, QUOTAS};
 use crate::records::record::{InodeRecord, QuotaRecord};
 
-/// What everybody uses, counted from the inodes. Cost: a scan of all inodes.
+/// The usage of all payers, counted from the inodes. Cost: a scan of all inodes.
 pub(crate) fn count_usage(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, MetaError> {
     let (mut found, mut failed) = (BTreeMap::<Payer, Used>::new(), None);
     let mut above: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let all = (Bound::Unbounded, Bound::Unbounded);
     reader.scan(INODES, all.0, all.1, &mut |key, value| {
         let id = keys::number(key).unwrap_or(0);
-        // What cannot be read is found elsewhere.
+        // A check reports what cannot be read.
         let Ok(inode) = keys::decode::<InodeRecord>("inode", id, value) else {
             return ControlFlow::Continue(());
         };
@@ -49,7 +49,7 @@ pub(crate) fn count_usage(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, 
     failed.map_or(Ok(found), Err)
 }
 
-/// All records that can be read, and the keys of the others.
+/// The records that can be read, and the keys of the others.
 pub(crate) type Stored = (BTreeMap<Payer, QuotaRecord>, Vec<(Vec<u8>, MetaError)>);
 
 pub(crate) fn stored_records(reader: &dyn Reader) -> Result<Stored, MetaError> {
@@ -67,7 +67,7 @@ pub(crate) fn stored_records(reader: &dyn Reader) -> Result<Stored, MetaError> {
     Ok((found, damaged))
 }
 
-/// The records as they should be where `used` is what was counted; those that are right are left out.
+/// The wrong records, corrected to what was counted.
 pub(crate) fn corrected(
     mut records: BTreeMap<Payer, QuotaRecord>,
     used: &BTreeMap<Payer, Used>,
@@ -84,7 +84,7 @@ pub(crate) fn corrected(
     wrong.collect()
 }
 
-/// What is written to an engine that was never counted: all usages.
+/// The records of all usages, for an engine in which none was ever counted.
 pub(crate) fn first_count(reader: &dyn Reader) -> Result<Vec<(Payer, Vec<u8>)>, MetaError> {
     let wrong = corrected(stored_records(reader)?.0, &count_usage(reader)?);
     let encoded = wrong.into_iter().map(|(p, r)| (p, r.encode_to_vec()));

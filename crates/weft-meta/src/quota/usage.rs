@@ -18,7 +18,7 @@ pub(crate) fn quota_record(
     record.transpose()
 }
 
-/// The trees from the nearest on upwards, as their records tell.
+/// The trees from the nearest upwards, as their records say.
 pub(crate) fn trees_above(
     reader: &dyn Reader,
     mut tree: u64,

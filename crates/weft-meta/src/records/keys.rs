@@ -37,7 +37,8 @@ pub(crate) const VOLUME: Space = Space("volume");
 pub(crate) const VOLUME_KEY: &[u8] = b"volume";
 /// → [`CountersRecord`].
 pub(crate) const COUNTERS_KEY: &[u8] = b"counters";
-/// Present while no service has the volume open and none of its last life's clients had a file open.
+/// Present while no service has the volume open and none of its last life's clients had a file
+/// open.
 pub(crate) const CLEAN_KEY: &[u8] = b"clean";
 /// Key of the history of the service's incarnations in [`VOLUME`].
 pub(crate) const INCARNATIONS_KEY: &[u8] = b"incarnations";

@@ -71,7 +71,7 @@ pub struct InodeRecord {
     /// Files: bytes as last reported. Directories: entries. Links: bytes of the text.
     #[prost(uint64, tag = "6")]
     pub size: u64,
-    /// Nobody may have written since `size` and `written` were reported.
+    /// No client may have written since `size` and `written` were reported.
     #[prost(bool, tag = "7")]
     pub size_exact: bool,
     /// Last access, as far as it is kept.
@@ -113,10 +113,11 @@ pub struct InodeRecord {
     /// The newest truncate that is owed to the servers; 0: none.
     #[prost(uint64, tag = "20")]
     pub truncate: u64,
-    /// Somebody wrote while a truncate was owed: its end does not tell the size.
+    /// A client wrote while a truncate was owed: its end does not tell the size.
     #[prost(bool, tag = "21")]
     pub truncate_raced: bool,
-    /// Regular files: the bytes lie in an [`InlineRecord`] (none there: there are none), and the cells count for nothing.
+    /// Regular files: the bytes lie in an [`InlineRecord`] (none there: there are none), and the
+    /// cells count for nothing.
     #[prost(bool, tag = "22")]
     pub inline: bool,
     /// The access ACL, if the mode does not say all of it.
@@ -134,7 +135,8 @@ pub struct InodeRecord {
     /// Regular files: how long all forks but `data` are together, as the servers last said.
     #[prost(uint64, tag = "27")]
     pub fork_bytes: u64,
-    /// Somebody may have written or removed other forks than `data` since; the size is not exact as long as this is so.
+    /// A client may have written or removed other forks than `data` since; the size is inexact
+    /// while this is set.
     #[prost(bool, tag = "28")]
     pub forks_changed: bool,
 }
@@ -171,7 +173,8 @@ pub struct FrozenRecord {
     /// The id of what it was copied from.
     #[prost(uint64, tag = "2")]
     pub source: u64,
-    /// The bytes of this inline file are also in cells of its own, for readers who cannot work with inline files.
+    /// The bytes of this inline file are also in cells of its own, for readers that cannot handle
+    /// inline files.
     #[prost(bool, tag = "3")]
     pub own_cells: bool,
 }
@@ -201,13 +204,14 @@ pub struct InlineRecord {
     /// All of them.
     #[prost(bytes = "vec", tag = "1")]
     pub data: Vec<u8>,
-    /// They are being written to the cells, which may hold some of them: nothing else may happen to them first.
+    /// They are being written to the cells, which may hold some of them: nothing else may happen to
+    /// them first.
     #[prost(bool, tag = "2")]
     pub spilling: bool,
 }
 
-/// An access control list. In an access ACL the owner's, the others' and the mask's permissions are the inode's mode
-/// and stay 0 here.
+/// An access control list. In an access ACL the owner's, the others' and the mask's permissions are
+/// the inode's mode and stay 0 here.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AclRecord {
     /// Permissions of the owner.
@@ -216,7 +220,7 @@ pub struct AclRecord {
     /// Permissions of the owning group.
     #[prost(uint32, tag = "2")]
     pub group: u32,
-    /// Permissions of everybody else.
+    /// Permissions of others.
     #[prost(uint32, tag = "3")]
     pub other: u32,
     /// What the groups and the named users have at most.
@@ -249,7 +253,7 @@ pub struct XattrRecord {
     pub value: Vec<u8>,
 }
 
-/// A file without a name that somebody has, or may have, open.
+/// A file without a name that a client has, or may have, open.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct OrphanRecord {
     /// When it lost its last name.
@@ -325,7 +329,8 @@ pub struct CheckpointTaskRecord {
     /// The checkpoint's name.
     #[prost(string, tag = "5")]
     pub name: String,
-    /// The intent's file is a directory: the checkpoint is one of its tree, and this the root of the copy.
+    /// The intent's file is a directory: the checkpoint is one of its tree, and this the root of
+    /// the copy.
     #[prost(uint64, tag = "6")]
     pub image: u64,
 }
@@ -365,7 +370,8 @@ pub struct ServerRecord {
     /// The id of its store; empty: not heard yet.
     #[prost(bytes = "vec", tag = "2")]
     pub store: Vec<u8>,
-    /// The first id that was given out after its store was made, if it had another one before; else 0.
+    /// The first id that was given out after its store was made, if it had another one before; else
+    /// 0.
     #[prost(uint64, tag = "3")]
     pub since: u64,
     /// What it said to survive power loss of its store, some seconds ago at most; 0: nothing.
@@ -374,8 +380,8 @@ pub struct ServerRecord {
     /// The last frame of that.
     #[prost(uint64, tag = "5")]
     pub sequence: u64,
-    /// The administrator takes a store that lacks this position, if it puts in doubt what it has of files below this id; 0: only
-    /// one that has it takes part.
+    /// The administrator takes a store that lacks this position, if it puts in doubt what it has of
+    /// files below this id; 0: only one that has it takes part.
     #[prost(uint64, tag = "6")]
     pub doubt: u64,
 }
@@ -417,8 +423,8 @@ pub struct CountersRecord {
 /// Decodes bytes and encodes what they say; `None`: they were refused.
 pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// The decoders of the records, for whoever feeds them anything. Fields of later versions are skipped, so what they give may be
-/// shorter than what they were given; given that, they give the same.
+/// The decoders of the records, for fuzzing. Fields of later versions are skipped, so the output
+/// may be shorter than the input; decoding the output again gives the same bytes.
 pub const DECODERS: &[(&str, Decoder)] = &[
     ("LayoutRecord", again::<LayoutRecord>),
     ("WishRecord", again::<WishRecord>),

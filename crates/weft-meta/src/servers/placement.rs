@@ -7,7 +7,7 @@ use weft_proto::meta::{self, LayoutWish};
 use crate::error::{MetaError, text};
 use crate::records::record::{LayoutRecord, WishRecord};
 
-/// What the choice depends on beside the wishes.
+/// What the choice depends on besides the wishes.
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// Every server of the volume, ascending.
@@ -37,7 +37,7 @@ pub(crate) fn choose(
     let own = wish.map(WishRecord::from).unwrap_or_default();
     let named = [&own.servers, &inherited.servers];
     let named = named.into_iter().find(|servers| !servers.is_empty());
-    // A base of the directory does not speak about servers that the creator named.
+    // The directory's base says nothing about servers that the creator named.
     let inherited_base = inherited.base.filter(|_| own.servers.is_empty());
     let base = own.base.or(inherited_base);
     let mut servers = named.unwrap_or(&pool.candidates).clone();
@@ -48,7 +48,7 @@ pub(crate) fn choose(
     }
     if let Some(base) = base {
         if named.is_none() && !servers.contains(&base) && pool.all.binary_search(&base).is_ok() {
-            // The caller insists on a server that is not heard of at the moment.
+            // The caller insists on a server that is not up at the moment.
             servers.clone_from(&pool.all);
         }
         let at = servers.iter().position(|server| *server == base);
@@ -66,7 +66,7 @@ pub(crate) fn choose(
         .or(inherited.cells)
         .unwrap_or(servers.len() as u32);
     if named.is_none() {
-        // Servers without a cell would only be asked for nothing.
+        // Servers without a cell would only be asked in vain.
         servers.truncate((cells as usize).max(1));
     }
     let spec = LayoutSpec {

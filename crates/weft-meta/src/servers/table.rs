@@ -15,7 +15,8 @@ use crate::records::record::ServerRecord;
 
 /// A server that was not heard of for so long counts as down, in nanoseconds.
 const SILENCE_MAX: i64 = 5_000_000_000;
-/// How often, at most, it is recorded how far a server's store is, in nanoseconds: what an older copy of a store is recognised by.
+/// At most how often a server's durable position is recorded, in nanoseconds. The record is what an
+/// older copy of a store is recognised by.
 const RECORD_EVERY: i64 = 20_000_000_000;
 
 #[derive(Debug, Default)]
@@ -25,9 +26,9 @@ struct Known {
     metrics: String,
     heard: Option<i64>,
     usage: Usage,
-    /// The incarnation that takes part: its store was found to have what earlier ones said to be durable.
+    /// The incarnation that takes part: its store has what earlier ones said to be durable.
     accepted: u64,
-    /// What it says to be durable now; the record has what it said some seconds ago.
+    /// The durable position that it reported last; the record has one from some seconds ago.
     durable: Option<Position>,
     /// When the record was last written.
     recorded: i64,
@@ -54,7 +55,7 @@ impl Known {
         }
     }
 
-    /// What an incarnation that is new must have.
+    /// The position that a new incarnation must have.
     fn remembered(&self) -> Option<Position> {
         let recorded = Position {
             incarnation: self.record.incarnation,
@@ -146,7 +147,8 @@ impl ServerUpdate {
 pub(crate) struct ServerTable {
     epoch: u64,
     known: BTreeMap<u32, Known>,
-    /// The first time this service was told: servers have until a silence later to be heard.
+    /// The first time that the service saw; until [`SILENCE_MAX`] later servers may not have been
+    /// heard.
     since: Option<i64>,
 }
 
@@ -211,7 +213,7 @@ impl ServerTable {
         if let Some(durable) = request.durable
             && server.accepted != durable.incarnation
         {
-            // Another store never said anything: what the earlier one held is lost, and its age
+            // Another store never reported anything: what the earlier one held is lost, and its age
             // tells which files that were.
             let remembered = server.remembered().filter(|_| !other_store);
             let doubts = server.record.doubt != 0 && request.doubted == server.record.doubt;

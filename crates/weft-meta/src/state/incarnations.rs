@@ -2,8 +2,8 @@
 //! still there.
 //!
 //! A client that can wait for syncs is answered before its change survives power loss. The history
-//! ([`weft_kv::History`]) counts the engine's commits and is stored in the engine itself, so an older
-//! copy of one is an older copy of the other.
+//! ([`weft_kv::History`]) counts the engine's commits and is stored in the engine itself, so an
+//! older copy of one is an older copy of the other.
 //!
 //! Invariant: the commits that the engine had are counted before this run commits anything.
 

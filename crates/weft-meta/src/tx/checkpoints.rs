@@ -1,4 +1,4 @@
-//! What a transaction notes about checkpoints: those of a tree, and those of a file that goes.
+//! Checkpoints: work owed for those of a tree, and those of a file that is removed.
 
 use std::ops::ControlFlow;
 
@@ -37,8 +37,9 @@ impl Tx<'_, '_> {
         })
     }
 
-    /// Forgets the checkpoints of a file that goes. Where its cells stay, `layout` says on which servers: they are
-    /// asked to drop them. Answers whether anything is owed for one of them.
+    /// Removes the checkpoints of a file that is removed. Where its cells stay, `layout` says on
+    /// which servers: they are asked to drop the checkpoints. Answers whether anything is owed for
+    /// one of them.
     pub(crate) fn forget_checkpoints(
         &mut self,
         id: u64,
@@ -53,7 +54,7 @@ impl Tx<'_, '_> {
         for (key, value) in found {
             self.delete(CHECKPOINTS, &key);
             let record = keys::decode::<CheckpointRecord>("checkpoint of", id, &value);
-            // One that cannot be read may be any.
+            // An unreadable one may be in any state.
             owed |= record
                 .as_ref()
                 .map_or(true, |r| r.state != CHECKPOINT_THERE);

@@ -1,7 +1,7 @@
 //! The bytes of small files, which are stored with their metadata until they are spilled to cells.
 //!
-//! Invariants: `inline` implies that the inode's size is the record's length (no record: 0) and exact;
-//! a record has an inode that says `inline`; a record that is spilling is not empty.
+//! Invariants: `inline` implies that the inode's size is the record's length (no record: 0) and
+//! exact; a record has an inode that says `inline`; a record that is spilling is not empty.
 
 use super::transaction::Tx;
 use crate::error::MetaError;
@@ -23,8 +23,8 @@ impl Tx<'_, '_> {
         }
     }
 
-    /// From now on the bytes of this inline file are in its cells: done where it has none, else refused with
-    /// [`MetaError::Inline`] until they were spilled.
+    /// Moves an inline file to its cells: at once where it has no bytes, else refused with
+    /// [`MetaError::Inline`] until it was spilled.
     pub(crate) fn need_cells(&mut self, node: &mut Node) -> Result<(), MetaError> {
         let record = content(self.reader(), node.id)?;
         if node.inode.has_own_cells() {
@@ -37,13 +37,14 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// As [`Tx::need_cells`], for whoever cannot wait: what comes next to the file waits instead.
+    /// As [`Tx::need_cells`], for a caller that cannot wait: the next operation on the file waits
+    /// instead.
     pub(crate) fn must_spill(&mut self, node: &mut Node) -> Result<(), MetaError> {
         let mut record = content(self.reader(), node.id)?;
         if record.data.is_empty() && !record.spilling {
             self.leave_inline(node, &[]);
         } else if !record.spilling {
-            // That the cells hold nothing yet is forgotten with it: they will be emptied for nothing.
+            // This also forgets that the cells hold nothing yet: they will be emptied in vain.
             record.spilling = true;
             self.put(INLINE, &node.id.to_be_bytes(), &record);
         }
@@ -52,7 +53,7 @@ impl Tx<'_, '_> {
 
     pub(crate) fn leave_inline(&mut self, node: &mut Node, data: &[u8]) {
         if node.inode.frozen.is_some() {
-            // What a checkpoint keeps can be read from now on from cells as well.
+            // An image can be read from cells as well from now on.
             self.put_content(node.id, data);
             let inode = self.change(node.id, &node.inode);
             if let Some(frozen) = &mut inode.frozen {

@@ -1,4 +1,4 @@
-//! Work owed to the I/O servers: noting it, and taking it away.
+//! Work owed to the I/O servers: adding and removing intents.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -20,17 +20,17 @@ impl Tx<'_, '_> {
         Ok(number)
     }
 
-    /// Takes an intent away.
+    /// Removes an intent.
     pub(crate) fn settle(&mut self, number: u64) -> Result<(), MetaError> {
         self.delete(keys::INTENTS, &number.to_be_bytes());
-        // Where the counter is damaged a check finds it: that must not keep anything from being settled.
+        // A damaged counter must not keep an intent from being settled: a check reports it.
         let counters = self.counters()?;
         counters.intents = counters.intents.saturating_sub(1);
         Ok(())
     }
 
-    /// Takes away what else is owed for files whose delete is owed now: nothing of them matters any more, and one that a
-    /// server refuses must not stand in the way.
+    /// Removes other intents of files whose delete is owed now: nothing else about them matters any
+    /// more, and an intent that a server refuses must not block the delete.
     ///
     /// Cost: a scan of all intents.
     pub(crate) fn supersede(&mut self, files: &BTreeSet<u64>) -> Result<(), MetaError> {
@@ -39,7 +39,7 @@ impl Tx<'_, '_> {
         let start = Bound::Included(&start[..]);
         let mut visit = |key: &[u8], value: &[u8]| {
             let number = keys::number(key).unwrap_or_default();
-            // What cannot be read is found by a check.
+            // A check reports what cannot be read.
             let record = keys::decode::<IntentRecord>("intent", number, value);
             if record.is_ok_and(|r| r.delete.is_none() && !is_tree(&r) && files.contains(&r.file)) {
                 found.push(number);

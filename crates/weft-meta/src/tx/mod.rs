@@ -1,11 +1,12 @@
 //! Transactions: the one way in which operations read and change the namespace.
 //!
-//! The room owns [`Tx`], a transaction under way. A transaction reads each inode once, changes it in
-//! memory and writes it at the end, so an operation that meets a directory twice changes one copy.
-//! [`Volume`] runs transactions and reads on behalf of a client.
+//! The room owns [`Tx`], a transaction under way. A transaction reads each inode once, changes it
+//! in memory and writes it at the end, so an operation that meets a directory twice changes one
+//! copy. [`Volume`] runs transactions and reads on behalf of a client.
 //!
 //! Invariants:
-//! 1. Every change of an inode or an entry passes `Tx::put` or `Tx::delete`, so watchers hear of it.
+//! 1. Every change of an inode or an entry passes `Tx::put` or `Tx::delete`, so watchers hear of
+//!    it.
 //! 2. Every inode that a transaction changes is charged once, when it finishes.
 //! 3. The open files stay locked from a transaction's first look at them until its commit.
 //!

@@ -1,4 +1,4 @@
-//! Names: giving one, taking one away, and what follows when a file loses its last.
+//! Names: adding and removing one, and what follows when a file loses its last.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -36,8 +36,9 @@ impl Tx<'_, '_> {
         inode.changed = now;
     }
 
-    /// Refuses to go on if this is a directory that has checkpoints, also such as are being made or dropped: they would be left without
-    /// a name. Needed before [`Tx::unname`] of what may be a directory.
+    /// Refuses to go on with a directory that has checkpoints, those being made or dropped
+    /// included: they would be left without a name. Call it before [`Tx::unname`] of what may be a
+    /// directory.
     pub(crate) fn need_no_checkpoints(&self, node: &Node, path: &[u8]) -> Result<(), MetaError> {
         if node.inode.is_directory() && has_checkpoints(self.reader(), node.id)? {
             return Err(MetaError::HasCheckpoints { path: text(path) });
@@ -45,7 +46,7 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// One name less for a file; a directory loses its only one. Answers how many are left.
+    /// Removes one name of a file, or the only one of a directory. Answers how many are left.
     pub(crate) fn unname(&mut self, node: &Node, now: i64) -> Result<u32, MetaError> {
         let inode = self.change(node.id, &node.inode);
         inode.changed = now;
@@ -67,7 +68,8 @@ impl Tx<'_, '_> {
         Ok(links)
     }
 
-    /// Removes an inode that has no name and that nobody has open, and owes the rest.
+    /// Removes an inode that has no name and that no client has open, and owes the servers the
+    /// rest.
     pub(crate) fn bury(&mut self, node: &Node) -> Result<(), MetaError> {
         let known = self.remove(node)?;
         if known.xattr_bytes > 0 {
@@ -81,7 +83,7 @@ impl Tx<'_, '_> {
                 self.delete(XATTRS, &key);
             }
         }
-        // The cells of an inline file are empty, unless somebody is filling them.
+        // The cells of an inline file are empty, unless it is being spilled.
         let mut has_cells = true;
         if known.inline {
             has_cells = content(self.reader(), node.id)?.spilling;
@@ -95,7 +97,7 @@ impl Tx<'_, '_> {
         let kept = held.and(known.layout.as_ref());
         let owed = self.forget_checkpoints(node.id, kept)? || known.truncate != 0;
         if let Some(mut held) = held {
-            // Checkpoints of trees need its cells: only what it has for itself goes.
+            // Checkpoints of trees need its cells: only its own data is removed.
             held.deleted = true;
             self.put(HELD, &node.id.to_be_bytes(), &held);
             self.owe(&IntentRecord {

@@ -5,13 +5,13 @@ use crate::error::MetaError;
 use crate::records::{Node, keys};
 
 impl Tx<'_, '_> {
-    /// Somebody has this file open for writing, or may have without having told yet.
+    /// Whether a client has this file open for writing, or may have without having told yet.
     pub(crate) fn may_be_written(&mut self, id: u64) -> bool {
         self.state().grace().may_hold(id) || self.open_files().has_writer(id)
     }
 
-    /// The servers have set a file's size: takes the intent away, and tells the size as far as it is certain. Answers
-    /// the file, if it is still there.
+    /// The servers have set a file's size: removes the intent, and sets the size as far as it is
+    /// certain. Answers the file, if it still exists.
     pub(crate) fn sized(
         &mut self,
         number: u64,
@@ -35,8 +35,8 @@ impl Tx<'_, '_> {
         let Some(inode) = keys::inode(self.reader(), id)? else {
             return Ok(None);
         };
-        // A writer may have written behind it; after a restart, one that has not told yet that it is there, or that has died
-        // with the service.
+        // A writer may have written behind it; after a restart, also one that has not told yet that
+        // it has the file open, or that died with the service.
         let written_to = self.may_be_written(id) || self.state().grace().owed_before(number);
         let inode = self.change(id, &inode);
         let known = !inode.truncate_raced;
@@ -55,7 +55,8 @@ impl Tx<'_, '_> {
             self.state().unsettled().note(id);
         }
         if !known {
-            // The stored size is older: a writer who goes without having written must not make it exact.
+            // The stored size is older: a writer that detaches without having written must not make
+            // it exact.
             self.open_files().wrote(id);
         }
         Ok(Some(Node { id, inode }))

@@ -19,7 +19,8 @@ use crate::records::record::{CountersRecord, InodeRecord, QuotaRecord};
 use crate::records::{Node, attributes};
 use crate::state::State;
 
-/// What fills an engine: each name and attribute is a record here. Who adds anything else says so: [`Tx::grow`].
+/// Spaces that fill an engine: each name and attribute is a record here. A change that adds other
+/// records for good calls [`Tx::grow`].
 const GROWING: [weft_kv::Space; 2] = [ENTRIES, XATTRS];
 
 /// An inode that a transaction changes.
@@ -30,7 +31,7 @@ struct Changed {
 }
 
 impl Changed {
-    /// Of what a checkpoint keeps, only where its bytes lie may change.
+    /// Of an image, only the place of its bytes may change.
     fn is_allowed(&self) -> bool {
         let Some(before) = &self.before else {
             return true;
@@ -47,9 +48,9 @@ pub(crate) struct Tx<'t, 'n> {
     /// Held from the first look until the commit, so that no attachment slips in between.
     open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
     inodes: BTreeMap<u64, Changed>,
-    /// Inodes that were there and are removed, as they were.
+    /// Inodes that this transaction removes, as they were.
     gone: Vec<InodeRecord>,
-    /// What happens has happened already, whatever quotas say.
+    /// The change has happened already, whatever quotas say.
     forced: bool,
     counters: Option<CountersRecord>,
     /// Records that make the namespace larger for good, less those taken away.
@@ -82,12 +83,12 @@ impl<'t, 'n> Tx<'t, 'n> {
         &*self.txn
     }
 
-    /// What this transaction notes has happened already, and is counted whatever bounds there are.
+    /// The change has happened already: it is charged whatever bounds there are.
     pub(crate) fn force(&mut self) {
         self.forced = true;
     }
 
-    /// The namespace is larger after this transaction, by more than names and attributes.
+    /// The namespace grows by more than names and attributes.
     pub(crate) fn grow(&mut self) {
         self.grown += 1;
     }
@@ -97,7 +98,7 @@ impl<'t, 'n> Tx<'t, 'n> {
         self.state
     }
 
-    /// Who has what open; nobody attaches or detaches until this transaction has ended.
+    /// The open files, locked: no client attaches or detaches until this transaction has ended.
     pub(crate) fn open_files(&mut self) -> &mut OpenFiles {
         let state = self.state;
         self.open.get_or_insert_with(|| state.open_files())
@@ -109,12 +110,12 @@ impl<'t, 'n> Tx<'t, 'n> {
         self.txn.put(space, key, &record.encode_to_vec());
     }
 
-    /// As [`Tx::put`], of something that nobody has been told of.
+    /// As [`Tx::put`], of a record that no client has seen.
     pub(crate) fn put_unseen(&mut self, space: weft_kv::Space, key: &[u8], record: &impl Message) {
         self.txn.put(space, key, &record.encode_to_vec());
     }
 
-    /// As [`Tx::delete`], of something that nobody has been told of.
+    /// As [`Tx::delete`], of a record that no client has seen.
     pub(crate) fn delete_unseen(&mut self, space: weft_kv::Space, key: &[u8]) {
         self.txn.delete(space, key);
     }
@@ -150,14 +151,14 @@ impl<'t, 'n> Tx<'t, 'n> {
         &mut changed.now
     }
 
-    /// What the wire says of a file as this transaction leaves it.
+    /// The attributes of a file as this transaction leaves it.
     pub(crate) fn attributes(&mut self, known: &Node) -> Attributes {
         let inode = self.change(known.id, &known.inode).clone();
         let id = known.id;
         attributes(&Node { id, inode })
     }
 
-    /// A new inode with a new id.
+    /// Adds a new inode.
     pub(crate) fn create(&mut self, id: u64, inode: InodeRecord) -> Result<(), MetaError> {
         self.counters()?.files += 1;
         let changed = Changed {
@@ -179,7 +180,7 @@ impl<'t, 'n> Tx<'t, 'n> {
         Ok(last)
     }
 
-    /// Takes the next id; it is never given out again.
+    /// Takes the next id, which is never reused.
     pub(crate) fn next_id(&mut self) -> Result<u64, MetaError> {
         let counters = self.counters()?;
         let id = counters.next_id;
@@ -193,7 +194,7 @@ impl<'t, 'n> Tx<'t, 'n> {
         Ok(given && !self.inodes.contains_key(&id) && keys::inode(self.reader(), id)?.is_none())
     }
 
-    /// Writes what was changed in memory, and charges it. Answers what changes with the commit.
+    /// Charges and writes what was changed in memory. Answers the changes for watchers.
     ///
     /// # Errors
     /// [`weft_kv::KvError::NoSpace`] where the namespace would grow and its engine has no room to.
@@ -223,7 +224,7 @@ impl<'t, 'n> Tx<'t, 'n> {
         Ok(self.changes)
     }
 
-    /// Stores a record, or takes it away where it says nothing.
+    /// Stores a quota record, or deletes one that says nothing.
     pub(crate) fn put_quota(&mut self, payer: Payer, record: &QuotaRecord) {
         if record.says_nothing(payer) {
             self.delete_unseen(QUOTAS, &payer.key());

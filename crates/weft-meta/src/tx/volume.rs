@@ -54,7 +54,7 @@ impl Volume {
         &self,
         work: impl FnOnce(&dyn Reader) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        // Before the snapshot: what is given back later may not be in it.
+        // Before the snapshot: it may lack changes of a directory that is given back later.
         let held = self.state.delegations().in_the_way_of(self.origin);
         let mut snapshot = self.state.kv().snapshot()?;
         let watched = Watched::new(&mut *snapshot, held, self.origin);

@@ -46,7 +46,7 @@ impl Tx<'_, '_> {
         }
     }
 
-    /// A size that was to be set is not: it is asked of the servers.
+    /// The size is not set: the servers are asked for it.
     fn untruncated(&mut self, number: u64, file: u64) -> Result<(), MetaError> {
         let Some(inode) = keys::inode(self.reader(), file)? else {
             return Ok(());
@@ -56,7 +56,7 @@ impl Tx<'_, '_> {
         }
         let inode = self.change(file, &inode);
         (inode.truncate, inode.truncate_raced, inode.size_exact) = (0, false, false);
-        // Who writes to it knows as little of its size.
+        // Its writers know as little of the size.
         self.open_files().wrote(file);
         self.state().unsettled().note(file);
         Ok(())

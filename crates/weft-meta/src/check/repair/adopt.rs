@@ -44,7 +44,7 @@ pub(crate) fn adopt_file(
         let known = inode.layout.as_ref().map(weft_proto::meta::Layout::from);
         let doubted = known.is_some() && known == request.instead_of;
         let sound = known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok());
-        // Whoever works by the layout as it is would go on doing so.
+        // A client that has it open would go on using the old layout.
         let in_use = tx.open_files().is_open(id) || inode.truncate != 0;
         if doubted && in_use {
             return Ok(nothing());

@@ -1,4 +1,4 @@
-//! Repairs of what is counted: the volume's counters and everybody's usage.
+//! Repairs of counts: the volume's counters, and the usage of payers.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -33,7 +33,7 @@ pub(super) fn counter(tx: &mut Tx<'_, '_>) -> Outcome {
     })
 }
 
-/// Counts anew what everybody uses.
+/// Counts the usage of all payers from the inodes.
 pub(super) fn usage(tx: &mut Tx<'_, '_>) -> Outcome {
     let used = count_usage(tx.reader())?;
     let (records, damaged) = stored_records(tx.reader())?;

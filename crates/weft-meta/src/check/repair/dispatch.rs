@@ -1,4 +1,4 @@
-//! Which repair is that of which fault.
+//! Dispatch: the repair of each fault.
 
 use weft_proto::fsck::{Fault, FileState, Finding};
 

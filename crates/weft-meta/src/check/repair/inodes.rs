@@ -103,7 +103,8 @@ pub(super) fn no_layout(volume: &Volume, tx: &mut Tx<'_, '_>, file: u64, now: i6
     })
 }
 
-/// Makes an inode say what can be so. What only files have says that it is a file; else its names say what it is.
+/// Makes an inode say what can be so. What only files have says that it is a file; else its names
+/// say what it is.
 pub(super) fn straighten(tx: &mut Tx<'_, '_>, file: u64, by_names: FileKind) -> Outcome {
     change(tx, file, |tx, node| {
         if contradiction(&node.inode).is_none() {

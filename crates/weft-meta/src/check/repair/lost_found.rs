@@ -1,4 +1,4 @@
-//! `/lost+found`, and inodes made anew for what has lost its own.
+//! `/lost+found`, and new inodes for records that have lost theirs.
 
 use weft_proto::meta::{FileKind, ROOT};
 
@@ -10,7 +10,7 @@ use crate::records::record::{InodeRecord, LayoutRecord, XattrRecord};
 use crate::servers::placement;
 use crate::tx::{Tx, Volume};
 
-/// Where things are put that have no place.
+/// The directory for files that have no place.
 pub(super) const LOST_AND_FOUND: &[u8] = b"lost+found";
 /// What is known of a file that was found.
 pub(super) const KNOWN: &[u8] = b"user.weft.lost";
@@ -29,12 +29,12 @@ pub(super) fn put_known(
     let value = value[..value.len().min(KNOWN_MAX)].to_vec();
     tx.put(XATTRS, &keys::with_name(id, name), &XattrRecord { value });
     let bytes = xattr_bytes(tx, id)?;
-    // It is among those that were changed: nothing is read of what is given here.
+    // The inode is among those that were changed: the default is not used.
     tx.change(id, &InodeRecord::default()).xattr_bytes = bytes;
     Ok(())
 }
 
-/// The directory for what has no place; made where there is none.
+/// The directory for files that have no place; made if there is none.
 fn lost_and_found(tx: &mut Tx<'_, '_>, now: i64) -> Result<Node, MetaError> {
     let root = Node {
         id: ROOT,
@@ -101,8 +101,8 @@ pub(super) fn put_lost(
     Ok((directory.id, [b"/lost+found/", &name[..]].concat()))
 }
 
-/// Makes the inode anew of which other records are there, under its own id. Its names reach it again; without any
-/// it is put into `/lost+found`. Answers where it is.
+/// Makes a new inode, under the old id, for which other records exist. Its names reach it again;
+/// without any it is put into `/lost+found`. Answers where it is.
 pub(super) fn revive(
     tx: &mut Tx<'_, '_>,
     id: u64,
@@ -110,7 +110,7 @@ pub(super) fn revive(
     known: &str,
     now: i64,
 ) -> Result<String, MetaError> {
-    // First of all: what is made beside it must not get its id.
+    // First of all: files made below must not get its id.
     let counters = tx.counters()?;
     counters.next_id = counters.next_id.max(id + 1);
     let names = names_by_scan(tx, id)?;

@@ -1,4 +1,4 @@
-//! Files that were removed, by their servers' word, and are back because the namespace is older than that.
+//! Files that their servers know to be removed, and that are back because the namespace is older.
 
 use std::ops::ControlFlow;
 
@@ -21,14 +21,14 @@ type Attributes = Vec<(Vec<u8>, XattrRecord)>;
 /// Names that are told.
 const NAMES_TOLD: usize = 8;
 
-/// The inode of a file that is what it was when its servers were asked; else what is said of it.
+/// The inode of a file that is still what it was when its servers were asked; else the outcome.
 fn as_seen(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,
     file: u64,
     seen: Option<&FileState>,
 ) -> Result<Result<InodeRecord, Outcome>, MetaError> {
-    // Nobody attaches between this look and the commit.
+    // No client attaches between this look and the commit.
     let open = tx.open_files().is_open(file) || volume.state().grace().may_hold(file);
     let now = state_now(tx.reader(), file, open)?;
     let Some(inode) = readable(tx.reader(), file)? else {
@@ -40,7 +40,8 @@ fn as_seen(
     Ok(Ok(inode))
 }
 
-/// Takes the names of a removed file away, and with them the file: at once, or when nobody has it open any more.
+/// Removes the names of a removed file, and with them the file: at once, or when no client has it
+/// open any more.
 pub(super) fn removed(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,
@@ -83,9 +84,9 @@ pub(super) fn id_removed(
         Ok(_) => return Ok(nothing()),
         Err(outcome) => return outcome,
     };
-    // Whoever has it open, and whatever keeps it, knows it by its old id.
+    // A client that has it open, and a checkpoint that keeps it, know it by its old id.
     let kept = seen.is_some_and(|seen| seen.open || seen.held || !seen.checkpoints.is_empty());
-    // Also a client of an earlier life, who comes back later.
+    // So does a client of an earlier run that comes back later.
     let kept = kept || volume.state().grace().is_active();
     let names = names_by_scan(tx, file)?;
     let (Ok(bytes), Some(attributes)) = (content(tx.reader(), file), attributes(tx, file)?) else {

@@ -69,7 +69,8 @@ pub(super) fn truncate_lost(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
         inode.truncate_raced = false;
         inode.size_exact = inode.inline;
         if !inode.inline {
-            // The stored size is older: a writer who goes without having written must not make it exact.
+            // The stored size is older: a writer that detaches without having written must not make
+            // it exact.
             tx.open_files().wrote(node.id);
             tx.state().unsettled().note(node.id);
         }
@@ -77,7 +78,7 @@ pub(super) fn truncate_lost(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
     })
 }
 
-/// A size that the cells do not bear out is no longer called exact: whoever wants it asks the servers.
+/// A size that the cells do not confirm is no longer exact: readers ask the servers.
 pub(super) fn size(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
     let file = finding.file;
     let written_to = tx.may_be_written(file);

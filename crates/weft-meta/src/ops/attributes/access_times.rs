@@ -1,4 +1,5 @@
-//! Access times, as clients tell of them when they end attachments. A mount decides which reads count (`relatime` and the like).
+//! Access times, which clients report when they end attachments. The mount decides which reads
+//! count (`relatime` and the like).
 
 use weft_proto::meta::Accessed;
 
@@ -6,11 +7,12 @@ use crate::error::MetaError;
 use crate::records::keys::{self, INODES};
 use crate::tx::Volume;
 
-/// Notes when files, directories and links were read. A time only goes forward, and nothing else changes, the time of the
-/// last change neither. Watchers are not told: that one client reads must not end what others have cached.
+/// Notes when files, directories and links were read. A time only moves forward, and nothing else
+/// changes, not even the change time. Watchers are not told: a read by one client must not
+/// invalidate what others have cached.
 ///
-/// What is not there, or kept by a checkpoint, is passed over. So are all, where a directory among them is another client's for
-/// the moment: a time of access is not worth that it is asked to give it back.
+/// Missing files and those that a checkpoint keeps are skipped. All are skipped if another client
+/// has delegated a directory among them: an access time is not worth a recall.
 pub(crate) fn note_accesses(volume: &Volume, accessed: &[Accessed]) {
     if accessed.is_empty() {
         return;

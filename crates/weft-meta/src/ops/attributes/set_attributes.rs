@@ -1,6 +1,7 @@
-//! SetAttributes: chmod, chown, utimens, what a directory gives to new files, and the layout of an empty file.
+//! SetAttributes: chmod, chown, utimens, the defaults of a directory for new files, and the layout
+//! of an empty file.
 //!
-//! One request may ask for several; all are allowed and done, or none.
+//! One request may change several; either all of them change, or none.
 
 use weft_proto::meta::{
     Credentials, FileKind, LayoutWish, SetAttributesRequest, StatReply, TimeWish,
@@ -75,7 +76,7 @@ pub(crate) fn apply(
             return Err(MetaError::NotDirectory { path: text(path) });
         }
         let record = WishRecord::from(wish);
-        // A wish that no file could get is refused here and not at each creation.
+        // A wish that no file could get is refused here, not at each creation.
         placement::choose(
             &volume.state().servers().pool(now),
             id,
@@ -91,10 +92,11 @@ pub(crate) fn apply(
     Ok(after)
 }
 
-/// A file's other layout. Parts that are not wished for stay, and nothing wished for is the volume's default.
+/// Replaces a file's layout. Parts that the wish leaves out stay as they are; an empty wish is the
+/// volume's default.
 ///
-/// Only while there is nothing to lay out anew, and nobody who works by the layout as it is. What other forks than `data`
-/// hold only the servers know: the caller has asked them.
+/// This needs an empty file that no client has open. Only the servers know what forks other than
+/// `data` hold: the caller has asked them.
 fn relayout(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,
@@ -234,7 +236,7 @@ fn change_times(
     Ok(())
 }
 
-/// Times of one's choice are the owner's to set; the present time also a writer's.
+/// Only the owner sets an arbitrary time; a writer may set the present time.
 fn allowed_times(
     who: &Credentials,
     inode: &InodeRecord,

@@ -1,4 +1,4 @@
-//! What the operations on checkpoints share.
+//! Steps that the operations on checkpoints share.
 
 use weft_proto::checkpoint::CheckpointInfo;
 use weft_proto::meta::{Credentials, FileKind, Target};
@@ -11,7 +11,7 @@ use crate::records::record::{CheckpointRecord, CheckpointTaskRecord, IntentRecor
 use crate::records::{Node, keys};
 use crate::tx::Tx;
 
-/// Finds a regular file, or a directory, of which the caller may change the content.
+/// Finds a regular file or a directory whose content the caller may change.
 pub(super) fn writable_file(
     tx: &Tx<'_, '_>,
     who: &Credentials,

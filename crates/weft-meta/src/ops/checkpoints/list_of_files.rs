@@ -16,9 +16,9 @@ use crate::records::keys::{self, CHECKPOINTS, ENTRIES};
 use crate::records::record::{CHECKPOINT_THERE, CheckpointRecord, EntryRecord};
 use crate::tx::Volume;
 
-/// Names that one call looks at.
+/// Names that one call reads.
 const NAMES: usize = 2000;
-/// Checkpoints of one file that are told, and with which a page ends.
+/// Checkpoints that are listed of one file; a page ends when it has so many.
 const OF_ONE_FILE: usize = 500;
 
 pub(crate) fn list_file_checkpoints(

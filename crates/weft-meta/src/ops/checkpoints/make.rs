@@ -1,4 +1,4 @@
-//! MakeCheckpoint: a checkpoint of a file or a tree is noted, and the servers owe their part.
+//! MakeCheckpoint: notes a checkpoint of a file or a tree, which the servers then make.
 
 use weft_proto::checkpoint::MakeCheckpointRequest;
 use weft_proto::limits::NAME_MAX;

@@ -1,4 +1,4 @@
-//! RemoveCheckpoint: a checkpoint is no longer listed, and the servers owe its removal.
+//! RemoveCheckpoint: takes a checkpoint off the list; the servers then drop it.
 
 use weft_proto::checkpoint::RemoveCheckpointRequest;
 

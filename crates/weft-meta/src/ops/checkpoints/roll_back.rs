@@ -1,4 +1,4 @@
-//! RollBack: a file, or all below a directory, becomes what it was in a checkpoint.
+//! RollBack: makes a file, or all below a directory, what it was in a checkpoint.
 
 use weft_proto::checkpoint::RollBackRequest;
 
@@ -29,7 +29,7 @@ pub(crate) fn roll_back(
         let (checkpoint, size) = (record.number, record.size);
         let (number, intent) = owe_task(tx, &node, TASK_ROLL_BACK, checkpoint, size, name)?;
         tx.open_files().truncated(node.id);
-        // As for a truncate: until the servers have done it nobody may believe the size.
+        // As for a truncate, the size must not be trusted until the servers have done it.
         let inode = tx.change(node.id, &node.inode);
         inode.size_exact = false;
         inode.forks_changed |= record.forks || inode.fork_bytes > 0;

@@ -14,7 +14,7 @@ use crate::records::record::{
 };
 use crate::tx::{Tx, Volume};
 
-/// What files are in a checkpoint, by their ids: size and time of the last write.
+/// The files in a checkpoint by their ids: size, and time of the last write.
 pub type KeptFiles = HashMap<u64, (u64, i64)>;
 
 pub(crate) fn tree_done(
@@ -111,7 +111,7 @@ fn remove_image(tx: &mut Tx<'_, '_>, image: &Node) -> Result<(), MetaError> {
         }
     }
     if image.inode.inline {
-        // A reader may have had it brought, in part at least, to cells.
+        // A reader may have had it spilled, at least in part.
         let spilling = content(tx.reader(), image.id)?.spilling;
         tx.delete_unseen(INLINE, &key);
         let own_cells = image.inode.frozen.is_some_and(|frozen| frozen.own_cells);
@@ -122,7 +122,8 @@ fn remove_image(tx: &mut Tx<'_, '_>, image: &Node) -> Result<(), MetaError> {
     Ok(())
 }
 
-/// One checkpoint less needs the cells of a file; `image` says where they are. Answers whether they go.
+/// One checkpoint less needs the cells of a file; `image` says where they are. Answers whether the
+/// cells are deleted.
 fn drop_hold(tx: &mut Tx<'_, '_>, file: u64, image: &InodeRecord) -> Result<bool, MetaError> {
     let key = file.to_be_bytes();
     let Some(mut held) = keys::held(tx.reader(), file)? else {
@@ -166,7 +167,7 @@ fn tree_rolled_back(
         }
         let inode = keys::named_inode(tx.reader(), file)?;
         let inode = tx.change(file, &inode);
-        // The servers' own time is that of the rolling back, which is nobody's write.
+        // The servers' own time is that of the rollback, which is no write by a client.
         inode.modified = image.modified;
         inode.modified_set = now;
     }

@@ -15,9 +15,11 @@ use crate::records::record::{
 };
 use crate::tx::Tx;
 
-/// Copies what lies below a directory and owes a checkpoint of the cells. Answers the intent's number.
+/// Copies what lies below a directory and owes a checkpoint of the cells. Answers the intent's
+/// number.
 ///
-/// Cost: O(names) reads and writes; nothing grows with the files' sizes, but the bytes of inline files are copied.
+/// Cost: O(names) reads and writes. The cost does not grow with the files' sizes, except that the
+/// bytes of inline files are copied.
 pub(crate) fn make_tree(
     tx: &mut Tx<'_, '_>,
     root: &Node,
@@ -82,7 +84,7 @@ fn put_image(
     if node.inode.inline {
         let mut record = content(tx.reader(), node.id)?;
         let bytes = record.data.len() as u64;
-        // The record is the truth also while it is on its way to the cells.
+        // The record has the current bytes even while the file is spilled.
         record.spilling = false;
         if bytes > 0 {
             tx.put_unseen(INLINE, &id.to_be_bytes(), &record);
@@ -122,9 +124,9 @@ fn images(tree: &Subtree, first: u64, number: u64) -> Vec<Node> {
                 names[place]
             },
             parent: if directory { parents[place] } else { 0 },
-            // The servers tell the size of what has cells before anybody sees the copy.
+            // The servers report the size of a file with cells before any client sees the copy.
             size_exact: true,
-            // Whoever writes now has not told of other forks yet.
+            // Present writers have not reported other forks yet.
             forks_changed: !node.inode.inline
                 && (node.inode.forks_changed || !node.inode.size_exact),
             truncate: 0,

@@ -1,9 +1,10 @@
 //! Makes a tree what it is in a checkpoint.
 //!
-//! A file is its id. What was there and still is, wherever it was renamed to, becomes what it was and has its old names in the
-//! tree again, beside names that it got elsewhere; what was deleted comes back; what was made since loses its names in the
-//! tree, and goes if it has no others, as if it were removed. Directories that were moved out of the tree stay where they are,
-//! and new ones take their places.
+//! A file is its id. A file that still exists, wherever it was renamed to, becomes what it was and
+//! has its old names in the tree again, beside names that it got elsewhere. A deleted file comes
+//! back. A file that was made since loses its names in the tree, and if it has no others it is
+//! removed. Directories that were moved out of the tree stay where they are, and new ones take
+//! their places.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,11 +25,12 @@ use crate::tx::Tx;
 /// What an image becomes.
 struct Target {
     id: u64,
-    /// What is there under this id.
+    /// The inode under this id now.
     living: Option<InodeRecord>,
 }
 
-/// Replaces the tree below a directory, and owes the same for the cells. Answers the intent's number.
+/// Replaces the tree below a directory, and owes the same for the cells. Answers the intent's
+/// number.
 ///
 /// Cost: O(names in the checkpoint and in the tree).
 pub(crate) fn roll_back_tree(
@@ -84,7 +86,7 @@ fn targets(
             if found.is_directory() {
                 in_tree.contains(&id)
             } else {
-                // Bytes that went to cells do not come back from there.
+                // Bytes that were spilled to cells do not become inline again.
                 !node.inode.inline || found.inline
             }
         };
@@ -139,7 +141,7 @@ fn remove_others(
         }
         inode.links = inode.links.saturating_sub(names);
         if inode.links == 0 {
-            // The last of its names goes as any name does.
+            // Its last name is removed as any name is.
             inode.links = 1;
             tx.unname(node, now)?;
         }
@@ -210,7 +212,8 @@ fn restore(
     Ok(())
 }
 
-/// The tree that a target counts for then; `outer`: what its directory does, unless it is the root of what is rolled back.
+/// The tree that a target is charged to. `outer` is its directory's, unless the target is the root
+/// of the rollback.
 fn tree_again(tx: &Tx<'_, '_>, target: &Target, outer: Option<u64>) -> Result<u64, MetaError> {
     let (living, Some(outer)) = (target.living.as_ref(), outer) else {
         return Ok(target.living.as_ref().map_or(0, |living| living.tree));
@@ -226,7 +229,7 @@ fn tree_again(tx: &Tx<'_, '_>, target: &Target, outer: Option<u64>) -> Result<u6
     Ok(target.id)
 }
 
-/// What lies beside the inode: extended attributes, bytes, the marks of a file without a name.
+/// Restores what is stored beside the inode: extended attributes, bytes, the mark of an orphan.
 fn restore_beside(tx: &mut Tx<'_, '_>, image: &Node, id: u64) -> Result<(), MetaError> {
     tx.delete(ORPHANS, &id.to_be_bytes());
     for (name, _) in xattrs(tx.reader(), id)? {

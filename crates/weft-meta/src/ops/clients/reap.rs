@@ -6,7 +6,7 @@ use crate::error::MetaError;
 use crate::records::keys::{self, ORPHANS};
 use crate::tx::Volume;
 
-/// Orphans that one transaction of [`Namespace::reap_orphans`] takes.
+/// Orphans that one transaction removes.
 const PAGE: usize = 256;
 
 pub(crate) fn reap_orphans(volume: &Volume) -> Result<u64, MetaError> {

@@ -31,7 +31,7 @@ pub(crate) fn reassert(
                     continue;
                 }
                 if inode.inline {
-                    // It may have what it has not stored; whoever else writes, too.
+                    // The client may have bytes that it has not stored; so may another writer.
                     if tx.open_files().has_other_writer(client, *id) {
                         tx.must_spill(&mut Node { id: *id, inode })?;
                     }

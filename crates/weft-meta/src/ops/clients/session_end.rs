@@ -1,4 +1,5 @@
-//! A session that ended: its attachments end, and files that only it had open go.
+//! The end of a session: the client's attachments end, and orphans that only it had open are
+//! removed.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +18,14 @@ pub(crate) fn session_ended(volume: &Volume, client: u64) -> Result<(), MetaErro
     )
 }
 
-/// What a client was writing, and will not tell any more.
+/// Notes the files that a client was writing: it will not report their sizes any more.
 pub(super) fn unsettle_written(volume: &Volume, open: &OpenFiles, client: u64) {
     let files = open.of_client(client).into_iter();
     let written = files.filter(|id| open.is_writer(client, *id));
     written.for_each(|id| volume.state().unsettled().note(id));
 }
 
-/// What follows from a client having nothing open but `held`.
+/// What follows when a client has nothing open but `held`.
 pub(super) fn let_go(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,
@@ -36,7 +37,8 @@ pub(super) fn let_go(
             && let Some(inode) = keys::inode(tx.reader(), id)?
             && (inode.truncate != 0 || !inode.inline)
         {
-            // It may have written behind a truncate, and to other forks, and cannot tell any more.
+            // It may have written behind a truncate, and to other forks, and cannot report that any
+            // more.
             let now = tx.change(id, &inode);
             now.truncate_raced |= now.truncate != 0;
             if !now.inline && !held.contains(&id) {

@@ -1,10 +1,13 @@
-//! Where to append: the service deals out offsets, so that no two appends overlap, whoever writes them.
+//! Append: the service reserves ranges at the end of a file, so that no two appends overlap,
+//! whichever clients write them.
 //!
-//! What was dealt out is kept in memory beside the attachments and goes with the last one. Where the end of a file
-//! lies is known without asking as long as one client alone has it attached for writing: it is what was dealt
-//! out, what that client knows, or the size from before. Otherwise the caller asks the servers, and comes back.
+//! Reservations are kept in memory beside the attachments and go with the last one. The end of a
+//! file is known without asking as long as only one client has it attached for writing: it is the
+//! end of the reservations, what that client knows, or the size from before. Otherwise the caller
+//! asks the servers and comes back.
 //!
-//! Invariant: an offset that is dealt out is at or beyond the end of every one dealt out since the last truncate.
+//! Invariant: a reserved range begins at or beyond the end of every range reserved since the last
+//! truncate.
 
 use weft_layout::Layout;
 use weft_proto::coord::AppendRequest;
@@ -18,11 +21,12 @@ use crate::tx::Volume;
 pub enum Append {
     /// The offset.
     At(u64),
-    /// Ask the file's servers for its size, then call [`Namespace::append_after`].
+    /// Ask the file's servers for its size, then call
+    /// [`Namespace::append_after`](crate::Namespace::append_after).
     Ask {
         /// Where its cells are.
         layout: Layout,
-        /// What the answer is good for.
+        /// The turn in which the servers' answer is valid.
         turn: u64,
     },
     /// A truncate must be carried through first.
@@ -47,7 +51,7 @@ pub(crate) fn append(
         let turn = appender.turn();
         return Ok(Append::Ask { layout, turn });
     }
-    // Of an inline file the service knows all that is stored.
+    // The service has all stored bytes of an inline file.
     let counts = appender.size_counts() || inode.inline;
     let before = if counts { inode.size } else { 0 };
     let offset = open.reserve(client, id, before.max(request.known_end), request.length);

@@ -1,11 +1,11 @@
-//! Attach: resolve a path, check access, create the file if asked, remember that it is open.
+//! Attach: resolves a path, checks access, creates the file if asked, and notes that it is open.
 //!
-//! A file that exists and whose size is not exact already (or that is only read) needs no
-//! transaction: it is found in a snapshot, and looked at once more under the lock of the open files,
-//! so that it cannot be deleted in between. Everything else is one transaction.
+//! Attaching an existing file needs no transaction if its size is inexact already, or if it is only
+//! read: the file is found in a snapshot and read once more under the lock of the open files, so
+//! that it cannot be deleted in between. Everything else is one transaction.
 //!
-//! An inline file comes with its bytes, unless the client cannot work with that, or somebody else may be writing it:
-//! then [`MetaError::Inline`] says that it must be spilled first.
+//! An inline file comes with its bytes, unless the client cannot handle that or another client may
+//! be writing it: then [`MetaError::Inline`] says that it must be spilled first.
 
 use bytes::Bytes;
 use weft_kv::Reader;
@@ -24,9 +24,9 @@ use crate::tx::{Tx, Volume};
 /// What an attach found or made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attached {
-    /// What is answered.
+    /// The answer.
     pub reply: AttachReply,
-    /// Something was committed: sync before answering.
+    /// The attach committed something: sync before answering.
     pub committed: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn attach(
     client: u64,
     request: &AttachRequest,
 ) -> Result<Attached, MetaError> {
-    // Who creates mostly finds the name free: one walk, inside the transaction, is cheaper then.
+    // A create mostly finds the name free: one walk, inside the transaction, is cheaper then.
     if request.create.is_none()
         && let Some(attached) = attach_existing(volume, client, request)?
     {
@@ -46,7 +46,7 @@ pub(crate) fn attach(
     volume
         .transact_then(
             |tx| {
-                // From here to the commit nobody else attaches or detaches.
+                // No client attaches or detaches from here to the commit.
                 tx.open_files();
                 let (mut node, created) = find_or_create(volume, tx, now, request)?;
                 let written = tx.may_be_written(node.id);
@@ -103,7 +103,8 @@ fn attach_existing(
         Ok(Some((node, data)))
     })?;
     let Some((node, data)) = now else {
-        // Deleted since: whether the path names something else now, the transaction finds out.
+        // It was deleted since. The transaction finds out whether the path names something else
+        // now.
         return Ok(None);
     };
     let exact = node.inode.size_exact;
@@ -199,7 +200,7 @@ fn exclusive(request: &AttachRequest) -> bool {
         .is_some_and(|create| create.exclusive)
 }
 
-/// Whether what is there may be attached in this way.
+/// Checks that a file may be attached in this way.
 fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
     let path = &request.target.path;
     if exclusive(request) {
@@ -221,13 +222,13 @@ fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
             });
         }
     }
-    // Both at once: one entry of an ACL must allow all of it.
+    // Both at once: a single entry of an ACL must allow all of it.
     let read = if request.read { READ } else { 0 };
     let write = if request.write { WRITE } else { 0 };
     need(&request.who, &node.inode, read | write, path)
 }
 
-/// The bytes of an inline file, if it may stay so with this attachment; `written`: somebody may be writing.
+/// The bytes of an inline file, if it may stay inline with this attachment.
 fn inline(
     reader: &dyn Reader,
     node: &Node,

@@ -1,4 +1,4 @@
-//! Detach: attachments end that have nothing to report.
+//! Detach: ends attachments that have nothing to report.
 
 use weft_proto::limits::DETACH_MAX;
 use weft_proto::meta::{DetachReply, DetachRequest, ReportRequest};

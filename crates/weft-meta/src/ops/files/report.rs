@@ -1,14 +1,14 @@
-//! Report: what a writer knows of size and time, and the end of an attachment.
+//! Report: what a writer knows of a file's size and time, and the end of an attachment.
 //!
-//! A size becomes exact only when the last writer has gone and told it, or when the writers did not
-//! write at all. Whenever that is not certain the size stays inexact, and who needs it asks the
-//! servers: inexact is always safe.
+//! A size becomes exact only when the last writer has left and reported it, or when no writer wrote
+//! at all. Whenever that is not certain the size stays inexact, and readers ask the servers for it:
+//! inexact is always safe.
 
 use weft_proto::meta::{ReportReply, ReportRequest};
 
 use crate::access::without_privilege;
 use crate::error::MetaError;
-use crate::open::OpenMode;
+use crate::open::{Ended, OpenMode};
 use crate::records::{Node, attributes, keys};
 use crate::tx::Volume;
 
@@ -18,32 +18,33 @@ pub(crate) fn report(
     request: &ReportRequest,
 ) -> Result<ReportReply, MetaError> {
     let id = request.file;
-    // A reader knows nothing of size and time, and changes nothing when it goes, except where
-    // the file waits for it to go.
+    // A reader knows neither size nor time, and its detach changes nothing, unless the file waits
+    // for the last detach to be removed.
     if !request.write && detach_idle(volume, client, request)? {
         return Ok(ReportReply::default());
     }
     let told_time = request.modified.filter(|_| request.write);
     volume.transact_then(
         |tx| {
-            // What was written is written.
+            // The bytes are written already.
             tx.force();
             let Some(inode) = keys::inode(tx.reader(), id)? else {
                 return Ok(ReportReply::default());
             };
-            // Of an inline file the service knows all; nobody can have written to its cells.
+            // The service knows all of an inline file; its cells are empty.
             let in_cells = request.write && !inode.inline;
             let modified = told_time.filter(|_| in_cells);
             let ended = tx
                 .open_files()
                 .if_detached(client, id, OpenMode::of(request.write));
             let ended = ended.filter(|_| request.detach);
-            // Then the service asks for all of it, when the last writer has gone.
-            // Who asked for the size was not the only one who wrote: of forks that are gone nobody else may tell.
+            // Then the service asks the servers for all of it when the last writer has left. A
+            // client that asked for the size was not the only writer, and only the servers know
+            // about removed forks.
             let asked = request.turn.is_some() && inode.fork_bytes > 0;
             let forks_changed = inode.forks_changed || ((request.forks || asked) && in_cells);
             let mut size = None;
-            if let Some(last) = ended.filter(|ended| ended.is_last_writer())
+            if let Some(last) = ended.filter(Ended::is_last_writer)
                 && in_cells
                 && inode.truncate == 0
                 && !forks_changed
@@ -52,7 +53,8 @@ pub(crate) fn report(
                 match (request.size, request.end) {
                     (Some(told), _) if request.turn == Some(last.turn()) => size = Some(told),
                     (_, Some(end)) if last.was_alone() => size = Some(end.max(inode.size)),
-                    // Also where somebody came since it was asked for, and has written and gone: it may miss his bytes.
+                    // The end may also miss bytes of a client that has attached, written and
+                    // detached since it was asked for.
                     (_, end) if request.can_ask || end.is_some() => {
                         return Ok(ReportReply {
                             size_wanted: true,
@@ -70,7 +72,7 @@ pub(crate) fn report(
                 && (size.is_some() || unchanged)
                 && inode.truncate == 0
                 && !forks_changed
-                // Other writers may not have told yet that they are there.
+                // Other writers may not have told yet that they have the file open.
                 && !volume.state().grace().is_active();
             let mut after = inode.clone();
             if let Some(size) = size {
@@ -112,7 +114,7 @@ pub(crate) fn report(
                 volume.state().growth().told(id);
             }
             if request.detach && !reply.size_wanted {
-                // Whoever could tell the size is gone, and it is not known.
+                // The clients that knew the size are gone.
                 if request.write && reply.attributes.is_none() {
                     volume.state().unsettled().note(id);
                 }
@@ -122,8 +124,9 @@ pub(crate) fn report(
     )
 }
 
-/// Ends the attachment of a reader, or of a writer of an inline file of which the service knows all, without a
-/// transaction; false where the inode may have to change, or the file to go.
+/// Ends, without a transaction, the attachment of a reader, or of a writer of an inline file, of
+/// which the service knows all. False where the inode may have to change, or the file to be
+/// removed.
 pub(super) fn detach_idle(
     volume: &Volume,
     client: u64,

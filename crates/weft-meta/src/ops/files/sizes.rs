@@ -18,9 +18,9 @@ pub struct UnsettledFile {
     pub layout: Layout,
 }
 
-/// Whether a file's size is to be found out, as far as its record says.
+/// Whether a file's size must be asked for, as far as its record says.
 fn is_unsettled(inode: &InodeRecord) -> bool {
-    // A truncate that is owed says the size when it is done.
+    // An owed truncate reports the size when it is done.
     !inode.size_exact && !inode.inline && inode.truncate == 0 && inode.layout.is_some()
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn take_unsettled(
     Ok((found, last))
 }
 
-/// Those of the files of which the servers are to be asked.
+/// Those of the files whose servers must be asked.
 fn unsettled_among(volume: &Volume, taken: &[u64]) -> Result<Vec<UnsettledFile>, MetaError> {
     let open = volume.state().open_files();
     volume.read(|reader| {
@@ -64,7 +64,7 @@ fn unsettled_among(volume: &Volume, taken: &[u64]) -> Result<Vec<UnsettledFile>,
                 continue;
             }
             if inode.truncate != 0 {
-                // When that is done.
+                // It is looked at again when the truncate is done.
                 volume.state().unsettled().note(file);
                 continue;
             }
@@ -103,7 +103,7 @@ fn note_size(volume: &Volume, file: u64, size: u64, fork_bytes: u64) -> Result<(
             tx.force();
             let inode = keys::inode(tx.reader(), file)?;
             let written = tx.open_files().has_writer(file);
-            // Somebody may have come, written, and gone since the servers were asked.
+            // A client may have attached, written and detached since the servers were asked.
             let noted = volume.state().unsettled().is_noted(file);
             if let Some(inode) = inode.filter(is_unsettled)
                 && !(written || noted || volume.state().grace().is_active())
@@ -131,7 +131,7 @@ pub(crate) fn doubt_sizes(
 ) -> Result<Option<u64>, MetaError> {
     let (next, sized) = inodes_where(volume, from, most, |inode| {
         let sized = inode.size_exact && !inode.inline && inode.layout.is_some();
-        // What a checkpoint keeps does not change, in size neither.
+        // A file that a checkpoint keeps does not change, so neither does its size.
         sized && inode.frozen.is_none()
     })?;
     volume.transact(|tx| {
@@ -160,7 +160,7 @@ pub(crate) fn find_unsettled(
     Ok(next)
 }
 
-/// Those among at most `most` inodes from `from` on that are wanted, and where to go on.
+/// The wanted ones among at most `most` inodes from `from` on, and where to continue.
 fn inodes_where(
     volume: &Volume,
     from: u64,
@@ -180,7 +180,7 @@ fn inodes_where(
                 return ControlFlow::Break(());
             }
             looked_at += 1;
-            // What cannot be read is found elsewhere.
+            // A check reports what cannot be read.
             if keys::decode::<InodeRecord>("inode", id, value).is_ok_and(|i| wanted(&i)) {
                 found.push(id);
             }

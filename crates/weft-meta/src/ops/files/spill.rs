@@ -1,22 +1,23 @@
-//! Small files whose bytes lie with their metadata (*inline*), and their way to the cells (*spilling*).
+//! Spill: moves the bytes of a small file, which are stored with its metadata (*inline*), to its
+//! cells.
 //!
-//! A file is inline from its creation until it is spilled, and never again. While it is inline the record is the truth
-//! and its size is exact, whoever has it open; its cells are empty, except while the record says that it is spilling.
+//! A file is inline from its creation until it is spilled, and never again. While it is inline the
+//! record has the current bytes and the size is exact, whichever clients have it open; its cells
+//! are empty, except while the record says that it is spilling.
 //!
-//! To spill, the caller carries these steps through, one file at a time:
+//! The caller carries out these steps, one file at a time:
 //!
-//! 1. [`Namespace::begin_spill`] marks the record, then a sync: from here on nothing else happens to the bytes.
-//! 2. If the mark was there before, the cells are emptied: somebody died in step 3.
+//! 1. [`begin_spill`] marks the record, then a sync: from here on nothing else changes the bytes.
+//! 2. If the mark was there before, the cells are emptied: a caller died in step 3.
 //! 3. The bytes are written to the cells, with sync.
-//! 4. [`Namespace::end_spill`] removes the record, then a sync, before anybody hears that the bytes are in the cells.
+//! 4. [`end_spill`] removes the record, then a sync, before any client hears that the bytes are in
+//!    the cells.
 //!
-//! Where a server refuses step 3, for want of space say, the cells are emptied and [`Namespace::undo_spill`] takes the mark back: the
-//! file is inline as it was, and can be read.
+//! Where a server refuses step 3, for want of space say, the cells are emptied and [`undo_spill`]
+//! takes the mark back: the file is inline as before, and can be read.
 //!
-//! Meanwhile the file counts as open, so that nobody deletes its cells before they are written.
+//! Meanwhile the file counts as open, so that its cells are not deleted before they are written.
 //!
-//! Invariants: `inline` ⇒ the inode's size is the record's length (no record: 0), and it is exact; a record has an inode
-//! that says `inline`; a record that is spilling is not empty.
 
 use weft_layout::{FileId, Layout};
 
@@ -27,10 +28,10 @@ use crate::records::record::InlineRecord;
 use crate::records::{Node, layout_of};
 use crate::tx::Volume;
 
-/// Holds a file open that is being spilled: clients have random numbers other than this.
+/// The client that holds a file open while it is spilled. Real clients have other, random numbers.
 const SPILLER: u64 = 0;
 
-/// What a file that is to be spilled needs next.
+/// The next step of a spill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spill {
     /// The file.
@@ -50,7 +51,7 @@ pub struct Spill {
 pub(crate) fn begin_spill(volume: &Volume, file: u64) -> Result<Option<Spill>, MetaError> {
     volume.transact_then(
         |tx| {
-            // Nobody attaches between the look at the writers and the commit.
+            // No client attaches between the look at the writers and the commit.
             tx.open_files();
             let inode = keys::inode(tx.reader(), file)?;
             let inode = inode.ok_or(MetaError::Stale { id: file })?;
@@ -95,7 +96,7 @@ pub(crate) fn undo_spill(volume: &Volume, file: u64) -> Result<bool, MetaError> 
         let inode = keys::inode(tx.reader(), file)?;
         let record = content(tx.reader(), file)?;
         let inline = inode.is_some_and(|inode| inode.inline && inode.frozen.is_none());
-        // After a restart there may be writers that have not told of themselves yet.
+        // After a restart there may be writers that have not told yet that they have the file open.
         let shared =
             volume.state().grace().is_active() || tx.open_files().has_several_writers(file);
         if !inline || !record.spilling || shared {
@@ -121,7 +122,7 @@ pub(crate) fn end_spill(
             if written && node.inode.inline {
                 let data = content(tx.reader(), file)?.data;
                 tx.leave_inline(&mut node, &data);
-                // The cells' time is that of the spill, which is nobody's write.
+                // The cells' time is that of the spill, which is no write by a client.
                 let inode = tx.change(file, &node.inode);
                 inode.modified_set = inode.modified_set.max(now);
             }

@@ -1,4 +1,4 @@
-//! StoreInline: replace the bytes of a small file, which lie with its metadata.
+//! StoreInline: replaces the bytes of a small file, which are stored with its metadata.
 
 use weft_proto::inline::{StoreInlineReply, StoreInlineRequest};
 use weft_proto::limits::INLINE_MAX;

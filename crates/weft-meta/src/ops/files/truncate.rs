@@ -1,5 +1,6 @@
-//! Truncate: the first of three steps. The intent is written here; the caller carries it to the
-//! servers and then calls [`Namespace::truncate_done`], which changes size and times.
+//! Truncate: the first of three steps. This one writes the intent; the caller carries it to the
+//! servers and then calls [`truncate_done`](crate::Namespace::truncate_done), which changes size
+//! and times.
 
 use weft_layout::OFFSET_MAX;
 use weft_proto::limits::INLINE_MAX;
@@ -15,13 +16,13 @@ use crate::records::record::{IntentRecord, TruncateRecord};
 use crate::records::{Node, attributes};
 use crate::tx::{Tx, Volume};
 
-/// What a truncate needs next.
+/// The next step of a truncate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Truncation {
-    /// The file has this size for certain: it is done.
+    /// The file certainly has this size: the truncate is done.
     Done(StatReply),
     /// The servers must be told. Other intents of this file with smaller numbers come first;
-    /// [`Namespace::pending_intents`] keeps that order.
+    /// [`pending_intents`](crate::Namespace::pending_intents) keeps that order.
     Owed(Intent),
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn truncate(
         if request.grow || done {
             after.note_write(now);
             if request.grow {
-                // Charged, and believed by nobody until servers were asked.
+                // It is charged now, but not trusted until the servers were asked.
                 after.size = after.size.max(size);
                 after.size_exact = false;
                 tx.open_files().extended(id);
@@ -103,10 +104,10 @@ pub(crate) fn truncate(
         };
         let number = tx.owe(&record)?;
         tx.open_files().truncated(id);
-        // Until the servers have done it nobody may believe the size.
+        // The size must not be trusted until the servers have done it.
         after.size_exact = false;
         after.truncate = number;
-        // What it grows by is charged now, while it can be refused.
+        // The growth is charged now, while it can be refused.
         after.size = after.size.max(size);
         *tx.change(id, &inode) = after;
         Ok(Truncation::Owed(Intent::from_record(
@@ -117,8 +118,8 @@ pub(crate) fn truncate(
     })
 }
 
-/// Sets the size of an inline file; false where it cannot stay inline: too many bytes, or somebody else may hold
-/// bytes of it that are not stored yet.
+/// Sets the size of an inline file. False where the file cannot stay inline: it would have too many
+/// bytes, or another client may hold bytes of it that are not stored yet.
 fn truncate_inline(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,
@@ -127,7 +128,7 @@ fn truncate_inline(
     now: i64,
 ) -> Result<bool, MetaError> {
     let id = node.id;
-    // There is one writer at most.
+    // An inline file has at most one writer.
     let own = request.attached && tx.open_files().is_writer(volume.origin(), id);
     if request.size > INLINE_MAX as u64 || !own && tx.may_be_written(id) {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Reading what is owed: each intent once, in the order of the numbers, however many there are.
+//! Intents in pages: each intent once, in ascending order.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -11,15 +11,15 @@ use crate::records::keys::{self, INTENTS};
 use crate::records::record::IntentRecord;
 use crate::tx::Volume;
 
-/// Files of the intents of one run, after which it ends: trees have many.
+/// A page ends when its intents are about so many files: trees have many.
 const FILES_MAX: usize = 1 << 17;
 
-/// A run of intents.
+/// A page of intents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwedPage {
-    /// Those that were asked for, ascending.
+    /// The intents that were asked for, ascending.
     pub intents: Vec<Intent>,
-    /// Intents below this number were looked at.
+    /// Intents below this number were read.
     pub next: u64,
     /// There may be more.
     pub more: bool,
@@ -62,7 +62,7 @@ fn page(
     records: usize,
     wanted: impl Fn(&IntentRecord) -> bool,
 ) -> Result<OwedPage, MetaError> {
-    // What was carried through leaves graves behind that a scan would walk over.
+    // Intents that were carried through leave tombstones behind, which a scan would walk over.
     let known = volume.state().oldest_intent().get();
     let from = from.max(known);
     let (mut page, mut seen, mut oldest) = (OwedPage::default(), 0, None);

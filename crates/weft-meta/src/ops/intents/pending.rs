@@ -1,4 +1,4 @@
-//! Intents that may be carried through now, and what follows when one was.
+//! Intents that may be carried through now.
 
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};

@@ -1,4 +1,4 @@
-//! Intents that nobody needs to carry through any more: those of a file that goes, and those that a server refuses for good.
+//! Withdraw: gives up an intent that a server refuses for good.
 
 use crate::error::MetaError;
 use crate::tx::Volume;

@@ -1,8 +1,9 @@
-//! ChangeNames: what a client has done in its delegated directories ahead of the service.
+//! ChangeNames: the changes that a client has made in its delegated directories ahead of the
+//! service.
 //!
-//! All changes are one transaction; only if one of them is refused each is one of its own, so that the others are done.
-//! A change says which file it is about, so a repeated one changes nothing: a name that names this file already was
-//! made, one that names nothing was removed.
+//! All changes are one transaction. If one of them is refused, each runs in a transaction of its
+//! own, so that the others take effect. A change says which file it is about, so repeating it
+//! changes nothing: the name exists for this file already, or is gone already.
 
 use weft_proto::delegation::{
     ChangeNamesReply, ChangeNamesRequest, NameChange, NameChanged, NewFile,
@@ -34,7 +35,7 @@ pub(crate) fn change_names(
     }
     let done = match change_all(volume, client, changes) {
         Ok(done) => done,
-        // It lost the directory, and another client has it.
+        // The client lost the directory, and another client has it.
         Err(error @ MetaError::Delegated { .. }) => return Err(error),
         Err(_) => changes
             .iter()
@@ -61,7 +62,7 @@ fn change_all(
 ) -> Result<Vec<NameChanged>, MetaError> {
     let (_, done) = volume.transact_then(
         |tx| {
-            // From here to the commit nobody else attaches or detaches.
+            // No client attaches or detaches from here to the commit.
             tx.open_files();
             let mut made = Vec::new();
             let mut done = Vec::with_capacity(changes.len());

@@ -1,4 +1,4 @@
-//! Delegate: one client changes names in a directory ahead of the service from now on.
+//! Delegate: from now on one client changes names in a directory ahead of the service.
 
 use weft_proto::delegation::{DelegateReply, DelegateRequest};
 use weft_proto::limits::IDS_AHEAD_MAX;
@@ -20,7 +20,7 @@ pub(crate) fn delegate(
         let Some(inode) = keys::inode(tx.reader(), directory)? else {
             return Ok(DelegateReply::default());
         };
-        // What a quota refuses must be refused before a program hears that it is done.
+        // A quota must refuse a change before a program hears that it succeeded.
         if volume.state().growth().may_refuse()
             || !inode.is_directory()
             || inode.links == 0
@@ -40,7 +40,7 @@ pub(crate) fn delegate(
             let layout = placement::choose(&pool, id, None, inode.wish.as_ref(), b"")?;
             reply.layouts.push((&layout).into());
         }
-        // In the transaction: whoever commits after it meets the delegation.
+        // In the transaction, so that every later commit meets the delegation.
         reply.granted = volume.state().delegations().give(client, directory);
         Ok(reply)
     });

@@ -11,7 +11,7 @@ pub(crate) fn lease(volume: &Volume, client: u64, directory: u64) -> Result<bool
     if !leases.grant(client, directory) {
         return Ok(false);
     }
-    // Whatever is made from here on ends the lease.
+    // A name that is made from here on ends the lease.
     let inode = volume.read(|reader| keys::inode(reader, directory))?;
     let empty = inode.is_some_and(|inode| inode.size == 0);
     if !empty {

@@ -1,7 +1,7 @@
 //! List: one page of a directory with the attributes of every entry.
 //!
-//! A page ends at a name and the next one begins after it, so that a listing stays stable while
-//! names come and go: what is there throughout is listed exactly once.
+//! A page ends at a name and the next one begins after it, so a listing stays stable while names
+//! come and go: a name that exists throughout is listed exactly once.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -17,8 +17,8 @@ use crate::records::keys::{self, ENTRIES};
 use crate::records::{Node, attributes};
 use crate::tx::Volume;
 
-/// Bytes of entries in one page: the rest of the body is for the directory itself, whose layout
-/// may name thousands of servers.
+/// Bytes of entries in one page. The rest of the body is for the directory itself, whose layout may
+/// name thousands of servers.
 const PAGE_BYTES: usize = BODY_MAX as usize - (128 << 10);
 
 pub(crate) fn list(volume: &Volume, request: &ListRequest) -> Result<ListReply, MetaError> {

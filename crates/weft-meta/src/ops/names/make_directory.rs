@@ -1,4 +1,4 @@
-//! MakeDirectory.
+//! MakeDirectory: an empty directory.
 
 use weft_proto::meta::{FileKind, MakeDirectoryRequest, StatReply};
 
@@ -14,7 +14,7 @@ pub(crate) fn make_directory(
 ) -> Result<StatReply, MetaError> {
     volume.transact(|tx| {
         let slot = free_slot(tx, &request.who, &request.target, FileKind::Directory)?;
-        // As Linux: set-id bits come from the parent, not from the caller.
+        // As in Linux, set-id bits come from the parent and not from the caller.
         let mode = request.mode & (0o777 | STICKY);
         let kind = FileKind::Directory;
         let mut inode = new_inode(

@@ -1,5 +1,5 @@
-//! What every operation that makes a new name shares: is the place free, may the caller write
-//! there, and which owner, group and mode the new file gets.
+//! Steps that every operation that makes a name shares: whether the place is free, whether the
+//! caller may write there, and the owner, group and mode of the new file.
 
 use weft_proto::meta::{Credentials, FileKind, StatReply, Target};
 
@@ -10,10 +10,10 @@ use crate::records::record::InodeRecord;
 use crate::records::{Node, attributes};
 use crate::tx::Tx;
 
-/// The free place that `target` names for a new file of this kind. After a slash only a directory
-/// can be made.
+/// The free place that `target` names for a new file of this kind. Only a directory may have a
+/// slash after its name.
 ///
-/// A path that ends without a name is there already, or is empty and names nothing.
+/// A path that ends without a name exists already; an empty path names nothing.
 pub(super) fn free_slot(
     tx: &Tx<'_, '_>,
     who: &Credentials,
@@ -36,7 +36,8 @@ pub(super) fn free_slot(
     Ok(slot)
 }
 
-/// The caller may make names in this directory, and the directory still has one itself.
+/// Checks that the caller may make names in this directory, and that the directory itself still has
+/// a name.
 pub(crate) fn writable(who: &Credentials, directory: &Node, path: &[u8]) -> Result<(), MetaError> {
     if directory.inode.links == 0 {
         return Err(not_found(path));

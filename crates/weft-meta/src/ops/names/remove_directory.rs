@@ -1,4 +1,4 @@
-//! RemoveDirectory: remove an empty directory.
+//! RemoveDirectory: removes an empty directory.
 
 use weft_proto::meta::{RemoveDirectoryRequest, UnlinkReply};
 

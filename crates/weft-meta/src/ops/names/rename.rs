@@ -1,8 +1,8 @@
-//! Rename in every case that POSIX and Linux know: over nothing, over a file, over an empty
-//! directory, across directories, without replacing, and as an exchange.
+//! Rename in every case of POSIX and Linux: over nothing, over a file, over an empty directory,
+//! across directories, without replacing, and as an exchange.
 //!
-//! A directory's emptiness is its `size`, and whether a directory would move below itself is found
-//! by climbing from the new parent to the root: no scan in any case.
+//! No case needs a scan: a directory's emptiness is its `size`, and a climb from the new parent to
+//! the root finds whether a directory would move below itself.
 
 use weft_proto::meta::{Credentials, FileKind, ROOT, RenameReply, RenameRequest, Target};
 
@@ -43,7 +43,7 @@ pub(crate) fn rename(
         if request.exchange && old.is_none() {
             return Err(not_found(to_path));
         }
-        // The slash speaks about what the name will hold; in an exchange about what it holds.
+        // The slash is about what the name will hold, or in an exchange about what it holds now.
         let slashed = old.filter(|_| request.exchange).unwrap_or(source);
         if to.slash && !slashed.inode.is_directory() {
             return Err(not_directory(to_path));
@@ -98,8 +98,8 @@ fn named(tx: &Tx<'_, '_>, who: &Credentials, target: &Target) -> Result<Box<Slot
     }
 }
 
-/// A directory that gets another parent: its `..` changes, so the caller must be able to write it,
-/// and it must not come to lie below itself.
+/// A directory that gets another parent changes its `..`, so the caller must be able to write it,
+/// and it must not end up below itself.
 fn needs_new_parent(
     tx: &Tx<'_, '_>,
     who: &Credentials,
@@ -134,7 +134,7 @@ fn keeps_tree(node: &Node, from: &Slot, to: &Slot, path: &[u8]) -> Result<(), Me
     Err(MetaError::CrossDevice { path: text(path) })
 }
 
-/// What is replaced must be of the same sort, and empty.
+/// A replaced file must be of the same sort as the source, and a replaced directory empty.
 fn replaceable(source: &Node, old: Option<&Node>, path: &[u8]) -> Result<(), MetaError> {
     let Some(old) = old else {
         return Ok(());
@@ -176,7 +176,8 @@ fn exchange(tx: &mut Tx<'_, '_>, from: &Slot, source: &Node, to: &Slot, old: &No
     settle(tx, to, old, from, now);
 }
 
-/// A moved file changed, and counts for where it is; a moved directory has another parent, which counts it.
+/// A moved file changed, and counts for where it is; a moved directory has another parent, which
+/// counts it.
 fn settle(tx: &mut Tx<'_, '_>, from: &Slot, node: &Node, to: &Slot, now: i64) {
     let inode = tx.change(node.id, &node.inode);
     inode.changed = now;

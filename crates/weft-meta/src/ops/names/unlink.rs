@@ -1,4 +1,4 @@
-//! Unlink: remove a name that is no directory's.
+//! Unlink: removes a name that is not a directory's.
 
 use weft_proto::meta::{UnlinkReply, UnlinkRequest};
 

@@ -45,7 +45,7 @@ pub(crate) fn note_growth(volume: &Volume, growing: &GrowingFiles, sizes: &[u64]
         .note(growing, sizes, |file| unsettled.holds(file));
 }
 
-/// Looks which bounds there are.
+/// Reads which bounds there are.
 pub(crate) fn look_for_bounds(volume: &Volume) -> Result<(), MetaError> {
     let (records, _) = volume.read(stored_records)?;
     volume.state().growth().note_bounds(records.values());

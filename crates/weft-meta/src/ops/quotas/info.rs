@@ -1,4 +1,4 @@
-//! A quota as clients see it, and which clients may.
+//! A quota as clients see it, and which callers may see it.
 
 use bytes::Bytes;
 use weft_kv::Reader;
@@ -37,7 +37,7 @@ pub(super) fn quota_info(
     })
 }
 
-/// Root sees all; others what is their own.
+/// Root sees all quotas, other callers their own.
 pub(super) fn may_see(
     reader: &dyn Reader,
     who: &Credentials,

@@ -12,7 +12,7 @@ use crate::quota::Payer;
 use crate::records::keys::{self, QUOTAS};
 use crate::tx::Volume;
 
-/// About the most bytes of a page.
+/// About the most bytes in a page.
 const PAGE_BYTES: usize = 512 << 10;
 
 pub(crate) fn list_quotas(

@@ -1,4 +1,4 @@
-//! QuotasOf: what a file or directory counts for.
+//! QuotasOf: the payers of a file or directory.
 
 use weft_proto::quota::{QuotasOfReply, QuotasOfRequest};
 

@@ -1,4 +1,5 @@
-//! SetQuota: bounds of a user, a group or a tree, and trees that begin or cease to be counted.
+//! SetQuota: sets bounds of a user, a group or a tree. A directory with a quota counts what lies
+//! below it.
 
 use std::collections::BTreeSet;
 use weft_proto::limits::QUOTA_DEPTH_MAX;
@@ -114,7 +115,8 @@ fn count_tree(
         (true, Counting::ByTreeAbove) => {
             let mut quota = stored_quota(tx, Payer::Tree(root.id))?;
             let moved = move_tree(tx, root, path, (root.id, quota.above))?;
-            // Deleted files that are still open are found by no name: they stay until they go.
+            // Deleted files that are still open have no name, so they are not found: they stay
+            // until they are removed.
             let used = quota.used();
             quota.set_used(Used {
                 bytes: used.bytes.saturating_sub(moved.bytes),
@@ -126,8 +128,9 @@ fn count_tree(
     }
 }
 
-/// What lies below a directory and counts for the tree `from` counts for `to` from now on; trees within are below it.
-/// Answers what that amounts to. What both lie in is charged as before.
+/// Charges what lies below a directory and was charged to the tree `from` to the tree `to` from now
+/// on; quotas of directories within lie below it. Answers how much that is. Trees that contain both
+/// are charged as before.
 fn move_tree(
     tx: &mut Tx<'_, '_>,
     root: &Node,

@@ -1,4 +1,4 @@
-//! What everybody uses, as it was charged and counted anew.
+//! Usage of all payers: as it was charged, and counted from the inodes.
 
 use std::collections::BTreeMap;
 

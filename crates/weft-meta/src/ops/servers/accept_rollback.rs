@@ -1,4 +1,4 @@
-//! AcceptRollback: a server may take part with an older store.
+//! AcceptRollback: lets a server take part with an older store.
 
 use crate::error::MetaError;
 use crate::records::keys::SERVERS;

@@ -1,4 +1,4 @@
-//! Heartbeats of servers, and the server map that clients read.
+//! Heartbeat: a server is up, and says what of its store survives power loss.
 
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest};
 

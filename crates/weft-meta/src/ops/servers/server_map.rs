@@ -1,4 +1,4 @@
-//! ServerMap: the servers, and how the volume stands.
+//! ServerMap: the servers, and the state of the volume.
 
 use weft_proto::meta::ServerMapReply;
 

@@ -1,4 +1,4 @@
-//! The two ACLs, which are extended attributes from outside and are stored in the inode.
+//! The two ACLs: extended attributes to clients, but fields of the inode in the engine.
 
 use bytes::Bytes;
 use weft_proto::meta::{Credentials, FileKind};
@@ -10,7 +10,7 @@ use crate::records::Node;
 use crate::records::record::AclRecord;
 use crate::tx::Tx;
 
-/// One of the two ACLs, which are extended attributes from outside.
+/// One of the two ACLs.
 #[derive(Clone, Copy)]
 pub(super) enum Acl {
     Access,

@@ -1,4 +1,4 @@
-//! GetXattr.
+//! GetXattr: the value of one attribute.
 
 use weft_proto::meta::{GetXattrReply, GetXattrRequest};
 

@@ -1,4 +1,4 @@
-//! ListXattr.
+//! ListXattr: the names that the caller may see.
 
 use std::ops::ControlFlow;
 use weft_kv::scan_prefix;

@@ -1,4 +1,4 @@
-//! Names of extended attributes: which there may be, and which permissions each class needs.
+//! Names of extended attributes: which are legal, and which permissions each class needs.
 
 use weft_proto::limits::NAME_MAX;
 use weft_proto::meta::{Credentials, FileKind};
@@ -8,7 +8,7 @@ use crate::error::{MetaError, text};
 use crate::records::record::XattrRecord;
 use crate::records::{Node, keys};
 
-/// What a stored attribute counts for.
+/// The bytes that a stored attribute counts for.
 pub(super) fn stored_bytes(id: u64, name: &[u8], stored: Option<&[u8]>) -> Result<u64, MetaError> {
     let Some(stored) = stored else {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! RemoveXattr.
+//! RemoveXattr: removes one attribute.
 
 use weft_proto::meta::{RemoveXattrRequest, XattrDone};
 

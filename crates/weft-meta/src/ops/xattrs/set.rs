@@ -1,4 +1,4 @@
-//! SetXattr.
+//! SetXattr: sets one attribute.
 
 use weft_proto::limits::{XATTR_TOTAL_MAX, XATTR_VALUE_MAX};
 use weft_proto::meta::{SetXattrRequest, XattrDone};
