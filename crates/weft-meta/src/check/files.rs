@@ -15,6 +15,7 @@ use weft_proto::meta::{self, FileKind};
 
 use crate::error::MetaError;
 use crate::intents::Intent;
+use crate::limits::{FILES_PAGE, FILES_PAGE_BYTES};
 use crate::paths::path_of;
 use crate::records::keys::{
     self, CHECKPOINTS, ENTRIES, INODES, INTENTS, TREE_FILES, content, readable,
@@ -23,11 +24,6 @@ use crate::records::record::{
     CHECKPOINT_THERE, CheckpointRecord, InodeRecord, IntentRecord, TreeFileRecord,
 };
 use crate::tx::Volume;
-
-/// Inodes looked at for one page.
-const PAGE: usize = 2000;
-/// About the most bytes in a page.
-const PAGE_BYTES: usize = 512 << 10;
 
 pub(crate) fn list_files(
     volume: &Volume,
@@ -43,12 +39,12 @@ pub(crate) fn list_files(
             ..ListFilesReply::default()
         };
         if !request.files.is_empty() {
-            for file in request.files.iter().take(PAGE) {
+            for file in request.files.iter().take(FILES_PAGE) {
                 let open = may_be_open(volume, *file);
                 let owed = owed.contains(file);
                 reply
                     .files
-                    .push(state_of(reader, *file, (owed, open), &trees)?);
+                    .push(state_of(reader, *file, Work { owed, open }, &trees)?);
             }
             return Ok(reply);
         }
@@ -64,14 +60,17 @@ pub(crate) fn list_files(
         ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
         let mut bytes = 0;
         for (id, inode) in ids {
-            let known = (owed.contains(&id), may_be_open(volume, id));
-            let mut state = state(reader, id, inode, known)?;
+            let work = Work {
+                owed: owed.contains(&id),
+                open: may_be_open(volume, id),
+            };
+            let mut state = state(reader, id, inode, work)?;
             if let Some(holds) = holds.get(&id) {
                 hold(reader, &mut state, holds)?;
             }
             bytes += prost::Message::encoded_len(&state);
             reply.files.push(state);
-            if bytes > PAGE_BYTES {
+            if bytes > FILES_PAGE_BYTES {
                 reply.through = id;
                 break;
             }
@@ -110,7 +109,7 @@ pub(crate) fn names_of(
         for (file, parent, name) in found {
             let path = Bytes::from(path_of(reader, parent, name)?);
             bytes += path.len() + 16;
-            if bytes > PAGE_BYTES {
+            if bytes > FILES_PAGE_BYTES {
                 break;
             }
             reply.names.push(NameOf { file, path });
@@ -126,17 +125,26 @@ pub(super) fn state_now(
     open: bool,
 ) -> Result<FileState, MetaError> {
     let owed = owed(reader)?.contains(&file);
-    state_of(reader, file, (owed, open), &trees(reader)?)
+    state_of(reader, file, Work { owed, open }, &trees(reader)?)
+}
+
+/// What is going on with a file.
+#[derive(Clone, Copy)]
+struct Work {
+    /// The servers owe something for it.
+    owed: bool,
+    /// A client has it open, or may have.
+    open: bool,
 }
 
 fn state_of(
     reader: &dyn Reader,
     file: u64,
-    known: (bool, bool),
+    work: Work,
     trees: &[(u64, bool)],
 ) -> Result<FileState, MetaError> {
     let inode = readable(reader, file)?;
-    let mut state = state(reader, file, inode, known)?;
+    let mut state = state(reader, file, inode, work)?;
     hold(reader, &mut state, &holds_of(reader, file, trees)?)?;
     Ok(state)
 }
@@ -145,11 +153,11 @@ fn state(
     reader: &dyn Reader,
     file: u64,
     inode: Option<InodeRecord>,
-    (owed, open): (bool, bool),
+    work: Work,
 ) -> Result<FileState, MetaError> {
     let mut state = FileState {
         file,
-        owed,
+        owed: work.owed,
         ..FileState::default()
     };
     let Some(inode) = inode else {
@@ -173,7 +181,7 @@ fn state(
     state.size_exact = inode.size_exact;
     state.written = inode.written;
     state.changed = inode.changed;
-    state.open = open;
+    state.open = work.open;
     scan_prefix(reader, CHECKPOINTS, &file.to_be_bytes(), &mut |_, value| {
         if let Ok(record) = keys::decode::<CheckpointRecord>("checkpoint of", file, value) {
             state.checkpoints.push(ListedCheckpoint {
@@ -197,7 +205,7 @@ fn page(reader: &dyn Reader, after: u64) -> Result<(Vec<(u64, InodeRecord)>, u64
             found.push((id, inode));
         }
         seen += 1;
-        if seen == PAGE {
+        if seen == FILES_PAGE {
             through = id;
             return ControlFlow::Break(());
         }

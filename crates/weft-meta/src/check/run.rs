@@ -3,10 +3,8 @@
 use super::finding::index_finding;
 use super::pass::{Pass, Watcher};
 use crate::error::MetaError;
+use crate::limits::CHECK_WINDOW;
 use crate::tx::Volume;
-
-/// Inodes whose names are counted in one scan of the entries.
-const WINDOW: usize = 1 << 20;
 
 pub(crate) fn check(volume: &Volume, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
     for file in volume.state().kv().files()? {
@@ -19,7 +17,7 @@ pub(crate) fn check(volume: &Volume, watcher: &mut dyn Watcher) -> Result<(), Me
     }
     volume.read(|reader| {
         let mut pass = Pass::new(reader, watcher);
-        pass.inodes(WINDOW)?;
+        pass.inodes(CHECK_WINDOW)?;
         pass.entries_of_no_directory()?;
         pass.related()
     })

@@ -13,10 +13,8 @@ use crate::records::record::EntryRecord;
 
 /// What lies below a directory, read at once.
 pub(crate) struct Subtree {
-    /// Each inode once; the directory itself is the first, parents stand before what they hold.
-    pub(crate) nodes: Vec<Node>,
-    /// All names: `(directory, name, what it names)`, both as places in `nodes`.
-    pub(crate) names: Vec<(usize, Vec<u8>, usize)>,
+    nodes: Vec<Node>,
+    names: Vec<(usize, Vec<u8>, usize)>,
 }
 
 impl Subtree {
@@ -55,6 +53,21 @@ impl Subtree {
             at += 1;
         }
         Ok(tree)
+    }
+
+    /// Each inode once. The directory itself is the first, and parents come before what they hold.
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The inodes, as [`Subtree::nodes`].
+    pub(crate) fn into_nodes(self) -> Vec<Node> {
+        self.nodes
+    }
+
+    /// All names: `(directory, name, what it names)`, both as places in [`Subtree::nodes`].
+    pub(crate) fn names(&self) -> &[(usize, Vec<u8>, usize)] {
+        &self.names
     }
 
     /// How many names each node has in the tree.

@@ -17,8 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-/// Delegations at a time; beyond them none is given.
-const DELEGATIONS_MAX: usize = 4096;
+use crate::limits::DELEGATIONS_MAX;
 
 /// The holder of each directory.
 pub(crate) type Held = Arc<HashMap<u64, u64>>;

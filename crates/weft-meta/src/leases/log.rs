@@ -3,7 +3,8 @@
 //!
 //! A change is published after its commit, so a watcher that hears of it reads the new state.
 //! Changes are numbered; a watcher says the number up to which it knows them. Watchers read under a
-//! shared lock and copy at most [`SCAN_MAX`] changes at a time, whose names are counted references.
+//! shared lock and copy at most [`CHANGES_SCAN_MAX`] changes at a time, whose names are counted
+//! references.
 //!
 //! Invariant: the numbers of the changes kept are consecutive and end at the number of changes
 //! published.
@@ -16,11 +17,8 @@ use weft_proto::limits::WATCH_BATCH_MAX;
 
 use super::change::Change;
 use super::table::Leases;
+use crate::limits::{CHANGES_KEPT_MAX, CHANGES_SCAN_MAX};
 
-/// Changes that are kept.
-const KEPT_MAX: usize = 65_536;
-/// Changes that one look takes in.
-const SCAN_MAX: usize = 4096;
 /// What a file's number or an entry costs in an answer beside its name, at most.
 const COST: usize = 24;
 
@@ -66,7 +64,7 @@ impl ChangeLog {
         ring.published += changes.len() as u64;
         leases.changed(origin, &changes, ring.published);
         ring.kept.extend(changes.into_iter().map(|c| (origin, c)));
-        let surplus = ring.kept.len().saturating_sub(KEPT_MAX);
+        let surplus = ring.kept.len().saturating_sub(CHANGES_KEPT_MAX);
         ring.kept.drain(..surplus);
     }
 
@@ -75,7 +73,8 @@ impl ChangeLog {
         self.0.read().published
     }
 
-    /// What others than `client` changed after the first `cursor` changes. Cost: O([`SCAN_MAX`]).
+    /// What others than `client` changed after the first `cursor` changes. Cost:
+    /// O([`CHANGES_SCAN_MAX`]).
     pub fn since(&self, client: u64, cursor: u64) -> News {
         let ring = self.0.read();
         let published = ring.published;
@@ -86,7 +85,7 @@ impl ChangeLog {
         let (mut files, mut entries) = (BTreeSet::new(), BTreeSet::new());
         let (mut taken, mut bytes) = (0, 0);
         let from = (cursor - oldest) as usize;
-        for (origin, change) in ring.kept.range(from..).take(SCAN_MAX) {
+        for (origin, change) in ring.kept.range(from..).take(CHANGES_SCAN_MAX) {
             if *origin != client {
                 if bytes >= WATCH_BATCH_MAX - weft_proto::limits::NAME_MAX - COST {
                     break;
@@ -153,7 +152,7 @@ mod tests {
     #[test]
     fn who_falls_behind_by_more_than_is_kept_forgets_everything() {
         let log = ChangeLog::default();
-        let count = KEPT_MAX as u64 + 10;
+        let count = CHANGES_KEPT_MAX as u64 + 10;
         for id in 0..count {
             log.publish(1, vec![Change::File(id)], &Leases::default());
         }

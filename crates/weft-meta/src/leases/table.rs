@@ -15,9 +15,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::change::Change;
-
-/// Leases at a time; beyond them none is given.
-const LEASES_MAX: usize = 1 << 18;
+use crate::limits::LEASES_MAX;
 
 /// All leases, and what their holders have to hear.
 #[derive(Debug, Default)]

@@ -6,9 +6,7 @@ use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
 
 use super::lock::{Family, Lock, Owner, Span};
 use super::ranges::Held;
-
-/// Locks that all clients together may hold.
-const TOTAL_MAX: usize = 1 << 20;
+use crate::limits::LOCKS_TOTAL_MAX;
 
 /// The tickets that a release granted.
 pub type Granted = Vec<u64>;
@@ -247,7 +245,7 @@ impl LockTable {
     /// One more range may become three locks.
     fn full(&self, client: u64) -> bool {
         let held = self.clients.get(&client).map_or(0, |c| c.locks);
-        held + 2 > LOCKS_MAX || self.total + 2 > TOTAL_MAX
+        held + 2 > LOCKS_MAX || self.total + 2 > LOCKS_TOTAL_MAX
     }
 
     fn hold(&mut self, file: u64, family: Family, lock: Lock) {

@@ -6,6 +6,7 @@ use prost::Message;
 use weft_kv::{Batch, OrderedKv};
 
 use crate::error::MetaError;
+use crate::limits::IDS_SKIPPED;
 use crate::open::{Clients, Grace, LastRun};
 use crate::ops::look_for_bounds;
 use crate::quota::first_count;
@@ -14,11 +15,6 @@ use crate::records::record::{FORMAT, FORMAT_UNCOUNTED};
 use crate::servers::ServerTable;
 use crate::state::{Incarnations, State};
 use crate::tx::Volume;
-
-/// Ids that are skipped after a crash: more than can have been given out in the seconds whose
-/// commits power loss may have taken back. I/O servers may hold data under those ids, and clients
-/// may still use them.
-const IDS_LOST: u64 = 1 << 20;
 
 /// Opens the volume in an engine; see [`Namespace::open`](super::Namespace::open).
 pub(super) fn open(kv: Arc<dyn OrderedKv>, clients: Clients) -> Result<Volume, MetaError> {
@@ -48,7 +44,7 @@ pub(super) fn open(kv: Arc<dyn OrderedKv>, clients: Clients) -> Result<Volume, M
         })?;
         LastRun::Clean
     } else {
-        counters.next_id += IDS_LOST;
+        counters.next_id += IDS_SKIPPED;
         let record = Some(counters.encode_to_vec());
         kv.write(Batch {
             changes: vec![(VOLUME, COUNTERS_KEY.to_vec(), record)],

@@ -18,11 +18,33 @@ use crate::records::{Node, keys};
 /// The place of a name: its directory, and what is there now.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    pub(crate) directory: Node,
-    pub(crate) name: Vec<u8>,
+    directory: Node,
+    name: Vec<u8>,
     /// A slash follows: only a directory will do.
-    pub(crate) slash: bool,
-    pub(crate) found: Option<Node>,
+    slash: bool,
+    found: Option<Node>,
+}
+
+impl Slot {
+    /// The directory that the name is in.
+    pub(crate) fn directory(&self) -> &Node {
+        &self.directory
+    }
+
+    /// The name, without slashes.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Whether a slash follows the name: only a directory will do.
+    pub(crate) fn has_slash(&self) -> bool {
+        self.slash
+    }
+
+    /// What the name names now; `None`: it is free.
+    pub(crate) fn found(&self) -> Option<&Node> {
+        self.found.as_ref()
+    }
 }
 
 /// Where a walk for a name ended.

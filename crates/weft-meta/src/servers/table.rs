@@ -10,14 +10,9 @@ use weft_proto::stamp::Position;
 
 use super::placement::Pool;
 use crate::error::MetaError;
+use crate::limits::{RECORD_INTERVAL, SILENCE_MAX};
 use crate::records::keys::{self, SERVERS};
 use crate::records::record::ServerRecord;
-
-/// A server that was not heard of for so long counts as down, in nanoseconds.
-const SILENCE_MAX: i64 = 5_000_000_000;
-/// At most how often a server's durable position is recorded, in nanoseconds. The record is what an
-/// older copy of a store is recognised by.
-const RECORD_EVERY: i64 = 20_000_000_000;
 
 #[derive(Debug, Default)]
 struct Known {
@@ -244,7 +239,7 @@ impl ServerTable {
         let unrecorded = server.durable.filter(|at| {
             let anew = at.incarnation != server.record.incarnation;
             let grown = at.sequence > server.record.sequence;
-            anew || (grown && now.saturating_sub(server.recorded) >= RECORD_EVERY)
+            anew || (grown && now.saturating_sub(server.recorded) >= RECORD_INTERVAL)
         });
         let answered = server.record.doubt != 0;
         if !(moved || other_store || answered || unrecorded.is_some()) {

@@ -4,6 +4,7 @@ use weft_proto::meta::{FileKind, ROOT};
 
 use super::scans::{count_entries, names_by_scan, xattr_bytes};
 use crate::error::MetaError;
+use crate::limits::KNOWN_MAX;
 use crate::records::Node;
 use crate::records::keys::{self, ENTRIES, ORPHANS, XATTRS, readable};
 use crate::records::record::{InodeRecord, LayoutRecord, XattrRecord};
@@ -16,8 +17,6 @@ pub(super) const LOST_AND_FOUND: &[u8] = b"lost+found";
 pub(super) const KNOWN: &[u8] = b"user.weft.lost";
 /// The bytes of a record that cannot be read.
 pub(super) const RECORD: &[u8] = b"user.weft.lost.record";
-/// Bytes of [`KNOWN`] that are kept.
-const KNOWN_MAX: usize = 16 << 10;
 
 /// Sets an attribute of an inode that this transaction changes or makes.
 pub(super) fn put_known(

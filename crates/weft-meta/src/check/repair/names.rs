@@ -10,12 +10,10 @@ use super::outcome::{Outcome, done, gone};
 use super::scans::{count_entries, names_by_scan};
 use super::set::{change, set};
 use crate::error::MetaError;
+use crate::limits::MOVES_MAX;
 use crate::records::keys::{self, ENTRIES, ORPHANS, readable, with_name};
 use crate::records::record::{EntryRecord, InodeRecord};
 use crate::tx::Tx;
-
-/// Entries that one repair moves.
-pub(super) const MOVES_MAX: usize = 1000;
 
 pub(super) fn entry_kind(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
     let key = with_name(finding.parent, &finding.name);

@@ -9,6 +9,7 @@ use super::outcome::{Outcome, done, gone, nothing};
 use super::scans::{Named, names_by_scan};
 use crate::check::files::state_now;
 use crate::error::MetaError;
+use crate::limits::NAMES_SHOWN;
 use crate::paths::path_of;
 use crate::records::Node;
 use crate::records::keys::{self, ENTRIES, XATTRS, content, readable, with_name};
@@ -17,9 +18,6 @@ use crate::tx::{Tx, Volume};
 
 /// Extended attributes by name.
 type Attributes = Vec<(Vec<u8>, XattrRecord)>;
-
-/// Names that are told.
-const NAMES_TOLD: usize = 8;
 
 /// The inode of a file that is still what it was when its servers were asked; else the outcome.
 fn as_seen(
@@ -119,12 +117,12 @@ pub(super) fn id_removed(
 /// The names of a file in words.
 fn told(tx: &Tx<'_, '_>, names: &[Named]) -> Result<String, MetaError> {
     let mut told = Vec::new();
-    for name in names.iter().take(NAMES_TOLD) {
+    for name in names.iter().take(NAMES_SHOWN) {
         let path = path_of(tx.reader(), name.parent, name.name.clone())?;
         told.push(String::from_utf8_lossy(&path).escape_debug().to_string());
     }
-    if names.len() > NAMES_TOLD {
-        told.push(format!("and {} names more", names.len() - NAMES_TOLD));
+    if names.len() > NAMES_SHOWN {
+        told.push(format!("and {} names more", names.len() - NAMES_SHOWN));
     }
     Ok(told.join(", "))
 }

@@ -11,15 +11,11 @@ use weft_proto::meta::FileKind;
 
 use crate::access::{READ, may, need};
 use crate::error::{MetaError, text};
+use crate::limits::{CHECKPOINTS_NAMES_MAX, CHECKPOINTS_PAGE};
 use crate::paths::resolve;
 use crate::records::keys::{self, CHECKPOINTS, ENTRIES};
 use crate::records::record::{CHECKPOINT_THERE, CheckpointRecord, EntryRecord};
 use crate::tx::Volume;
-
-/// Names that one call reads.
-const NAMES: usize = 2000;
-/// Checkpoints that are listed of one file; a page ends when it has so many.
-const OF_ONE_FILE: usize = 500;
 
 pub(crate) fn list_file_checkpoints(
     volume: &Volume,
@@ -33,7 +29,7 @@ pub(crate) fn list_file_checkpoints(
         }
         need(who, &node.inode, READ, path)?;
         let names = page(reader, node.id, &request.after)?;
-        let full = names.len() == NAMES;
+        let full = names.len() == CHECKPOINTS_NAMES_MAX;
         let mut reply = ListFileCheckpointsReply::default();
         let mut last = None;
         for (name, entry) in names {
@@ -51,7 +47,7 @@ pub(crate) fn list_file_checkpoints(
                 name,
             });
             reply.checkpoints.extend(rows);
-            if reply.checkpoints.len() >= OF_ONE_FILE {
+            if reply.checkpoints.len() >= CHECKPOINTS_PAGE {
                 reply.next = last;
                 return Ok(reply);
             }
@@ -75,7 +71,7 @@ fn page(
             Ok(entry) => names.push((key[8..].to_vec(), entry)),
             Err(error) => damaged = Some(error),
         }
-        if damaged.is_some() || names.len() == NAMES {
+        if damaged.is_some() || names.len() == CHECKPOINTS_NAMES_MAX {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -96,7 +92,7 @@ fn checkpoints(reader: &dyn Reader, id: u64) -> Result<Vec<String>, MetaError> {
                     names.push(text(&key[8..]));
                 }
                 match names.len() {
-                    OF_ONE_FILE => ControlFlow::Break(()),
+                    CHECKPOINTS_PAGE => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 }
             }

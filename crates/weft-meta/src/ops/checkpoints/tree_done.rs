@@ -91,12 +91,12 @@ fn tree_dropped(
     };
     let tree = Subtree::read(tx.reader(), Node { id, inode }, task.name.as_bytes())?;
     let counters = tx.counters()?;
-    counters.files = counters.files.saturating_sub(tree.nodes.len() as u64);
-    for (directory, name, _) in &tree.names {
-        let key = keys::with_name(tree.nodes[*directory].id, name);
+    counters.files = counters.files.saturating_sub(tree.nodes().len() as u64);
+    for (directory, name, _) in tree.names() {
+        let key = keys::with_name(tree.nodes()[*directory].id, name);
         tx.delete_unseen(ENTRIES, &key);
     }
-    for node in &tree.nodes {
+    for node in tree.nodes() {
         remove_image(tx, node)?;
     }
     Ok(())

@@ -28,7 +28,7 @@ pub(crate) fn make_tree(
     now: i64,
 ) -> Result<u64, MetaError> {
     let tree = Subtree::read(tx.reader(), root.clone(), path)?;
-    let count = tree.nodes.len() as u64;
+    let count = tree.nodes().len() as u64;
     let counters = tx.counters()?;
     // Image `i` has the id `first + i`.
     let first = counters.next_id;
@@ -37,13 +37,13 @@ pub(crate) fn make_tree(
     let number = tx.owe_tree(root.id, TASK_MAKE, 0, name, first)?;
     let images = images(&tree, first, number);
     let mut size = 0;
-    for (node, image) in tree.nodes.iter().zip(images) {
+    for (node, image) in tree.nodes().iter().zip(images) {
         size += put_image(tx, node, &image, number)?;
     }
-    for (directory, name, node) in &tree.names {
+    for (directory, name, node) in tree.names() {
         let record = EntryRecord {
             id: first + *node as u64,
-            kind: tree.nodes[*node].inode.kind,
+            kind: tree.nodes()[*node].inode.kind,
         };
         let key = keys::with_name(first + *directory as u64, name);
         tx.put_unseen(ENTRIES, &key, &record);
@@ -55,7 +55,7 @@ pub(crate) fn make_tree(
         size,
         state: CHECKPOINT_MAKING,
         image: first,
-        names: tree.names.len() as u64,
+        names: tree.names().len() as u64,
     };
     let key = keys::with_name(root.id, name.as_bytes());
     tx.put(CHECKPOINTS, &key, &record);
@@ -105,8 +105,8 @@ fn decoded<M: Message + Default>(id: u64, stored: &[u8]) -> Result<M, MetaError>
 
 /// The inodes of the copy, in the order of the tree's.
 fn images(tree: &Subtree, first: u64, number: u64) -> Vec<Node> {
-    let mut parents = vec![first; tree.nodes.len()];
-    for (directory, _, node) in &tree.names {
+    let mut parents = vec![first; tree.nodes().len()];
+    for (directory, _, node) in tree.names() {
         parents[*node] = first + *directory as u64;
     }
     let names = tree.name_counts();
@@ -137,6 +137,6 @@ fn images(tree: &Subtree, first: u64, number: u64) -> Vec<Node> {
         let id = first + place as u64;
         Node { id, inode }
     };
-    let nodes = tree.nodes.iter().enumerate();
+    let nodes = tree.nodes().iter().enumerate();
     nodes.map(|(place, node)| image(place, node)).collect()
 }

@@ -46,22 +46,25 @@ pub(crate) fn roll_back_tree(
     };
     let image = Subtree::read(tx.reader(), first, path)?;
     let living = Subtree::read(tx.reader(), root.clone(), path)?;
-    let all = image.nodes.iter().chain(&living.nodes);
+    let all = image.nodes().iter().chain(living.nodes());
     if !is_root(who) && all.clone().any(|node| node.inode.uid != who.uid) {
         return Err(not_owner(who, path, "roll back what others own"));
     }
     let (root_id, number) = (root.id, record.number);
     let number = tx.owe_tree(root_id, TASK_ROLL_BACK, number, name, record.image)?;
-    for (directory, name, _) in &living.names {
-        tx.delete(ENTRIES, &keys::with_name(living.nodes[*directory].id, name));
+    for (directory, name, _) in living.names() {
+        tx.delete(
+            ENTRIES,
+            &keys::with_name(living.nodes()[*directory].id, name),
+        );
     }
     let targets = targets(tx, root, &image, &living)?;
     remove_others(tx, &living, &targets, now)?;
     restore(tx, &image, &living, &targets, number, now)?;
-    for (directory, name, node) in &image.names {
+    for (directory, name, node) in image.names() {
         let record = EntryRecord {
             id: targets[*node].id,
-            kind: image.nodes[*node].inode.kind,
+            kind: image.nodes()[*node].inode.kind,
         };
         let key = keys::with_name(targets[*directory].id, name);
         tx.put(ENTRIES, &key, &record);
@@ -76,9 +79,9 @@ fn targets(
     image: &Subtree,
     living: &Subtree,
 ) -> Result<Vec<Target>, MetaError> {
-    let in_tree: HashSet<u64> = living.nodes.iter().map(|node| node.id).collect();
-    let mut targets = Vec::with_capacity(image.nodes.len());
-    for (place, node) in image.nodes.iter().enumerate() {
+    let in_tree: HashSet<u64> = living.nodes().iter().map(|node| node.id).collect();
+    let mut targets = Vec::with_capacity(image.nodes().len());
+    for (place, node) in image.nodes().iter().enumerate() {
         let source = node.inode.frozen.map_or(0, |frozen| frozen.source);
         let id = if place == 0 { root.id } else { source };
         let found = keys::inode(tx.reader(), id)?;
@@ -94,7 +97,7 @@ fn targets(
             .as_ref()
             .is_some_and(|f| !f.is_directory() && !fits(f));
         if misfit && has_checkpoints(tx.reader(), id)? {
-            let name = image.names.iter().find(|(_, _, named)| *named == place);
+            let name = image.names().iter().find(|(_, _, named)| *named == place);
             let name = name.map_or_else(String::new, |(_, name, _)| text(name));
             return Err(MetaError::HasOwnCheckpoints { name });
         }
@@ -123,12 +126,12 @@ fn remove_others(
 ) -> Result<(), MetaError> {
     let kept: HashSet<u64> = targets.iter().map(|target| target.id).collect();
     let names = living.name_counts();
-    for (place, (node, names)) in living.nodes.iter().zip(names).enumerate() {
+    for (place, (node, names)) in living.nodes().iter().zip(names).enumerate() {
         if kept.contains(&node.id) {
             continue;
         }
         if node.inode.is_directory() && has_checkpoints(tx.reader(), node.id)? {
-            let name = living.names.iter().find(|(_, _, named)| *named == place);
+            let name = living.names().iter().find(|(_, _, named)| *named == place);
             let path = name.map_or_else(String::new, |(_, name, _)| text(name));
             return Err(MetaError::HasCheckpoints { path });
         }
@@ -158,19 +161,19 @@ fn restore(
     number: u64,
     now: i64,
 ) -> Result<(), MetaError> {
-    let mut parents = vec![0; image.nodes.len()];
-    for (directory, _, node) in &image.names {
+    let mut parents = vec![0; image.nodes().len()];
+    for (directory, _, node) in image.names() {
         parents[*node] = targets[*directory].id;
     }
-    let (nodes, counts) = (&living.nodes, living.name_counts());
+    let (nodes, counts) = (living.nodes(), living.name_counts());
     let in_tree: HashMap<u64, u32> = nodes.iter().map(|n| n.id).zip(counts).collect();
     let names = image.name_counts();
     let mut trees: Vec<u64> = Vec::with_capacity(targets.len());
-    let mut directories = vec![0; image.nodes.len()];
-    for (directory, _, node) in &image.names {
+    let mut directories = vec![0; image.nodes().len()];
+    for (directory, _, node) in image.names() {
         directories[*node] = *directory;
     }
-    for (place, (node, target)) in image.nodes.iter().zip(targets).enumerate() {
+    for (place, (node, target)) in image.nodes().iter().zip(targets).enumerate() {
         let id = target.id;
         let mut inode = InodeRecord {
             frozen: None,

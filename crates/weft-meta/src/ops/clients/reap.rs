@@ -3,11 +3,9 @@
 use std::ops::{Bound, ControlFlow};
 
 use crate::error::MetaError;
+use crate::limits::ORPHANS_PAGE;
 use crate::records::keys::{self, ORPHANS};
 use crate::tx::Volume;
-
-/// Orphans that one transaction removes.
-const PAGE: usize = 256;
 
 pub(crate) fn reap_orphans(volume: &Volume) -> Result<u64, MetaError> {
     volume.state().grace().end();
@@ -18,7 +16,7 @@ pub(crate) fn reap_orphans(volume: &Volume) -> Result<u64, MetaError> {
             let mut ids = Vec::new();
             let mut visit = |key: &[u8], _: &[u8]| {
                 ids.extend(keys::number(key));
-                if ids.len() == PAGE {
+                if ids.len() == ORPHANS_PAGE {
                     return ControlFlow::Break(());
                 }
                 ControlFlow::Continue(())

@@ -49,9 +49,9 @@ pub(crate) fn attach(
                 // No client attaches or detaches from here to the commit.
                 tx.open_files();
                 let (mut node, created) = find_or_create(volume, tx, now, request)?;
-                let written = tx.may_be_written(node.id);
+                let writers = Writers::of(tx.may_be_written(node.id));
                 let exact = node.inode.size_exact;
-                let data = inline(tx.reader(), &node, request, written)?;
+                let data = inline(tx.reader(), &node, request, writers)?;
                 let spilled = node.inode.inline && data.is_none();
                 if spilled {
                     tx.need_cells(&mut node)?;
@@ -66,7 +66,7 @@ pub(crate) fn attach(
                     epoch,
                     created,
                     inline: data,
-                    sole: request.write && exact && !written,
+                    sole: request.write && exact && writers == Writers::None,
                 };
                 let committed = created || spilled || changed;
                 Ok((Attached { reply, committed }, exact))
@@ -92,14 +92,15 @@ fn attach_existing(
     let found = volume.read(|reader| resolve(reader, &request.who, &request.target))?;
     check(request, &found)?;
     let mut open = volume.state().open_files();
-    let written = volume.state().grace().may_hold(found.id) || open.has_writer(found.id);
+    let writers =
+        Writers::of(volume.state().grace().may_hold(found.id) || open.has_writer(found.id));
     let now = volume.read(|reader| {
         let Some(inode) = keys::inode(reader, found.id)? else {
             return Ok(None);
         };
         let id = found.id;
         let node = Node { id, inode };
-        let data = inline(reader, &node, request, written)?;
+        let data = inline(reader, &node, request, writers)?;
         Ok(Some((node, data)))
     })?;
     let Some((node, data)) = now else {
@@ -122,7 +123,7 @@ fn attach_existing(
         epoch: volume.state().servers().epoch(),
         created: false,
         inline: data,
-        sole: request.write && exact && !written,
+        sole: request.write && exact && writers == Writers::None,
     };
     Ok(Some(Attached {
         reply,
@@ -145,16 +146,16 @@ fn find_or_create(
         }
         End::Slot(slot) => slot,
     };
-    match (&slot.found, &request.create) {
+    match (slot.found(), &request.create) {
         (Some(node), _) => {
-            if slot.slash && !node.inode.is_directory() {
+            if slot.has_slash() && !node.inode.is_directory() {
                 return Err(MetaError::NotDirectory { path: text(path) });
             }
             check(request, node)?;
             Ok((node.clone(), false))
         }
         (None, None) => Err(not_found(path)),
-        (None, Some(_)) if slot.slash => Err(MetaError::FileWithSlash { path: text(path) }),
+        (None, Some(_)) if slot.has_slash() => Err(MetaError::FileWithSlash { path: text(path) }),
         (None, Some(create)) => create_file(volume, tx, now, request, &slot, create),
     }
 }
@@ -168,17 +169,17 @@ fn create_file(
     create: &Create,
 ) -> Result<(Node, bool), MetaError> {
     let path = &request.target.path;
-    writable(&request.who, &slot.directory, path)?;
+    writable(&request.who, slot.directory(), path)?;
     let kind = FileKind::Regular;
     let mut inode = new_inode(
         &request.who,
-        &slot.directory,
+        slot.directory(),
         kind,
         (create.mode, create.umask),
         now,
     );
     let id = tx.next_id()?;
-    let inherited = slot.directory.inode.wish.as_ref();
+    let inherited = slot.directory().inode.wish.as_ref();
     let wish = create.layout.as_ref();
     let layout = placement::choose(
         &volume.state().servers().pool(now),
@@ -228,14 +229,31 @@ fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
     need(&request.who, &node.inode, read | write, path)
 }
 
+/// Whether another client may be writing the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writers {
+    None,
+    Possible,
+}
+
+impl Writers {
+    fn of(written: bool) -> Writers {
+        if written {
+            Writers::Possible
+        } else {
+            Writers::None
+        }
+    }
+}
+
 /// The bytes of an inline file, if it may stay inline with this attachment.
 fn inline(
     reader: &dyn Reader,
     node: &Node,
     request: &AttachRequest,
-    written: bool,
+    writers: Writers,
 ) -> Result<Option<Bytes>, MetaError> {
-    if !node.inode.inline || !request.inline || (request.write && written) {
+    if !node.inode.inline || !request.inline || (request.write && writers == Writers::Possible) {
         return Ok(None);
     }
     let record = content(reader, node.id)?;

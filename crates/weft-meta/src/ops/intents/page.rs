@@ -7,12 +7,10 @@ use weft_layout::ServerId;
 
 use crate::error::MetaError;
 use crate::intents::Intent;
+use crate::limits::INTENT_FILES_MAX;
 use crate::records::keys::{self, INTENTS};
 use crate::records::record::IntentRecord;
 use crate::tx::Volume;
-
-/// A page ends when its intents are about so many files: trees have many.
-const FILES_MAX: usize = 1 << 17;
 
 /// A page of intents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +69,7 @@ fn page(
         let mut visit = |key: &[u8], value: &[u8]| {
             let number = keys::number(key).unwrap_or_default();
             oldest.get_or_insert(number);
-            if seen == records || page.intents.len() == limit || files >= FILES_MAX {
+            if seen == records || page.intents.len() == limit || files >= INTENT_FILES_MAX {
                 page.more = true;
                 return ControlFlow::Break(());
             }

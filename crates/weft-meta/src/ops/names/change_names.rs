@@ -108,7 +108,7 @@ fn find(tx: &Tx<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError> {
         reason: "this is no name in a directory",
     };
     let slot = slot(tx.reader(), &change.who, &target)?.map_err(invalid)?;
-    if slot.slash || slot.directory.id != change.directory {
+    if slot.has_slash() || slot.directory().id != change.directory {
         return Err(invalid(Nameless::Empty));
     }
     Ok(slot)
@@ -122,14 +122,14 @@ fn make_file(
 ) -> Result<(bool, NameChanged), MetaError> {
     let slot = find(tx, change)?;
     let path = &change.name;
-    if let Some(found) = &slot.found {
+    if let Some(found) = slot.found() {
         if found.id != change.file {
             return Err(MetaError::Exists { path: text(path) });
         }
         let attributes = file.data.as_ref().map(|_| attributes(found));
         return Ok((false, told(attributes)));
     }
-    writable(&change.who, &slot.directory, path)?;
+    writable(&change.who, slot.directory(), path)?;
     let invalid = |reason| MetaError::Invalid {
         path: text(path),
         reason,
@@ -147,7 +147,7 @@ fn make_file(
     let mode = (file.mode, file.umask);
     let mut inode = new_inode(
         &change.who,
-        &slot.directory,
+        slot.directory(),
         FileKind::Regular,
         mode,
         change.time,
@@ -165,8 +165,8 @@ fn make_file(
     };
     let answer = data.map(|_| attributes(&node));
     tx.enter(
-        &slot.directory,
-        &slot.name,
+        slot.directory(),
+        slot.name(),
         (node.id, node.inode.kind),
         change.time,
     );
@@ -178,18 +178,18 @@ fn make_file(
 fn remove_name(tx: &mut Tx<'_, '_>, change: &NameChange) -> Result<NameChanged, MetaError> {
     let slot = find(tx, change)?;
     let path = &change.name;
-    let Some(node) = &slot.found else {
+    let Some(node) = slot.found() else {
         return Ok(told(None));
     };
     if node.id != change.file {
         return Err(MetaError::Stale { id: change.file });
     }
-    need(&change.who, &slot.directory.inode, WRITE, path)?;
-    need_removable(&change.who, &slot.directory.inode, &node.inode, path)?;
+    need(&change.who, &slot.directory().inode, WRITE, path)?;
+    need_removable(&change.who, &slot.directory().inode, &node.inode, path)?;
     if node.inode.is_directory() {
         return Err(MetaError::IsDirectory { path: text(path) });
     }
-    tx.leave(&slot.directory, &slot.name, change.time);
+    tx.leave(slot.directory(), slot.name(), change.time);
     tx.unname(node, change.time)?;
     Ok(told(None))
 }

@@ -28,11 +28,16 @@ pub(crate) fn link(
         if node.inode.links >= HARD_LINKS_MAX {
             return Err(MetaError::TooManyLinks { path: text(source) });
         }
-        if node.inode.tree != slot.directory.inode.tree {
+        if node.inode.tree != slot.directory().inode.tree {
             let path = text(&request.target.path);
             return Err(MetaError::CrossDevice { path });
         }
-        tx.enter(&slot.directory, &slot.name, (node.id, node.inode.kind), now);
+        tx.enter(
+            slot.directory(),
+            slot.name(),
+            (node.id, node.inode.kind),
+            now,
+        );
         let inode = tx.change(node.id, &node.inode);
         inode.links += 1;
         inode.changed = now;

@@ -7,19 +7,16 @@ use std::ops::{Bound, ControlFlow};
 
 use prost::Message;
 use weft_kv::prefix_end;
-use weft_proto::limits::{BODY_MAX, LIST_PAGE_MAX};
+use weft_proto::limits::LIST_PAGE_MAX;
 use weft_proto::meta::{Entry, ListReply, ListRequest};
 
 use crate::access::{READ, need};
 use crate::error::{MetaError, text};
+use crate::limits::LIST_PAGE_BYTES;
 use crate::paths::resolve;
 use crate::records::keys::{self, ENTRIES};
 use crate::records::{Node, attributes};
 use crate::tx::Volume;
-
-/// Bytes of entries in one page. The rest of the body is for the directory itself, whose layout may
-/// name thousands of servers.
-const PAGE_BYTES: usize = BODY_MAX as usize - (128 << 10);
 
 pub(crate) fn list(volume: &Volume, request: &ListRequest) -> Result<ListReply, MetaError> {
     let path = &request.target.path;
@@ -63,7 +60,7 @@ pub(crate) fn list(volume: &Volume, request: &ListRequest) -> Result<ListReply, 
                 attributes: attributes(&Node { id, inode }),
             };
             bytes += entry.encoded_len() + 8;
-            if bytes > PAGE_BYTES && !entries.is_empty() {
+            if bytes > LIST_PAGE_BYTES && !entries.is_empty() {
                 more = true;
                 break;
             }

@@ -19,15 +19,16 @@ pub(crate) fn make_directory(
         let kind = FileKind::Directory;
         let mut inode = new_inode(
             &request.who,
-            &slot.directory,
+            slot.directory(),
             kind,
             (mode, request.umask),
             now,
         );
-        inode.wish.clone_from(&slot.directory.inode.wish);
+        inode.wish.clone_from(&slot.directory().inode.wish);
         let id = tx.next_id()?;
         let reply = place(tx, &slot, id, inode, now)?;
-        tx.change(slot.directory.id, &slot.directory.inode).links += 1;
+        tx.change(slot.directory().id, &slot.directory().inode)
+            .links += 1;
         Ok(reply)
     })
 }

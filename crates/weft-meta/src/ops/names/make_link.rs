@@ -29,7 +29,7 @@ pub(crate) fn make_link(
     volume.transact(|tx| {
         let slot = free_slot(tx, &request.who, &request.target, FileKind::Symlink)?;
         let kind = FileKind::Symlink;
-        let mut inode = new_inode(&request.who, &slot.directory, kind, (0o777, 0), now);
+        let mut inode = new_inode(&request.who, slot.directory(), kind, (0o777, 0), now);
         inode.size = link.len() as u64;
         inode.text = link.to_vec();
         let id = tx.next_id()?;

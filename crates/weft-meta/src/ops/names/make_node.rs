@@ -33,7 +33,7 @@ pub(crate) fn make_node(
         let slot = free_slot(tx, &request.who, &request.target, kind)?;
         let mut inode = new_inode(
             &request.who,
-            &slot.directory,
+            slot.directory(),
             kind,
             (request.mode, request.umask),
             now,
@@ -43,7 +43,7 @@ pub(crate) fn make_node(
             inode.device = request.device;
         }
         if kind == FileKind::Regular {
-            let inherited = slot.directory.inode.wish.as_ref();
+            let inherited = slot.directory().inode.wish.as_ref();
             let layout = placement::choose(
                 &volume.state().servers().pool(now),
                 id,

@@ -26,13 +26,13 @@ pub(super) fn free_slot(
         Err(Nameless::Empty) => return Err(not_found(path)),
         Err(_) => return Err(MetaError::Exists { path: text(path) }),
     };
-    if slot.found.is_some() {
+    if slot.found().is_some() {
         return Err(MetaError::Exists { path: text(path) });
     }
-    if slot.slash && kind != FileKind::Directory {
+    if slot.has_slash() && kind != FileKind::Directory {
         return Err(not_found(path));
     }
-    writable(who, &slot.directory, path)?;
+    writable(who, slot.directory(), path)?;
     Ok(slot)
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn place(
     inode: InodeRecord,
     now: i64,
 ) -> Result<StatReply, MetaError> {
-    tx.enter(&slot.directory, &slot.name, (id, inode.kind), now);
+    tx.enter(slot.directory(), slot.name(), (id, inode.kind), now);
     let node = Node { id, inode };
     let attributes = attributes(&node);
     tx.create(id, node.inode)?;

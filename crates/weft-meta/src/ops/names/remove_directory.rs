@@ -28,9 +28,9 @@ pub(crate) fn remove_directory(
             Err(Nameless::Dot) => return invalid("a directory is not removed by its name ."),
             Err(Nameless::Root) => return invalid("the root directory is not removed"),
         };
-        let node = slot.found.as_ref().ok_or_else(|| not_found(path))?;
-        need(who, &slot.directory.inode, WRITE, path)?;
-        need_removable(who, &slot.directory.inode, &node.inode, path)?;
+        let node = slot.found().ok_or_else(|| not_found(path))?;
+        need(who, &slot.directory().inode, WRITE, path)?;
+        need_removable(who, &slot.directory().inode, &node.inode, path)?;
         if !node.inode.is_directory() {
             return Err(MetaError::NotDirectory { path: text(path) });
         }
@@ -38,13 +38,14 @@ pub(crate) fn remove_directory(
             return Err(MetaError::NotEmpty { path: text(path) });
         }
         tx.need_no_checkpoints(node, path)?;
-        tx.leave(&slot.directory, &slot.name, now);
-        tx.change(slot.directory.id, &slot.directory.inode).links -= 1;
+        tx.leave(slot.directory(), slot.name(), now);
+        tx.change(slot.directory().id, &slot.directory().inode)
+            .links -= 1;
         let links = tx.unname(node, now)?;
         Ok(UnlinkReply {
             file: node.id,
             links,
-            directory: Some(tx.attributes(&slot.directory)),
+            directory: Some(tx.attributes(slot.directory())),
         })
     })?;
     volume.state().leases().end(removed.file);

@@ -29,12 +29,12 @@ pub(crate) fn rename(
     volume.transact(|tx| {
         let from = named(tx, who, &request.source)?;
         let to = named(tx, who, &request.target)?;
-        let source = from.found.as_ref().ok_or_else(|| not_found(from_path))?;
+        let source = from.found().ok_or_else(|| not_found(from_path))?;
         let source_dir = source.inode.is_directory();
-        if from.slash && !source_dir {
+        if from.has_slash() && !source_dir {
             return Err(not_directory(from_path));
         }
-        let old = to.found.as_ref();
+        let old = to.found();
         if request.no_replace && old.is_some() {
             return Err(MetaError::Exists {
                 path: text(to_path),
@@ -45,19 +45,19 @@ pub(crate) fn rename(
         }
         // The slash is about what the name will hold, or in an exchange about what it holds now.
         let slashed = old.filter(|_| request.exchange).unwrap_or(source);
-        if to.slash && !slashed.inode.is_directory() {
+        if to.has_slash() && !slashed.inode.is_directory() {
             return Err(not_directory(to_path));
         }
         if old.is_some_and(|old| old.id == source.id) {
             return Ok(RenameReply::default());
         }
-        need(who, &from.directory.inode, WRITE, from_path)?;
-        need_removable(who, &from.directory.inode, &source.inode, from_path)?;
-        writable(who, &to.directory, to_path)?;
+        need(who, &from.directory().inode, WRITE, from_path)?;
+        need_removable(who, &from.directory().inode, &source.inode, from_path)?;
+        writable(who, to.directory(), to_path)?;
         if let Some(old) = old {
-            need_removable(who, &to.directory.inode, &old.inode, to_path)?;
+            need_removable(who, &to.directory().inode, &old.inode, to_path)?;
         }
-        let moved = from.directory.id != to.directory.id;
+        let moved = from.directory().id != to.directory().id;
         if moved {
             needs_new_parent(tx, who, source, &to, to_path)?;
         }
@@ -110,8 +110,8 @@ fn needs_new_parent(
     if !node.inode.is_directory() {
         return Ok(());
     }
-    let mut id = to.directory.id;
-    let mut parent = to.directory.inode.parent;
+    let mut id = to.directory().id;
+    let mut parent = to.directory().inode.parent;
     loop {
         if id == node.id {
             return Err(invalid(path, "a directory cannot move below itself"));
@@ -127,7 +127,7 @@ fn needs_new_parent(
 
 /// Only a file with one name goes from one tree with a quota to another: it is charged anew.
 fn keeps_tree(node: &Node, from: &Slot, to: &Slot, path: &[u8]) -> Result<(), MetaError> {
-    let stays = from.directory.inode.tree == to.directory.inode.tree;
+    let stays = from.directory().inode.tree == to.directory().inode.tree;
     if stays || !node.inode.is_directory() && node.inode.links == 1 {
         return Ok(());
     }
@@ -154,24 +154,34 @@ fn replace(
     to: &Slot,
     now: i64,
 ) -> Result<(), MetaError> {
-    if let Some(old) = &to.found {
-        tx.leave(&to.directory, &to.name, now);
+    if let Some(old) = to.found() {
+        tx.leave(to.directory(), to.name(), now);
         if old.inode.is_directory() {
-            tx.change(to.directory.id, &to.directory.inode).links -= 1;
+            tx.change(to.directory().id, &to.directory().inode).links -= 1;
         }
         tx.unname(old, now)?;
     }
-    tx.leave(&from.directory, &from.name, now);
-    tx.enter(&to.directory, &to.name, (source.id, source.inode.kind), now);
+    tx.leave(from.directory(), from.name(), now);
+    tx.enter(
+        to.directory(),
+        to.name(),
+        (source.id, source.inode.kind),
+        now,
+    );
     settle(tx, from, source, to, now);
     Ok(())
 }
 
 fn exchange(tx: &mut Tx<'_, '_>, from: &Slot, source: &Node, to: &Slot, old: &Node, now: i64) {
-    tx.leave(&from.directory, &from.name, now);
-    tx.leave(&to.directory, &to.name, now);
-    tx.enter(&to.directory, &to.name, (source.id, source.inode.kind), now);
-    tx.enter(&from.directory, &from.name, (old.id, old.inode.kind), now);
+    tx.leave(from.directory(), from.name(), now);
+    tx.leave(to.directory(), to.name(), now);
+    tx.enter(
+        to.directory(),
+        to.name(),
+        (source.id, source.inode.kind),
+        now,
+    );
+    tx.enter(from.directory(), from.name(), (old.id, old.inode.kind), now);
     settle(tx, from, source, to, now);
     settle(tx, to, old, from, now);
 }
@@ -181,13 +191,14 @@ fn exchange(tx: &mut Tx<'_, '_>, from: &Slot, source: &Node, to: &Slot, old: &No
 fn settle(tx: &mut Tx<'_, '_>, from: &Slot, node: &Node, to: &Slot, now: i64) {
     let inode = tx.change(node.id, &node.inode);
     inode.changed = now;
-    if from.directory.inode.tree != to.directory.inode.tree {
-        inode.tree = to.directory.inode.tree;
+    if from.directory().inode.tree != to.directory().inode.tree {
+        inode.tree = to.directory().inode.tree;
     }
-    if inode.kind == FileKind::Directory as i32 && from.directory.id != to.directory.id {
-        inode.parent = to.directory.id;
-        tx.change(from.directory.id, &from.directory.inode).links -= 1;
-        tx.change(to.directory.id, &to.directory.inode).links += 1;
+    if inode.kind == FileKind::Directory as i32 && from.directory().id != to.directory().id {
+        inode.parent = to.directory().id;
+        tx.change(from.directory().id, &from.directory().inode)
+            .links -= 1;
+        tx.change(to.directory().id, &to.directory().inode).links += 1;
     }
 }
 

@@ -20,21 +20,21 @@ pub(crate) fn unlink(
             Err(Nameless::Empty) => return Err(not_found(path)),
             Err(_) => return Err(MetaError::IsDirectory { path: text(path) }),
         };
-        let node = slot.found.as_ref().ok_or_else(|| not_found(path))?;
-        need(who, &slot.directory.inode, WRITE, path)?;
-        need_removable(who, &slot.directory.inode, &node.inode, path)?;
+        let node = slot.found().ok_or_else(|| not_found(path))?;
+        need(who, &slot.directory().inode, WRITE, path)?;
+        need_removable(who, &slot.directory().inode, &node.inode, path)?;
         if node.inode.is_directory() {
             return Err(MetaError::IsDirectory { path: text(path) });
         }
-        if slot.slash {
+        if slot.has_slash() {
             return Err(MetaError::NotDirectory { path: text(path) });
         }
-        tx.leave(&slot.directory, &slot.name, now);
+        tx.leave(slot.directory(), slot.name(), now);
         let links = tx.unname(node, now)?;
         Ok(UnlinkReply {
             file: node.id,
             links,
-            directory: Some(tx.attributes(&slot.directory)),
+            directory: Some(tx.attributes(slot.directory())),
         })
     })
 }

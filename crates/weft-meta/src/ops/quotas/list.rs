@@ -8,12 +8,10 @@ use weft_proto::quota::{ListQuotasReply, ListQuotasRequest, QuotaKind};
 use super::info::{may_see, quota_info};
 use crate::access::check_caller;
 use crate::error::MetaError;
+use crate::limits::QUOTAS_PAGE_BYTES;
 use crate::quota::Payer;
 use crate::records::keys::{self, QUOTAS};
 use crate::tx::Volume;
-
-/// About the most bytes in a page.
-const PAGE_BYTES: usize = 512 << 10;
 
 pub(crate) fn list_quotas(
     volume: &Volume,
@@ -47,7 +45,8 @@ pub(crate) fn list_quotas(
                 Ok(Some(quota)) => {
                     bytes += quota.encoded_len();
                     reply.quotas.push(quota);
-                    reply.more = reply.quotas.len() == LIST_PAGE_MAX as usize || bytes > PAGE_BYTES;
+                    reply.more =
+                        reply.quotas.len() == LIST_PAGE_MAX as usize || bytes > QUOTAS_PAGE_BYTES;
                 }
                 Err(error) => failed = Some(error),
             }

@@ -139,7 +139,7 @@ fn move_tree(
 ) -> Result<Used, MetaError> {
     let tree = Subtree::read(tx.reader(), root.clone(), path)?;
     let (mut moved, mut within) = (Used::default(), BTreeSet::new());
-    for Node { id, inode } in tree.nodes {
+    for Node { id, inode } in tree.into_nodes() {
         if inode.tree == from {
             let mut inode = inode;
             inode.tree = to;

@@ -3,12 +3,10 @@
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest};
 
 use crate::error::MetaError;
+use crate::limits::ADDRESS_MAX;
 use crate::records::keys::SERVERS;
 use crate::servers::Heartbeat;
 use crate::tx::Volume;
-
-/// The longest address.
-const ADDRESS_MAX: usize = 255;
 
 pub(crate) fn heartbeat(
     volume: &Volume,
