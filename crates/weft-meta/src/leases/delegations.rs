@@ -2,8 +2,9 @@
 //!
 //! The namespace does not have the client's changes yet, so other clients may not look: an
 //! operation of another client that reads the directory is not carried out
-//! ([`MetaError::Delegated`]), the holder is asked to give the directory back, and the operation
-//! runs again when it has. A holder that does not answer loses all its delegations.
+//! ([`MetaError::Delegated`](crate::MetaError::Delegated)), the holder is asked to give the
+//! directory back, and the operation runs again when it has. A holder that does not answer loses
+//! all its delegations.
 //!
 //! In memory only: a service that restarts has none. A holder then reports what it has not reported
 //! yet.
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_one_client_s_until_it_gives_it_back_or_is_given_up() {
+    fn a_directory_belongs_to_one_client_until_it_is_returned_or_revoked() {
         let all = Delegations::default();
         assert!(all.in_the_way_of(2).is_none());
         assert!(all.give(1, 50) && all.give(1, 50) && !all.give(2, 50));

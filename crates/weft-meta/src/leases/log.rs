@@ -3,7 +3,7 @@
 //!
 //! A change is published after its commit, so a watcher that hears of it reads the new state.
 //! Changes are numbered; a watcher says the number up to which it knows them. Watchers read under a
-//! shared lock and copy at most [`CHANGES_SCAN_MAX`] changes at a time, whose names are counted
+//! shared lock and copy at most `CHANGES_SCAN_MAX` changes at a time, whose names are counted
 //! references.
 //!
 //! Invariant: the numbers of the changes kept are consecutive and end at the number of changes
@@ -74,7 +74,7 @@ impl ChangeLog {
     }
 
     /// What others than `client` changed after the first `cursor` changes. Cost:
-    /// O([`CHANGES_SCAN_MAX`]).
+    /// O(`CHANGES_SCAN_MAX`).
     pub fn since(&self, client: u64, cursor: u64) -> News {
         let ring = self.0.read();
         let published = ring.published;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_sees_what_others_did_once_and_goes_on_where_it_was() {
+    fn a_watcher_sees_changes_of_others_once() {
         let log = ChangeLog::default();
         log.publish(
             1,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_behind_by_more_than_is_kept_forgets_everything() {
+    fn a_watcher_that_falls_too_far_behind_drops_everything() {
         let log = ChangeLog::default();
         let count = CHANGES_KEPT_MAX as u64 + 10;
         for id in 0..count {

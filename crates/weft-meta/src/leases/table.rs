@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_who_is_gone_or_silent() {
+    fn no_client_waits_for_one_that_is_gone_or_silent() {
         let leases = Leases::default();
         leases.grant(1, 50);
         leases.grant(1, 51);

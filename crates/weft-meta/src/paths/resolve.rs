@@ -155,15 +155,7 @@ pub(crate) fn walk(
 ) -> Result<End, MetaError> {
     check_caller(who)?;
     let path: &[u8] = &target.path;
-    if path.len() > PATH_MAX {
-        return Err(MetaError::PathTooLong { length: path.len() });
-    }
-    if path.contains(&0) {
-        return Err(MetaError::Invalid {
-            path: text(path),
-            reason: "a path holds no zero byte",
-        });
-    }
+    check_path(path)?;
     let root_first = path.first() == Some(&b'/');
     let mut node = start(reader, if root_first { ROOT } else { target.at })?;
     if path.is_empty() {
@@ -181,7 +173,6 @@ pub(crate) fn walk(
         let length = rest[at..].iter().take_while(|b| **b != b'/').count();
         let name = &rest[at..at + length];
         let after = at + length;
-        let slash = after < rest.len();
         let last = rest[after..].iter().all(|b| *b == b'/');
         if !node.inode.is_directory() {
             return Err(MetaError::NotDirectory { path: text(path) });
@@ -196,16 +187,7 @@ pub(crate) fn walk(
             at = after;
             continue;
         }
-        if length > NAME_MAX {
-            return Err(MetaError::NameTooLong { length });
-        }
-        let found = match keys::entry(reader, node.id, name)? {
-            None => None,
-            Some(entry) => Some(Node {
-                id: entry.id,
-                inode: keys::named_inode(reader, entry.id)?,
-            }),
-        };
+        let found = look_up(reader, &node, name)?;
         if found.is_none()
             && name == HIDDEN
             && let Some((checkpoint, length)) = hidden_checkpoint(&rest[after..])
@@ -215,36 +197,63 @@ pub(crate) fn walk(
             at = after + length;
             continue;
         }
-        let is_link = found
-            .as_ref()
-            .is_some_and(|f| f.inode.is(FileKind::Symlink));
-        if is_link && (!last || last_link == LastLink::Follow) {
-            let link = found.expect("a link was found");
-            links += 1;
-            if links > LINKS_MAX {
-                return Err(MetaError::Loop { path: text(path) });
+        let follows = !last || last_link == LastLink::Follow;
+        match found {
+            Some(link) if follows && link.inode.is(FileKind::Symlink) => {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(MetaError::Loop { path: text(path) });
+                }
+                let mut spliced = link.inode.text;
+                spliced.extend_from_slice(&rest[after..]);
+                rest = spliced;
+                at = 0;
+                if rest.first() == Some(&b'/') {
+                    node = start(reader, ROOT)?;
+                    nameless = Nameless::Root;
+                }
             }
-            let mut spliced = link.inode.text;
-            spliced.extend_from_slice(&rest[after..]);
-            rest = spliced;
-            at = 0;
-            if rest.first() == Some(&b'/') {
-                node = start(reader, ROOT)?;
-                nameless = Nameless::Root;
+            found if last => {
+                return Ok(End::Slot(Box::new(Slot {
+                    name: name.to_vec(),
+                    directory: node,
+                    slash: after < rest.len(),
+                    found,
+                })));
             }
-            continue;
+            found => {
+                node = found.ok_or_else(|| not_found(path))?;
+                at = after;
+            }
         }
-        if last {
-            return Ok(End::Slot(Box::new(Slot {
-                name: name.to_vec(),
-                directory: node,
-                slash,
-                found,
-            })));
-        }
-        node = found.ok_or_else(|| not_found(path))?;
-        at = after;
     }
+}
+
+/// Refuses a path that no file can have.
+fn check_path(path: &[u8]) -> Result<(), MetaError> {
+    if path.len() > PATH_MAX {
+        return Err(MetaError::PathTooLong { length: path.len() });
+    }
+    if path.contains(&0) {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: "a path holds no zero byte",
+        });
+    }
+    Ok(())
+}
+
+/// What a name in a directory names.
+fn look_up(reader: &dyn Reader, directory: &Node, name: &[u8]) -> Result<Option<Node>, MetaError> {
+    if name.len() > NAME_MAX {
+        return Err(MetaError::NameTooLong { length: name.len() });
+    }
+    let Some(entry) = keys::entry(reader, directory.id, name)? else {
+        return Ok(None);
+    };
+    let id = entry.id;
+    let inode = keys::named_inode(reader, id)?;
+    Ok(Some(Node { id, inode }))
 }
 
 fn start(reader: &dyn Reader, id: u64) -> Result<Node, MetaError> {

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_grows_alone_stops_at_the_bound_and_all_count() {
+    fn a_file_that_grows_alone_stops_at_the_bound() {
         let (user, tree) = (Payer::User(1), Payer::Tree(9));
         let growing = GrowingFiles {
             files: vec![

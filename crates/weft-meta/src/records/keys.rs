@@ -19,7 +19,7 @@ pub(crate) const XATTRS: Space = Space("xattrs");
 pub(crate) const INLINE: Space = Space("inline");
 /// `id ‖ checkpoint's name` → `CheckpointRecord`.
 pub(crate) const CHECKPOINTS: Space = Space("checkpoints");
-/// `checkpoint's number ‖ file` (8 bytes each) → [`TreeFileRecord`].
+/// `checkpoint's number ‖ file` (8 bytes each) → `TreeFileRecord`.
 pub(crate) const TREE_FILES: Space = Space("tree_files");
 /// `id` → [`HeldRecord`].
 pub(crate) const HELD: Space = Space("held");

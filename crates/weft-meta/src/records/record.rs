@@ -3,7 +3,7 @@
 
 /// Version of all records together; see `docs/design/0004-metadata.md`.
 pub(crate) const FORMAT: u32 = 2;
-/// The version before usage was counted: opening counts it, and makes the volume one of [`FORMAT`].
+/// The version before usage was counted: opening counts it, and makes the volume one of `FORMAT`.
 pub(crate) const FORMAT_UNCOUNTED: u32 = 1;
 
 /// How a file lies on the servers.
@@ -290,7 +290,7 @@ pub struct CheckpointRecord {
     /// The file's size in it.
     #[prost(uint64, tag = "3")]
     pub size: u64,
-    /// [`CHECKPOINT_MAKING`], [`CHECKPOINT_THERE`] or [`CHECKPOINT_GOING`].
+    /// `CHECKPOINT_MAKING`, `CHECKPOINT_THERE` or `CHECKPOINT_GOING`.
     #[prost(int32, tag = "4")]
     pub state: i32,
     /// Of a directory: the root of the copy of its tree; 0: a file's checkpoint.
@@ -317,7 +317,7 @@ pub struct CheckpointTaskRecord {
     /// The file's layout.
     #[prost(message, optional, tag = "1")]
     pub layout: Option<LayoutRecord>,
-    /// [`TASK_MAKE`], [`TASK_ROLL_BACK`] or [`TASK_DROP`].
+    /// `TASK_MAKE`, `TASK_ROLL_BACK` or `TASK_DROP`.
     #[prost(int32, tag = "2")]
     pub task: i32,
     /// The number of the checkpoint; 0 where it is the intent's.
@@ -389,7 +389,7 @@ pub struct ServerRecord {
 /// The volume; written once.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct VolumeRecord {
-    /// [`FORMAT`].
+    /// `FORMAT`.
     #[prost(uint32, tag = "1")]
     pub format: u32,
     /// 16 bytes.

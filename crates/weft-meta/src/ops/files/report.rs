@@ -9,8 +9,9 @@ use weft_proto::meta::{ReportReply, ReportRequest};
 use crate::access::without_privilege;
 use crate::error::MetaError;
 use crate::open::{Ended, OpenMode};
+use crate::records::record::InodeRecord;
 use crate::records::{Node, attributes, keys};
-use crate::tx::Volume;
+use crate::tx::{Tx, Volume};
 
 pub(crate) fn report(
     volume: &Volume,
@@ -23,91 +24,11 @@ pub(crate) fn report(
     if !request.write && detach_idle(volume, client, request)? {
         return Ok(ReportReply::default());
     }
-    let told_time = request.modified.filter(|_| request.write);
+    let wrote = request.write && request.modified.is_some();
     volume.transact_then(
-        |tx| {
-            // The bytes are written already.
-            tx.force();
-            let Some(inode) = keys::inode(tx.reader(), id)? else {
-                return Ok(ReportReply::default());
-            };
-            // The service knows all of an inline file; its cells are empty.
-            let in_cells = request.write && !inode.inline;
-            let modified = told_time.filter(|_| in_cells);
-            let ended = tx
-                .open_files()
-                .if_detached(client, id, OpenMode::of(request.write));
-            let ended = ended.filter(|_| request.detach);
-            // Then the service asks the servers for all of it when the last writer has left. A
-            // client that asked for the size was not the only writer, and only the servers know
-            // about removed forks.
-            let asked = request.turn.is_some() && inode.fork_bytes > 0;
-            let forks_changed = inode.forks_changed || ((request.forks || asked) && in_cells);
-            let mut size = None;
-            if let Some(last) = ended.filter(Ended::is_last_writer)
-                && in_cells
-                && inode.truncate == 0
-                && !forks_changed
-                && !volume.state().grace().is_active()
-            {
-                match (request.size, request.end) {
-                    (Some(told), _) if request.turn == Some(last.turn()) => size = Some(told),
-                    (_, Some(end)) if last.was_alone() => size = Some(end.max(inode.size)),
-                    // The end may also miss bytes of a client that has attached, written and
-                    // detached since it was asked for.
-                    (_, end) if request.can_ask || end.is_some() => {
-                        return Ok(ReportReply {
-                            size_wanted: true,
-                            turn: last.turn(),
-                            ..ReportReply::default()
-                        });
-                    }
-                    _ => {}
-                }
-            }
-            let unchanged = ended.is_some_and(|ended| ended.is_unchanged());
-            let unchanged = unchanged && modified.is_none();
-            let exact = request.write
-                && ended.is_some_and(|ended| ended.is_last_writer())
-                && (size.is_some() || unchanged)
-                && inode.truncate == 0
-                && !forks_changed
-                // Other writers may not have told yet that they have the file open.
-                && !volume.state().grace().is_active();
-            let mut after = inode.clone();
-            if let Some(size) = size {
-                after.size = size;
-            }
-            if let Some(modified) = modified {
-                after.note_write(modified);
-                after.truncate_raced |= inode.truncate != 0;
-            }
-            if in_cells {
-                after.size_exact = exact;
-                after.forks_changed = forks_changed;
-            }
-            if request.write && request.kill_priv {
-                after.mode = without_privilege(&after);
-            }
-            if after != inode {
-                *tx.change(id, &inode) = after.clone();
-            }
-            if ended.is_some_and(|ended| ended.is_last())
-                && !volume.state().grace().is_active()
-                && after.links == 0
-            {
-                tx.reap(id)?;
-            }
-            let tells = exact || (request.write && !in_cells && request.detach);
-            let node = Node { id, inode: after };
-            Ok(ReportReply {
-                attributes: tells.then(|| attributes(&node)),
-                alone: ended.is_some_and(|ended| ended.was_alone()),
-                ..ReportReply::default()
-            })
-        },
+        |tx| note_report(tx, client, request),
         |open, reply| {
-            if told_time.is_some() {
+            if wrote {
                 open.wrote(id);
             }
             if reply.attributes.is_some() {
@@ -122,6 +43,99 @@ pub(crate) fn report(
             }
         },
     )
+}
+
+/// Changes the inode as the report says.
+fn note_report(
+    tx: &mut Tx<'_, '_>,
+    client: u64,
+    request: &ReportRequest,
+) -> Result<ReportReply, MetaError> {
+    let id = request.file;
+    // The bytes are written already.
+    tx.force();
+    let Some(inode) = keys::inode(tx.reader(), id)? else {
+        return Ok(ReportReply::default());
+    };
+    let recovering = tx.state().grace().is_active();
+    // The service knows all of an inline file; its cells are empty.
+    let in_cells = request.write && !inode.inline;
+    let modified = request.modified.filter(|_| in_cells);
+    let mode = OpenMode::of(request.write);
+    let ended = tx.open_files().if_detached(client, id, mode);
+    let ended = ended.filter(|_| request.detach);
+    // Then the service asks the servers for all of it when the last writer has left. A client that
+    // asked for the size was not the only writer, and only the servers know about removed forks.
+    let asked = request.turn.is_some() && inode.fork_bytes > 0;
+    let forks_changed = inode.forks_changed || ((request.forks || asked) && in_cells);
+    // During recovery other writers may not have told yet that they have the file open.
+    let can_settle = in_cells && inode.truncate == 0 && !forks_changed && !recovering;
+    let last = ended.filter(|ended| can_settle && ended.is_last_writer());
+    let size = match last.map(|last| size_after(request, &last, &inode)) {
+        None | Some(SizeAfter::Unknown) => None,
+        Some(SizeAfter::Known(size)) => Some(size),
+        Some(SizeAfter::Wanted { turn }) => {
+            return Ok(ReportReply {
+                size_wanted: true,
+                turn,
+                ..ReportReply::default()
+            });
+        }
+    };
+    let unchanged = modified.is_none() && last.is_some_and(|last| last.is_unchanged());
+    let exact = size.is_some() || unchanged;
+    let mut after = inode.clone();
+    if let Some(size) = size {
+        after.size = size;
+    }
+    if let Some(modified) = modified {
+        after.note_write(modified);
+        after.truncate_raced |= inode.truncate != 0;
+    }
+    if in_cells {
+        after.size_exact = exact;
+        after.forks_changed = forks_changed;
+    }
+    if request.write && request.kill_priv {
+        after.mode = without_privilege(&after);
+    }
+    if after != inode {
+        *tx.change(id, &inode) = after.clone();
+    }
+    if ended.is_some_and(|ended| ended.is_last()) && !recovering && after.links == 0 {
+        tx.reap(id)?;
+    }
+    let shows = exact || (request.write && !in_cells && request.detach);
+    let node = Node { id, inode: after };
+    Ok(ReportReply {
+        attributes: shows.then(|| attributes(&node)),
+        alone: ended.is_some_and(|ended| ended.was_alone()),
+        ..ReportReply::default()
+    })
+}
+
+/// What is known of a file's size when its last writer detaches.
+enum SizeAfter {
+    /// The size is certain.
+    Known(u64),
+    /// The client must ask the servers, and repeat its report with this turn.
+    Wanted {
+        /// The turn in which the servers' answer is valid.
+        turn: u64,
+    },
+    /// The client cannot tell, nor ask.
+    Unknown,
+}
+
+fn size_after(request: &ReportRequest, last: &Ended, inode: &InodeRecord) -> SizeAfter {
+    match (request.size, request.end) {
+        (Some(told), _) if request.turn == Some(last.turn()) => SizeAfter::Known(told),
+        (_, Some(end)) if last.was_alone() => SizeAfter::Known(end.max(inode.size)),
+        // The end may also miss bytes of a client that has attached, written and detached since it
+        // was asked for.
+        (_, end) if request.can_ask || end.is_some() => SizeAfter::Wanted { turn: last.turn() },
+        _ => SizeAfter::Unknown,
+    }
 }
 
 /// Ends, without a transaction, the attachment of a reader, or of a writer of an inline file, of

@@ -32,56 +32,27 @@ pub(crate) fn truncate(
     request: &TruncateRequest,
 ) -> Result<Truncation, MetaError> {
     let who = &request.who;
-    let path = &request.target.path;
     let size = request.size;
     volume.transact(|tx| {
         let mut node = resolve(tx.reader(), who, &request.target)?;
         let id = node.id;
-        let inode = node.inode.clone();
-        match FileKind::try_from(inode.kind) {
-            Ok(FileKind::Regular) => {}
-            Ok(FileKind::Directory) => {
-                return Err(MetaError::IsDirectory { path: text(path) });
-            }
-            _ => {
-                return Err(MetaError::Invalid {
-                    path: text(path),
-                    reason: "only a regular file has a size to set",
-                });
-            }
+        check(request, &node)?;
+        if request.grow && size <= node.inode.size && node.inode.size_exact {
+            return Ok(done(&node));
         }
-        if !request.attached {
-            need(who, &inode, WRITE, path)?;
-        }
-        if size > OFFSET_MAX {
-            return Err(MetaError::TooLarge {
-                path: text(path),
-                size,
-            });
-        }
-        let layout = inode.layout.clone().ok_or_else(|| MetaError::Corrupt {
-            what: "inode",
-            id,
-            reason: "a regular file without a layout".into(),
-        })?;
-        if request.grow && size <= inode.size && inode.size_exact {
-            let attributes = attributes(&node);
-            return Ok(Truncation::Done(StatReply { attributes }));
-        }
-        if inode.inline {
+        if node.inode.inline {
             if truncate_inline(volume, tx, &mut node, request, now)? {
-                let attributes = attributes(&node);
-                return Ok(Truncation::Done(StatReply { attributes }));
+                return Ok(done(&node));
             }
             tx.need_cells(&mut node)?;
         }
         let inode = node.inode;
-        let done = inode.size_exact && inode.size == size && inode.truncate == 0;
+        let has_size = inode.size_exact && inode.size == size && inode.truncate == 0;
         let mut after = inode.clone();
         if !is_root(who) {
             after.mode = without_set_id(who, &after);
         }
-        if request.grow || done {
+        if request.grow || has_size {
             after.note_write(now);
             if request.grow {
                 // It is charged now, but not trusted until the servers were asked.
@@ -90,14 +61,13 @@ pub(crate) fn truncate(
                 tx.open_files().extended(id);
             }
             *tx.change(id, &inode) = after.clone();
-            let attributes = attributes(&Node { id, inode: after });
-            return Ok(Truncation::Done(StatReply { attributes }));
+            return Ok(done(&Node { id, inode: after }));
         }
         let record = IntentRecord {
             file: id,
             delete: None,
             truncate: Some(TruncateRecord {
-                layout: Some(layout),
+                layout: inode.layout.clone(),
                 size,
             }),
             checkpoint: None,
@@ -110,12 +80,47 @@ pub(crate) fn truncate(
         // The growth is charged now, while it can be refused.
         after.size = after.size.max(size);
         *tx.change(id, &inode) = after;
-        Ok(Truncation::Owed(Intent::from_record(
-            tx.reader(),
-            number,
-            &record,
-        )?))
+        let intent = Intent::from_record(tx.reader(), number, &record)?;
+        Ok(Truncation::Owed(intent))
     })
+}
+
+fn done(node: &Node) -> Truncation {
+    let attributes = attributes(node);
+    Truncation::Done(StatReply { attributes })
+}
+
+/// Checks that the caller may set the size of this file.
+fn check(request: &TruncateRequest, node: &Node) -> Result<(), MetaError> {
+    let path = &request.target.path;
+    let inode = &node.inode;
+    match FileKind::try_from(inode.kind) {
+        Ok(FileKind::Regular) => {}
+        Ok(FileKind::Directory) => return Err(MetaError::IsDirectory { path: text(path) }),
+        _ => {
+            return Err(MetaError::Invalid {
+                path: text(path),
+                reason: "only a regular file has a size to set",
+            });
+        }
+    }
+    if !request.attached {
+        need(&request.who, inode, WRITE, path)?;
+    }
+    if request.size > OFFSET_MAX {
+        return Err(MetaError::TooLarge {
+            path: text(path),
+            size: request.size,
+        });
+    }
+    if inode.layout.is_none() {
+        return Err(MetaError::Corrupt {
+            what: "inode",
+            id: node.id,
+            reason: "a regular file without a layout".into(),
+        });
+    }
+    Ok(())
 }
 
 /// Sets the size of an inline file. False where the file cannot stay inline: it would have too many
