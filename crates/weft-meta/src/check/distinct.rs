@@ -1,6 +1,7 @@
 //! Seeks over the numbers that keys begin with.
 
 use std::ops::{Bound, ControlFlow};
+
 use weft_kv::{Reader, Space, prefix_end};
 
 use crate::error::MetaError;

@@ -1,6 +1,7 @@
 //! What the service does by itself: intents, clients, servers, sizes, quotas, checks.
 
 use std::collections::BTreeMap;
+
 use weft_layout::ServerId;
 use weft_proto::checkpoint::{CheckpointInfo, RollBackRequest};
 use weft_proto::fsck::{

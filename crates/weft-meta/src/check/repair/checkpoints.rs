@@ -1,6 +1,7 @@
 //! Repairs of checkpoints that servers have and the namespace does not list.
 
 use std::ops::ControlFlow;
+
 use weft_kv::scan_prefix;
 use weft_proto::fsck::Finding;
 use weft_proto::meta::FileKind;

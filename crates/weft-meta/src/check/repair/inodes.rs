@@ -1,6 +1,7 @@
 //! Repairs of inodes that are missing, or that say what cannot be so.
 
 use std::ops::ControlFlow;
+
 use weft_kv::scan_prefix;
 use weft_proto::fsck::Finding;
 use weft_proto::meta::{FileKind, ROOT};

@@ -1,6 +1,7 @@
 //! Repairs of names: entries, links, parents, orphans.
 
 use std::ops::ControlFlow;
+
 use weft_kv::scan_prefix;
 use weft_proto::fsck::Finding;
 use weft_proto::meta::ROOT;

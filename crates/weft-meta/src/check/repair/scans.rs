@@ -1,6 +1,7 @@
 //! What other records say of an inode, as far as they can be read.
 
 use std::ops::{Bound, ControlFlow};
+
 use weft_kv::scan_prefix;
 use weft_proto::meta::FileKind;
 

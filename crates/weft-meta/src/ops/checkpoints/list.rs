@@ -1,6 +1,7 @@
 //! ListCheckpoints: a file's checkpoints by name.
 
 use std::ops::ControlFlow;
+
 use weft_kv::scan_prefix;
 use weft_proto::checkpoint::{CheckpointInfo, ListCheckpointsReply, ListCheckpointsRequest};
 use weft_proto::limits::LIST_PAGE_MAX;

@@ -1,6 +1,7 @@
 //! Reassert: a client reconnected and tells what it has open.
 
 use std::collections::BTreeSet;
+
 use weft_proto::meta::{ReassertReply, ReassertRequest};
 
 use super::session_end::{let_go, unsettle_written};

@@ -1,7 +1,8 @@
 //! ListQuotas: usages and bounds, page by page.
 
-use prost::Message;
 use std::ops::{Bound, ControlFlow};
+
+use prost::Message;
 use weft_proto::limits::LIST_PAGE_MAX;
 use weft_proto::quota::{ListQuotasReply, ListQuotasRequest, QuotaKind};
 

@@ -2,6 +2,7 @@
 //! below it.
 
 use std::collections::BTreeSet;
+
 use weft_proto::limits::QUOTA_DEPTH_MAX;
 use weft_proto::quota::{QuotaKind, SetQuotaReply, SetQuotaRequest};
 

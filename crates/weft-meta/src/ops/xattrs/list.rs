@@ -1,6 +1,7 @@
 //! ListXattr: the names that the caller may see.
 
 use std::ops::ControlFlow;
+
 use weft_kv::scan_prefix;
 use weft_proto::meta::{ListXattrReply, ListXattrRequest};
 
