@@ -6,7 +6,7 @@ use crate::common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use weft_kv::Space;
-use weft_meta::{MetaError, Truncation};
+use weft_meta::{MetaError, SpillEnd, Truncation};
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::limits::INLINE_MAX;
 use weft_proto::meta::*;
@@ -71,7 +71,7 @@ fn read(v: &mut Volume, path: &str) -> Result<Option<Vec<u8>>, MetaError> {
 fn spill(v: &mut Volume, file: u64) -> Option<(Vec<u8>, bool)> {
     let spill = v.meta.begin_spill(file).unwrap()?;
     let now = v.tick();
-    v.meta.end_spill(now, file, true).unwrap();
+    v.meta.end_spill(now, file, SpillEnd::Written).unwrap();
     Some((spill.data, spill.empty_first.is_some()))
 }
 
@@ -118,7 +118,7 @@ fn a_client_that_needs_cells_waits_for_the_spill(v: &mut Volume) {
         Err(MetaError::Inline { .. })
     ));
     assert!(matches!(read(v, "f"), Err(MetaError::Inline { .. })));
-    v.meta.end_spill(5000, id, true).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Written).unwrap();
     let attached = v.attach(2, &plain).unwrap();
     assert_eq!(attached.reply.inline, None);
     let after = attached.reply.attributes;
@@ -226,14 +226,14 @@ fn unlinking_while_spilling_owes_a_delete(v: &mut Volume) {
     assert!(v.meta.begin_spill(id).unwrap().is_some());
     v.unlink(0, "f").unwrap();
     assert!(v.carry_deletes().is_empty(), "the cells are being written");
-    v.meta.end_spill(5000, id, true).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Written).unwrap();
     assert_eq!(v.carry_deletes(), [id]);
 }
 
 fn spilling_twice_empties_the_cells_first(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     assert!(v.meta.begin_spill(id).unwrap().is_some());
-    v.meta.end_spill(5000, id, false).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Failed).unwrap();
     assert!(v.stat(0, "f").unwrap().inline, "the record is the truth");
     v.restart();
     assert!(matches!(read(v, "f"), Err(MetaError::Inline { .. })));
@@ -244,7 +244,7 @@ fn spilling_twice_empties_the_cells_first(v: &mut Volume) {
         second.empty_first > first.empty_first,
         "servers skip numbers they have seen"
     );
-    v.meta.end_spill(5000, id, true).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Written).unwrap();
     assert_eq!(read(v, "f").unwrap(), None);
 }
 
@@ -252,7 +252,7 @@ fn a_spill_that_servers_refused_is_taken_back_unless_several_write(v: &mut Volum
     let id = small(v, "f", b"hello");
     let first = v.meta.begin_spill(id).unwrap().unwrap();
     assert!(v.meta.undo_spill(id).unwrap());
-    v.meta.end_spill(5000, id, false).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Failed).unwrap();
     assert_eq!(read(v, "f").unwrap().as_deref(), Some(&b"hello"[..]));
     store(v, 1, id, b"hello again").unwrap();
     // The next one has numbers of its own, and finds empty cells.
@@ -262,14 +262,14 @@ fn a_spill_that_servers_refused_is_taken_back_unless_several_write(v: &mut Volum
         (second.data, second.empty_first),
         (b"hello again".to_vec(), None)
     );
-    v.meta.end_spill(5000, id, false).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Failed).unwrap();
     // A second writer must meet the first one in the cells.
     v.attach(2, &inline(attaching(0, "f", true, true)))
         .unwrap_err();
     v.meta.session_ended(1).unwrap();
     v.meta.begin_spill(id).unwrap().unwrap();
     assert!(v.meta.undo_spill(id).unwrap());
-    v.meta.end_spill(5000, id, false).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Failed).unwrap();
     v.attach(2, &inline(attaching(0, "f", true, true))).unwrap();
     let back = ReassertRequest {
         writing: vec![id],
@@ -278,7 +278,7 @@ fn a_spill_that_servers_refused_is_taken_back_unless_several_write(v: &mut Volum
     v.meta.reassert(1, &back).unwrap();
     v.meta.begin_spill(id).unwrap().unwrap();
     assert!(!v.meta.undo_spill(id).unwrap());
-    v.meta.end_spill(5000, id, true).unwrap();
+    v.meta.end_spill(5000, id, SpillEnd::Written).unwrap();
 }
 
 fn a_writer_that_comes_back_beside_another_needs_cells(v: &mut Volume) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weft_meta::{Family, Lock, LockTable, Outcome, Owner, Span};
+use weft_meta::{Family, Lock, LockTable, OnConflict, Outcome, Owner, Span};
 use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
 
 /// Bytes that the model looks at.
@@ -165,7 +165,12 @@ impl Pair {
         let Pair { table, model } = self;
         let file = place.0 as u64;
         let blocker = table.blocker(file, family(place), &wanted);
-        let (outcome, granted) = table.lock(file, family(place), wanted, wait);
+        let on_conflict = if wait {
+            OnConflict::Wait
+        } else {
+            OnConflict::Fail
+        };
+        let (outcome, granted) = table.lock(file, family(place), wanted, on_conflict);
         let mut freed = Vec::new();
         if place.1 == 0 {
             let own = model.bytes(place)[0].get(&wanted.owner).copied();
@@ -305,14 +310,17 @@ proptest! {
 fn whole_files_and_ranges_do_not_see_each_other() {
     let mut table = LockTable::default();
     let all = lock(1, 1, true, 0, u64::MAX);
-    assert_eq!(table.lock(7, Family::Whole, all, false).0, Outcome::Granted);
+    assert_eq!(
+        table.lock(7, Family::Whole, all, OnConflict::Fail).0,
+        Outcome::Granted
+    );
     let other = lock(2, 1, true, 0, u64::MAX);
     assert_eq!(
-        table.lock(7, Family::Range, other, false).0,
+        table.lock(7, Family::Range, other, OnConflict::Fail).0,
         Outcome::Granted
     );
     assert_eq!(
-        table.lock(7, Family::Whole, other, false).0,
+        table.lock(7, Family::Whole, other, OnConflict::Fail).0,
         Outcome::Held(all)
     );
 }
@@ -321,12 +329,14 @@ fn whole_files_and_ranges_do_not_see_each_other() {
 fn two_that_wait_for_each_other_are_told_so() {
     let mut table = LockTable::default();
     let (a, b) = (lock(1, 1, true, 0, 0), lock(2, 1, true, 1, 1));
-    table.lock(7, Family::Range, a, true);
-    table.lock(8, Family::Range, b, true);
-    let waits = table.lock(8, Family::Range, lock(1, 1, true, 0, 5), true).0;
+    table.lock(7, Family::Range, a, OnConflict::Wait);
+    table.lock(8, Family::Range, b, OnConflict::Wait);
+    let waits = table
+        .lock(8, Family::Range, lock(1, 1, true, 0, 5), OnConflict::Wait)
+        .0;
     assert!(matches!(waits, Outcome::Waits(_)));
     let closes = table
-        .lock(7, Family::Range, lock(2, 1, false, 0, 0), true)
+        .lock(7, Family::Range, lock(2, 1, false, 0, 0), OnConflict::Wait)
         .0;
     assert_eq!(closes, Outcome::Deadlock);
 }
@@ -335,10 +345,10 @@ fn two_that_wait_for_each_other_are_told_so() {
 fn what_is_told_again_holds_unless_others_hold_it_by_now() {
     let mut table = LockTable::default();
     let mine = lock(1, 1, true, 0, 9);
-    table.lock(7, Family::Range, mine, false);
-    table.lock(7, Family::Range, lock(1, 2, true, 20, 29), false);
+    table.lock(7, Family::Range, mine, OnConflict::Fail);
+    table.lock(7, Family::Range, lock(1, 2, true, 20, 29), OnConflict::Fail);
     let waiting = table
-        .lock(7, Family::Range, lock(2, 1, true, 20, 29), true)
+        .lock(7, Family::Range, lock(2, 1, true, 20, 29), OnConflict::Wait)
         .0;
     let Outcome::Waits(ticket) = waiting else {
         panic!("it is held")
@@ -364,7 +374,7 @@ fn locks_and_waits_of_a_client_are_bounded() {
             7,
             Family::Range,
             lock(1, 1, true, held * 2, held * 2),
-            false,
+            OnConflict::Fail,
         )
         .0
         == Outcome::Granted
@@ -374,11 +384,17 @@ fn locks_and_waits_of_a_client_are_bounded() {
     assert!(held as usize <= LOCKS_MAX && held as usize > LOCKS_MAX - 4);
     let all = lock(2, 1, true, 0, u64::MAX);
     let mut waits = 0;
-    while matches!(table.lock(7, Family::Range, all, true).0, Outcome::Waits(_)) {
+    while matches!(
+        table.lock(7, Family::Range, all, OnConflict::Wait).0,
+        Outcome::Waits(_)
+    ) {
         waits += 1;
     }
     assert_eq!(waits, LOCK_WAITS_MAX);
-    assert_eq!(table.lock(7, Family::Range, all, true).0, Outcome::TooMany);
+    assert_eq!(
+        table.lock(7, Family::Range, all, OnConflict::Wait).0,
+        Outcome::TooMany
+    );
     assert_eq!(
         table.release_client(1).len(),
         waits,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use proptest::prelude::*;
-use weft_meta::{Append, CheckpointTask, Intent, KeptFiles, MetaError};
+use weft_meta::{Append, CheckpointTask, Intent, KeptFiles, MetaError, SpillEnd};
 use weft_proto::checkpoint::*;
 use weft_proto::coord::AppendRequest;
 use weft_proto::inline::StoreInlineRequest;
@@ -182,7 +182,7 @@ impl World {
         let now = self.v.tick();
         if let Some(spill) = self.v.meta.begin_spill(id).unwrap() {
             self.sizes.insert(id, spill.data.len() as u64);
-            self.v.meta.end_spill(now, id, true).unwrap();
+            self.v.meta.end_spill(now, id, SpillEnd::Written).unwrap();
         }
     }
 

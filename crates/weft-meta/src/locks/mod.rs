@@ -22,4 +22,4 @@ mod ranges;
 mod table;
 
 pub use lock::{Family, Lock, Owner, Span};
-pub use table::{Granted, LockTable, Outcome};
+pub use table::{Granted, LockTable, OnConflict, Outcome};

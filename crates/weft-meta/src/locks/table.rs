@@ -11,6 +11,15 @@ use crate::limits::LOCKS_TOTAL_MAX;
 /// The tickets that a release granted.
 pub type Granted = Vec<u64>;
 
+/// What a request does where another lock is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnConflict {
+    /// It waits.
+    Wait,
+    /// It is refused.
+    Fail,
+}
+
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -88,7 +97,7 @@ impl LockTable {
         file: u64,
         family: Family,
         wanted: Lock,
-        wait: bool,
+        on_conflict: OnConflict,
     ) -> (Outcome, Granted) {
         let mut granted = Vec::new();
         if family == Family::Whole {
@@ -111,7 +120,7 @@ impl LockTable {
                 granted.extend(self.grant(file));
                 Outcome::Granted
             }
-            Some(blocker) if !wait => Outcome::Held(blocker),
+            Some(blocker) if on_conflict == OnConflict::Fail => Outcome::Held(blocker),
             Some(_) if family == Family::Range && self.circle(file, &wanted) => Outcome::Deadlock,
             Some(_) => self.wait(file, family, wanted),
         };

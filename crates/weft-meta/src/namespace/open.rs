@@ -92,7 +92,7 @@ pub(super) fn closed_cleanly(kv: &dyn OrderedKv) -> Result<bool, MetaError> {
     Ok(kv.snapshot()?.get(VOLUME, CLEAN_KEY)?.is_some())
 }
 
-/// Counts what everybody uses in a volume of a version that did not, and makes it one of this
+/// Counts the usage of all payers in a volume of a version that did not, and makes it one of this
 /// version.
 ///
 /// # Durability

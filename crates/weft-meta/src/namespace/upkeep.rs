@@ -16,7 +16,7 @@ use super::handle::Namespace;
 use crate::check::Watcher;
 use crate::error::MetaError;
 use crate::intents::{Intent, TreeFile};
-use crate::ops::{KeptFiles, OwedPage, Spill, UnsettledFile};
+use crate::ops::{KeptFiles, OwedPage, Spill, SpillEnd, UnsettledFile};
 use crate::quota::{GrowingFiles, Payer, Used};
 use crate::{check, ops};
 
@@ -94,13 +94,13 @@ impl Namespace {
         ops::undo_spill(self.volume(), file)
     }
 
-    /// Last step of a spill. `written`: the bytes survive power loss in the cells; else the record
-    /// stays as it is.
+    /// Last step of a spill.
     ///
     /// # Durability
-    /// If `written`, the caller syncs before any client hears that the bytes are in the cells.
-    pub fn end_spill(&self, now: i64, file: u64, written: bool) -> Result<(), MetaError> {
-        ops::end_spill(self.volume(), now, file, written)
+    /// After [`SpillEnd::Written`], the caller syncs before any client hears that the bytes are in
+    /// the cells.
+    pub fn end_spill(&self, now: i64, file: u64, end: SpillEnd) -> Result<(), MetaError> {
+        ops::end_spill(self.volume(), now, file, end)
     }
 
     /// The newest truncate that is owed for a file, for a caller that must wait for it.

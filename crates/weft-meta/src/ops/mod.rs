@@ -3,6 +3,7 @@
 //! An operation is a function of a [`Volume`](crate::tx::Volume) and a request. This room owns no
 //! state: an operation changes records through its transaction, and the parts in memory through
 //! their methods. The method of [`Namespace`](crate::Namespace) that passes a call on documents its
+//! costs, errors and durability. The method of [`Namespace`](crate::Namespace) that passes a call on documents its
 //! costs, errors and durability.
 
 mod attributes;
@@ -22,7 +23,7 @@ pub(crate) use checkpoints::{
     make_checkpoint, remove_checkpoint, roll_back, tree_done, tree_of,
 };
 pub(crate) use clients::{reap_orphans, reassert, session_ended};
-pub use files::{Append, Attached, Spill, Truncation, UnsettledFile};
+pub use files::{Append, Attached, Spill, SpillEnd, Truncation, UnsettledFile};
 pub(crate) use files::{
     append, append_after, attach, begin_spill, detach, doubt_sizes, end_spill, find_unsettled,
     has_unsettled, owed_truncate, report, settle_size, store_inline, take_unsettled, truncate,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use weft_meta::{Family, Granted, Lock, LockTable, Outcome, Span};
+use weft_meta::{Family, Granted, Lock, LockTable, OnConflict, Outcome, Span};
 use weft_net::{Reply, Served};
 use weft_proto::coord::{
     HeldLock, LockFamily, LockKind, LockOutcome, LockReply, LockRequest, TestLockReply,
@@ -48,7 +48,7 @@ impl State {
                 let last = held.span.start - 1;
                 gaps.push(Span { start: at, last });
             }
-            let (_, granted) = self.table.lock(file, family, *held, false);
+            let (_, granted) = self.table.lock(file, family, *held, OnConflict::Fail);
             self.wake(granted);
             match held.span.last.checked_add(1) {
                 Some(next) => at = next,
@@ -210,7 +210,12 @@ impl MetaService {
                 return Some(Err(Failure::new(Code::Invalid, what)));
             }
             let before = state.before(file, family, &lock);
-            let (outcome, others) = state.table.lock(file, family, lock, request.wait);
+            let on_conflict = if request.wait {
+                OnConflict::Wait
+            } else {
+                OnConflict::Fail
+            };
+            let (outcome, others) = state.table.lock(file, family, lock, on_conflict);
             state.wake(others);
             let done = match outcome {
                 Outcome::Waits(ticket) => {

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use weft_layout::{Layout, Map, Pattern as Runs, Request, ServerSlot, View, ViewOffset};
-use weft_meta::{Attached, MetaError, Spill};
+use weft_meta::{Attached, MetaError, Spill, SpillEnd};
 use weft_net::{CallError, Served};
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineRequest};
 use weft_proto::io::{Access, Grid, Pattern, View as WireView, WriteRequest};
@@ -179,7 +179,11 @@ impl MetaService {
             self.undo_spill(&spill, refusal).await;
         }
         let now = self.env.clock.now();
-        let ended = self.namespace.end_spill(now, file, written.is_ok());
+        let end = match written {
+            Ok(()) => SpillEnd::Written,
+            Err(_) => SpillEnd::Failed,
+        };
+        let ended = self.namespace.end_spill(now, file, end);
         self.owing.notify_one();
         if let Err(refusal) = written {
             let what = format!(

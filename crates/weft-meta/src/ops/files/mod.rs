@@ -19,7 +19,7 @@ pub use sizes::UnsettledFile;
 pub(crate) use sizes::{
     doubt_sizes, find_unsettled, has_unsettled, settle_size, take_unsettled, unsettle,
 };
-pub use spill::Spill;
+pub use spill::{Spill, SpillEnd};
 pub(crate) use spill::{begin_spill, end_spill, undo_spill};
 pub(crate) use store_inline::store_inline;
 pub use truncate::Truncation;

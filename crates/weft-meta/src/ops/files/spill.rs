@@ -48,6 +48,15 @@ pub struct Spill {
     pub undo: u64,
 }
 
+/// How a spill ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpillEnd {
+    /// The bytes survive power loss in the cells.
+    Written,
+    /// The cells do not have them: the record stays as it is.
+    Failed,
+}
+
 pub(crate) fn begin_spill(volume: &Volume, file: u64) -> Result<Option<Spill>, MetaError> {
     volume.transact_then(
         |tx| {
@@ -111,7 +120,7 @@ pub(crate) fn end_spill(
     volume: &Volume,
     now: i64,
     file: u64,
-    written: bool,
+    end: SpillEnd,
 ) -> Result<(), MetaError> {
     volume.transact_then(
         |tx| {
@@ -119,7 +128,7 @@ pub(crate) fn end_spill(
             let inode = keys::inode(tx.reader(), file)?;
             let inode = inode.ok_or(MetaError::Stale { id: file })?;
             let mut node = Node { id: file, inode };
-            if written && node.inode.inline {
+            if end == SpillEnd::Written && node.inode.inline {
                 let data = content(tx.reader(), file)?.data;
                 tx.leave_inline(&mut node, &data);
                 // The cells' time is that of the spill, which is no write by a client.
