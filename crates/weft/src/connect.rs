@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use weft_client::{ConnectOptions, Volume};
 
+use crate::args::Global;
+use crate::volume_config;
 use crate::volume_config::{Config, NodeName, lock_of};
-use crate::{Global, volume_config};
 
 /// How long a command that ends waits until the service knows that its files are closed.
 const LEAVE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use weft_layout::{Layout, Map, Pattern, Request, ServerSlot, View, ViewOffset};
 
-use crate::output::{self, count};
+use crate::terminal::output::{self, count};
 
 /// Payload bytes of one frame, on the way in and out.
 const FRAME: u64 = 512 << 10;

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use weft_client::Volume;
 use weft_layout::{BSU_DEFAULT, Grid, Map, View};
 
-use crate::layout_args::LayoutArgs;
+use crate::args::LayoutArgs;
 use crate::remote::{self, RemotePath};
 
 /// Refuses a view that no file could have which is made here with this layout. Of a file that is there, and of a view that

@@ -5,32 +5,22 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod apps;
+mod args;
 mod buffers;
 mod commands;
 mod connect;
 mod copy;
 mod explanation;
 mod fresh;
-mod group_args;
-mod interrupt;
-mod layout_args;
 mod log;
 mod meeting;
 mod memory;
 mod misuse;
-mod mode;
-mod name;
-mod output;
-mod owner;
-mod pattern_args;
-mod problems;
-mod progress;
 mod remote;
-mod request_args;
 mod stream;
+mod terminal;
 mod threads;
 mod transfer;
-mod view_args;
 mod volume_config;
 mod walk;
 
@@ -39,7 +29,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
-use clap::{Args, CommandFactory, FromArgMatches, Id, Parser};
+use clap::{CommandFactory, FromArgMatches, Id, Parser};
+
+use crate::args::Global;
+use crate::terminal::{interrupt, output};
 
 /// A small call takes some sixty pieces of memory, many beyond what the system's allocator keeps per thread: with that one, a
 /// seventh of the processor time of such a call.
@@ -60,28 +53,6 @@ pub(crate) struct Cli {
     global: Global,
     #[command(subcommand)]
     command: commands::Command,
-}
-
-/// Which volume, and how much to say.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Global {
-    /// Folder of the volume (as made by `weft up` or `weft format`)
-    #[arg(long, global = true, env = "WEFT_VOLUME", value_name = "DIR")]
-    volume: Option<std::path::PathBuf>,
-    /// Address of the metadata service, where the volume's folder is not at hand
-    #[arg(long, global = true, env = "WEFT_ADDRESS", value_name = "HOST:PORT")]
-    address: Option<String>,
-    /// File that holds the volume's key, with --address
-    #[arg(
-        long = "key-file",
-        global = true,
-        env = "WEFT_KEY_FILE",
-        value_name = "FILE"
-    )]
-    key: Option<std::path::PathBuf>,
-    /// The least protection of connections: mac (the usual), encrypted, or plain; with `weft up`, the setting of a new volume
-    #[arg(long, global = true, value_name = "LEVEL")]
-    wire: Option<weft_net::Wire>,
 }
 
 /// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.

@@ -19,7 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, sleep, timeout_at};
 use weft_client::{ConnectOptions, Missing};
 
-use crate::group_args::{Membership, members};
+use crate::args::group::{Membership, members};
 
 /// Between two looks for somebody who has not come yet.
 const PAUSE: Duration = Duration::from_millis(20);

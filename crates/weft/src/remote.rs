@@ -9,7 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use weft_client::{Attributes, FileKind, Place, Volume};
 use weft_proto::Code;
 
-use crate::name;
+use crate::terminal::name;
 
 /// A path in the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use weft_client::{Attributes, Listed, Listing, Place, Volume};
 
-use crate::problems::Problems;
 use crate::remote::{RemotePath, is_directory};
+use crate::terminal::Problems;
 
 /// Requests in flight: enough for the metadata service to commit them in groups.
 const REQUESTS: usize = 64;

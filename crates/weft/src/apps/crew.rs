@@ -4,7 +4,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::{Global, interrupt};
+use crate::args::Global;
+use crate::terminal::interrupt;
 
 /// Makes the commands of workers: this binary with a hidden subcommand, on the same volume.
 pub(crate) fn worker_command(

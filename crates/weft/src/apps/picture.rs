@@ -48,7 +48,7 @@ pub(crate) fn draw(cells: &[Cell], style: Style) -> String {
     let mut text = String::new();
     for line in (0..style.height).rev() {
         let mark = if line + 1 == style.height {
-            crate::output::bytes(longest)
+            crate::terminal::output::bytes(longest)
         } else {
             String::new()
         };

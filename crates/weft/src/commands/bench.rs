@@ -7,7 +7,9 @@ use weft_layout::size;
 use weft_suite::{Bench as Suite, Case, Interface, Measured, Op, Row, Sweep, Target, VolumePlace};
 
 use crate::apps::crew;
-use crate::{Global, connect, interrupt, output, progress};
+use crate::args::Global;
+use crate::connect;
+use crate::terminal::{interrupt, output, progress};
 
 /// Measure a volume, or any mounted path, with the experiments of the papers
 #[derive(Args)]

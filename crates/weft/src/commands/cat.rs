@@ -6,9 +6,10 @@ use clap::Args;
 use weft_client::{Access, OpenView, Volume};
 use weft_proto::limits::TRANSFER_MAX;
 
+use crate::args::Global;
+use crate::args::ViewArgs;
 use crate::remote::RemotePath;
-use crate::view_args::ViewArgs;
-use crate::{Global, connect, remote, stream};
+use crate::{connect, remote, stream};
 
 /// Copy files, or views of them, to standard output
 #[derive(Args)]

@@ -7,9 +7,11 @@ use serde::Serialize;
 use weft_client::{Access, CheckpointInfo, Volume};
 use weft_layout::View;
 
-use crate::output::{self, bytes};
+use crate::args::Global;
 use crate::remote::RemotePath;
-use crate::{Global, connect, name, remote, stream};
+use crate::terminal::name;
+use crate::terminal::output::{self, bytes};
+use crate::{connect, remote, stream};
 
 /// Keep states of files and directory trees: make, list, read, roll back to and delete checkpoints
 #[derive(Args)]

@@ -4,11 +4,13 @@ use anyhow::Result;
 use clap::Args;
 use weft_client::{Attributes, Changes, FileKind, Place, Volume};
 
-use crate::mode::ModeChange;
-use crate::problems::Problems;
+use crate::args::mode::ModeChange;
+use crate::args::{Global, mode};
 use crate::remote::RemotePath;
+use crate::terminal::Problems;
+use crate::terminal::interrupt;
 use crate::walk::{Visit, Walk};
-use crate::{Global, connect, interrupt, mode, remote};
+use crate::{connect, remote};
 
 /// Change permission bits
 #[derive(Args)]

@@ -4,11 +4,13 @@ use anyhow::Result;
 use clap::Args;
 use weft_client::Changes;
 
-use crate::owner::Owner;
-use crate::problems::Problems;
+use crate::args::owner::Owner;
+use crate::args::{Global, owner};
 use crate::remote::RemotePath;
+use crate::terminal::Problems;
+use crate::terminal::interrupt;
 use crate::walk::{Spot, Visit, Walk};
-use crate::{Global, connect, interrupt, owner, remote};
+use crate::{connect, remote};
 
 /// Change owner and group
 #[derive(Args)]

@@ -7,9 +7,11 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory};
 
+use crate::args::Global;
 use crate::copy::{self, Options, Side};
+use crate::terminal::output;
 use crate::transfer::Part;
-use crate::{Cli, Global, connect, output};
+use crate::{Cli, connect};
 
 /// Copy files and trees into a volume, out of it, and within it
 #[derive(Args)]

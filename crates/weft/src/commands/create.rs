@@ -5,11 +5,14 @@ use clap::Args;
 use weft_client::{Access, Changes, File, NewLayout, Volume};
 use weft_proto::Code;
 
-use crate::group_args::{GroupArgs, Membership, warn_of};
-use crate::layout_args::LayoutArgs;
+use crate::args::GroupArgs;
+use crate::args::LayoutArgs;
+use crate::args::group::{Membership, warn_of};
+use crate::args::{Global, mode};
 use crate::meeting::Meeting;
 use crate::remote::RemotePath;
-use crate::{Global, connect, mode, output, remote};
+use crate::terminal::output;
+use crate::{connect, remote};
 
 /// Create a file with a layout, or set the layout that a directory gives to new files
 #[derive(Args)]

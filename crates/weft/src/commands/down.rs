@@ -8,9 +8,9 @@ use clap::Args;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::Global;
+use crate::args::Global;
 use crate::commands::mount;
-use crate::output;
+use crate::terminal::output;
 use crate::volume_config::{
     Here, NodeHere, Starter, holds_lock, lock_in, note_stopped, strays, wait_for_end,
 };

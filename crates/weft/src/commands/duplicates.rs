@@ -6,8 +6,10 @@ use clap::Args;
 
 use crate::apps::duplicates::{Search, Summary};
 use crate::apps::{crew, memory};
+use crate::args::Global;
 use crate::remote::RemotePath;
-use crate::{Global, connect, output, remote};
+use crate::terminal::output;
+use crate::{connect, remote};
 use weft_layout::size;
 
 /// Find duplicate blocks of a local tree with several processes

@@ -5,11 +5,13 @@ use clap::Args;
 use weft_client::{Attributes, FileKind};
 use weft_layout::{CellIndex, Layout, Map, Pattern, ViewOffset};
 
+use crate::args::ViewArgs;
+use crate::args::request::PATTERNS;
+use crate::args::{Global, pattern};
 use crate::explanation::{self, Asked, Explanation};
 use crate::remote::RemotePath;
-use crate::request_args::PATTERNS;
-use crate::view_args::ViewArgs;
-use crate::{Global, connect, output, pattern_args, remote};
+use crate::terminal::output;
+use crate::{connect, remote};
 
 /// Say what a read or write would do: which servers, pieces, messages and bytes
 #[derive(Args)]
@@ -30,7 +32,7 @@ pub(crate) struct Explain {
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
     /// Which bytes, from --offset on, as `weft read` takes it
-    #[arg(value_name = "PATTERN", value_parser = pattern_args::parse, allow_hyphen_values = true,
+    #[arg(value_name = "PATTERN", value_parser = pattern::parse, allow_hyphen_values = true,
           conflicts_with = "length")]
     pattern: Option<Pattern>,
     #[command(flatten)]

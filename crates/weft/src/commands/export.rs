@@ -5,9 +5,10 @@ use anyhow::Result;
 use clap::Args;
 use weft_client::Volume;
 
+use crate::args::Global;
+use crate::remote;
 use crate::remote::RemotePath;
 use crate::transfer::{self, TransferArgs};
-use crate::{Global, remote};
 
 /// Copy a file of the volume, or a view of it, into a local file, alone or in parts
 #[derive(Args)]

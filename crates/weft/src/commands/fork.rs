@@ -5,9 +5,11 @@ use clap::{Args, Subcommand};
 use weft_client::{Access, File, Volume};
 use weft_layout::CellIndex;
 
+use crate::args::Global;
 use crate::commands::stat;
 use crate::remote::RemotePath;
-use crate::{Global, connect, output, remote};
+use crate::terminal::output;
+use crate::{connect, remote};
 use weft_layout::view_text::fork_name;
 
 /// Create, remove and list the forks of a file's cells

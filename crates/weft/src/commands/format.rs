@@ -13,8 +13,9 @@ use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Env, VolumeKey};
 
 use crate::commands::status;
+use crate::memory;
+use crate::terminal::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName};
-use crate::{memory, output};
 
 /// Prepare the folders of a new volume, as its configuration names them
 #[derive(Args)]

@@ -5,10 +5,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use weft_client::Volume;
 
-use crate::layout_args::LayoutArgs;
+use crate::args::Global;
+use crate::args::LayoutArgs;
+use crate::remote;
 use crate::remote::RemotePath;
 use crate::transfer::{self, TransferArgs};
-use crate::{Global, remote};
 
 /// Copy a local file into a file of the volume, through any view, alone or in parts
 #[derive(Args)]

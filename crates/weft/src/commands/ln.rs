@@ -5,9 +5,10 @@ use clap::Args;
 use weft_client::Volume;
 use weft_proto::Code;
 
-use crate::problems::Problems;
+use crate::args::Global;
 use crate::remote::RemotePath;
-use crate::{Global, connect, remote};
+use crate::terminal::Problems;
+use crate::{connect, remote};
 
 /// Give files further names, or make symbolic links
 #[derive(Args)]

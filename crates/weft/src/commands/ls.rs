@@ -6,10 +6,12 @@ use clap::Args;
 use serde::Serialize;
 use weft_client::{Attributes, FileKind, Listed, Volume};
 
-use crate::owner::Names;
-use crate::problems::Problems;
+use crate::args::owner::Names;
+use crate::args::{Global, mode};
 use crate::remote::RemotePath;
-use crate::{Global, connect, mode, name, output, remote};
+use crate::terminal::Problems;
+use crate::terminal::{name, output};
+use crate::{connect, remote};
 
 /// List directories
 #[derive(Args)]

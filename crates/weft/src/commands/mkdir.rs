@@ -5,9 +5,10 @@ use clap::Args;
 use weft_client::Volume;
 use weft_proto::Code;
 
-use crate::problems::Problems;
+use crate::args::{Global, mode};
 use crate::remote::RemotePath;
-use crate::{Global, connect, mode, remote};
+use crate::terminal::Problems;
+use crate::{connect, remote};
 
 /// Create directories
 #[derive(Args)]

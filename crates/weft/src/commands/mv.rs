@@ -4,9 +4,10 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use weft_proto::Code;
 
-use crate::problems::Problems;
+use crate::args::Global;
 use crate::remote::RemotePath;
-use crate::{Global, connect, remote};
+use crate::terminal::Problems;
+use crate::{connect, remote};
 
 /// Rename files and directories
 #[derive(Args)]

@@ -10,11 +10,13 @@ use weft_client::{Access, File, OpenView};
 use weft_layout::ViewOffset;
 use weft_proto::limits::TRANSFER_MAX;
 
+use crate::args::LayoutArgs;
+use crate::args::ViewArgs;
+use crate::args::{Global, mode};
 use crate::copy::local::blocking;
-use crate::layout_args::LayoutArgs;
 use crate::remote::RemotePath;
-use crate::view_args::ViewArgs;
-use crate::{Global, connect, fresh, interrupt, mode, output, progress, remote, stream};
+use crate::terminal::{interrupt, output, progress};
+use crate::{connect, fresh, remote, stream};
 
 /// Write standard input to a file, or to a view of it
 #[derive(Args)]

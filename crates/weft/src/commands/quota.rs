@@ -5,11 +5,13 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde::Serialize;
 use weft_client::{NewBounds, Payer, Quota as Found, QuotaKind, Volume};
 
-use crate::output::{self, bytes};
-use crate::owner::{self, Names};
+use crate::args::Global;
+use crate::args::owner::{self, Names};
 use crate::remote::RemotePath;
+use crate::terminal::name;
+use crate::terminal::output::{self, bytes};
 use crate::volume_config::Size;
-use crate::{Global, connect, name, remote};
+use crate::{connect, remote};
 
 /// Bound and show what users, groups and directory trees use
 #[derive(Args)]

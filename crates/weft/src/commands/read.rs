@@ -6,10 +6,13 @@ use clap::Args;
 use tokio::task::block_in_place;
 use weft_client::Access;
 
-use crate::group_args::{GROUPS, GroupArgs, WhenShared, warn_of};
+use crate::args::Global;
+use crate::args::RequestArgs;
+use crate::args::group::{GROUPS, warn_of};
+use crate::args::request::PATTERNS;
+use crate::args::{GroupArgs, WhenShared};
 use crate::remote::RemotePath;
-use crate::request_args::{PATTERNS, RequestArgs};
-use crate::{Global, connect, remote};
+use crate::{connect, remote};
 
 /// Read a pattern of a file, or of a view of it, to standard output
 #[derive(Args)]

@@ -6,10 +6,12 @@ use clap::Args;
 use weft_client::{Attributes, Place, Volume};
 use weft_proto::Code;
 
-use crate::problems::Problems;
+use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::terminal::Problems;
+use crate::terminal::{interrupt, name, progress};
 use crate::walk::{Spot, Visit, Walk};
-use crate::{Global, connect, interrupt, name, progress, remote};
+use crate::{connect, remote};
 
 /// Checkpoints in the way that are named; the others are counted.
 const NAMED: usize = 10;

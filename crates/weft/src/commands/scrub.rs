@@ -13,11 +13,13 @@ use weft_client::{
 };
 use weft_layout::size;
 
-use crate::output::{self, bytes};
-use crate::problems::Problems;
+use crate::args::Global;
+use crate::connect;
 use crate::remote::RemotePath;
+use crate::terminal::Problems;
+use crate::terminal::output::{self, bytes};
+use crate::terminal::{interrupt, name, progress};
 use crate::walk::{Spot, Visit, Walk};
-use crate::{Global, connect, interrupt, name, progress};
 
 /// How often servers are asked how far they are.
 const ASK: Duration = Duration::from_millis(250);

@@ -8,7 +8,9 @@ use clap::{Args, Subcommand};
 use weft_client::{ServerId, ServerState, Volume};
 
 use super::status;
-use crate::{Global, connect, output};
+use crate::args::Global;
+use crate::connect;
+use crate::terminal::output;
 
 /// How long a server may take to hear that it is accepted: some heartbeats.
 const HEARS: Duration = Duration::from_secs(10);

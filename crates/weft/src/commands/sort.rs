@@ -7,8 +7,10 @@ use clap::Args;
 use crate::apps::record::RecordOrder;
 use crate::apps::sort::{PathSorting, Sorting, Summary};
 use crate::apps::{crew, memory};
+use crate::args::Global;
 use crate::remote::RemotePath;
-use crate::{Global, connect, output, remote};
+use crate::terminal::output;
+use crate::{connect, remote};
 use weft_layout::size;
 
 /// Sort a file of records with several processes

@@ -6,11 +6,13 @@ use serde::Serialize;
 use weft_client::{Attributes, FileKind, Volume};
 use weft_proto::meta::Layout;
 
-use crate::output::Table;
-use crate::owner::Names;
-use crate::problems::Problems;
+use crate::args::owner::Names;
+use crate::args::{Global, mode};
 use crate::remote::RemotePath;
-use crate::{Global, connect, mode, name, output, remote};
+use crate::terminal::Problems;
+use crate::terminal::output::Table;
+use crate::terminal::{name, output};
+use crate::{connect, remote};
 
 /// Show attributes, layout, and the length of every cell and fork
 #[derive(Args)]

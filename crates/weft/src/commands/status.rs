@@ -15,9 +15,9 @@ mod asked;
 
 use asked::{Asked, REFUSED, UP};
 
-use crate::Global;
+use crate::args::Global;
 use crate::connect;
-use crate::output::{self, bytes};
+use crate::terminal::output::{self, bytes};
 use crate::volume_config::{Config, NodeName, ServerSection, lock_of};
 
 /// Show whether a volume runs, its servers, and how full they are

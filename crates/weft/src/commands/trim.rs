@@ -7,9 +7,11 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use weft_client::{ServerId, TrimReply, Volume};
 
-use crate::output::{self, bytes};
-use crate::problems::Problems;
-use crate::{Global, connect, interrupt, progress};
+use crate::args::Global;
+use crate::connect;
+use crate::terminal::Problems;
+use crate::terminal::output::{self, bytes};
+use crate::terminal::{interrupt, progress};
 
 /// Give free space back to the machines that hold the volume
 ///

@@ -10,7 +10,7 @@ use weft_mount::fs::PROCESS_XATTR;
 use weft_mount::fuse::{self, Look, MountError, Mounted};
 
 use crate::commands::mount::{self, users};
-use crate::output;
+use crate::terminal::output;
 
 /// Take a mounted volume away from its path
 #[derive(Args)]

@@ -9,7 +9,7 @@ use clap::Args;
 use weft_net::Wire;
 
 use crate::commands::{format, mount, status};
-use crate::output;
+use crate::terminal::output;
 use crate::volume_config::{
     ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, Starter,
     VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_starter, lock_of,

@@ -7,11 +7,15 @@ use tokio::task::block_in_place;
 use weft_client::{Access, File, Transfer, Volume};
 use weft_layout::array::Array;
 
-use crate::group_args::{GROUPS, GroupArgs, WhenShared, warn_of};
-use crate::layout_args::LayoutArgs;
+use crate::args::LayoutArgs;
+use crate::args::RequestArgs;
+use crate::args::group::{GROUPS, warn_of};
+use crate::args::request::PATTERNS;
+use crate::args::{Global, mode};
+use crate::args::{GroupArgs, WhenShared};
 use crate::remote::RemotePath;
-use crate::request_args::{PATTERNS, RequestArgs};
-use crate::{Global, connect, fresh, mode, output, remote};
+use crate::terminal::output;
+use crate::{connect, fresh, remote};
 
 /// Write standard input to a pattern of a file, or of a view of it
 #[derive(Args)]

@@ -13,8 +13,8 @@ use weft_layout::FileOffset;
 use super::sink::{Left, Sink};
 use super::source::Source;
 use super::{Copy, Job};
-use crate::interrupt;
 use crate::stream::panicked;
+use crate::terminal::interrupt;
 
 /// Bytes of a piece; pieces end at multiples of it.
 pub(super) const PIECE: usize = 4 << 20;

@@ -7,7 +7,7 @@ use weft_client::FileKind;
 
 use super::tree::Pages;
 use super::{Copy, Job, data};
-use crate::{interrupt, name};
+use crate::terminal::{interrupt, name};
 
 /// A directory on its way: not made yet, or listed in part.
 pub(super) struct Expansion {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use weft_client::FileKind;
 
 use super::tree::{Found, Node, Xattr};
-use crate::name;
+use crate::terminal::name;
 
 /// Entries that are listed at a time.
 const PAGE: usize = 1000;

@@ -42,11 +42,11 @@ use weft_layout::{Layout, ServerId};
 use weft_proto::Code;
 
 use crate::buffers::Buffers;
-use crate::interrupt::Orderly;
-use crate::problems::{Alike, Problems};
 use crate::stream::panicked;
+use crate::terminal::interrupt::Orderly;
+use crate::terminal::{Alike, Problems};
+use crate::terminal::{interrupt, name, output, progress};
 use crate::transfer::Part;
-use crate::{interrupt, name, output, progress};
 use entry::{Done, Expansion};
 pub(crate) use report::Summary;
 use report::{Far, Tally};

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use weft_client::FileKind;
 
-use crate::output;
+use crate::terminal::output;
 
 /// Counts while the copy runs.
 pub(super) struct Tally {

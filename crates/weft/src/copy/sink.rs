@@ -21,8 +21,8 @@ use super::tree::{Node, Tree};
 use super::zeros::{BLOCK, runs};
 use super::{Copy, Job};
 use crate::buffers::Buffer;
-use crate::name;
 use crate::remote::reach;
+use crate::terminal::name;
 
 /// Zeros from this length on are left out of writes to a volume: a request costs about as much as its bytes.
 const REMOTE_HOLE: usize = 64 << 10;

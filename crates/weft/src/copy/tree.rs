@@ -10,8 +10,9 @@ use weft_proto::Code;
 use weft_proto::meta::Layout;
 
 use super::local::{self, blocking};
+use crate::remote;
 use crate::remote::reach;
-use crate::{name, remote};
+use crate::terminal::name;
 
 /// The local file system, or a volume. Paths are bytes in both.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use clap::Args;
 use weft_layout::size;
 
 use super::Part;
-use crate::view_args::ViewArgs;
+use crate::args::ViewArgs;
 
 /// How to transfer.
 #[derive(Args, Clone, Debug)]

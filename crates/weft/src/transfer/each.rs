@@ -17,11 +17,12 @@ use weft_client::{FileKind, Volume};
 
 use super::begin::Occupied;
 use super::{Part, TransferArgs, export, import};
+use crate::args::LayoutArgs;
+use crate::args::mode;
 use crate::copy::{Node, Side, Summary, Tree};
-use crate::layout_args::LayoutArgs;
-use crate::problems::{Alike, Problems};
 use crate::remote::RemotePath;
-use crate::{interrupt, mode, name, output, progress};
+use crate::terminal::{Alike, Problems};
+use crate::terminal::{interrupt, name, output, progress};
 
 /// Pieces of one file under way at a time: several files are.
 const PIECES: u16 = 2;

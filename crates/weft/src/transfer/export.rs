@@ -17,8 +17,9 @@ use super::target::{Target, look};
 use super::{Summary, Task, Transfer, TransferArgs};
 use super::{changed, regular, step, view_text};
 use crate::copy::local::{self, blocking};
+use crate::remote;
 use crate::remote::RemotePath;
-use crate::{name, remote};
+use crate::terminal::name;
 
 /// Copies a part of a view of a file of the volume into a local file, which is made if it is not there.
 pub(crate) async fn export(

@@ -15,10 +15,12 @@ use super::side::{Local, Side, View};
 use super::target::Target;
 use super::{Summary, Task, Transfer, TransferArgs};
 use super::{changed, end_of, regular, step, view_text};
+use crate::args::LayoutArgs;
+use crate::args::mode;
 use crate::copy::local;
-use crate::layout_args::LayoutArgs;
+use crate::fresh;
 use crate::remote::{self, RemotePath};
-use crate::{fresh, mode, name, output};
+use crate::terminal::{name, output};
 
 /// A local file that is open.
 struct Opened {

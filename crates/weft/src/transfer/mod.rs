@@ -55,9 +55,11 @@ use task::Task;
 pub(crate) use tree::{export_tree, import_tree};
 use verify::{Comparison, OnGhost};
 
-use crate::interrupt::Orderly;
-use crate::view_args::ViewArgs;
-use crate::{Global, connect, interrupt, output, progress};
+use crate::args::Global;
+use crate::args::ViewArgs;
+use crate::connect;
+use crate::terminal::interrupt::Orderly;
+use crate::terminal::{interrupt, output, progress};
 
 /// Connects to the volume that the command line names, and carries out `copy` until it ends or the user asks for an end.
 pub(crate) fn run(

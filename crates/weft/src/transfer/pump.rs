@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::side::{Ranges, Side, Written};
 use crate::buffers::Buffers;
-use crate::interrupt;
 use crate::stream::panicked;
+use crate::terminal::interrupt;
 
 /// A digest of a piece as it was copied.
 pub(super) type Digest = [u8; 32];

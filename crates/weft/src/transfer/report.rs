@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::TransferArgs;
-use crate::output;
+use crate::terminal::output;
 
 /// What one part did, for people and programs.
 #[derive(Debug, Serialize)]

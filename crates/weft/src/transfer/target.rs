@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use weft_client::OpenView;
 
 use crate::copy::local;
-use crate::name;
+use crate::terminal::name;
 
 /// What a record says of the target, as it was when the record was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::pump::Moved;
 use super::report::Clock;
 use super::target::{Held, Target};
 use super::{Part, Summary, TransferArgs};
-use crate::output;
+use crate::terminal::output;
 
 /// One part of a transfer.
 pub(super) struct Task<'a> {

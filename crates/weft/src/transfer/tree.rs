@@ -11,7 +11,7 @@ use super::TransferArgs;
 use super::each::each;
 use crate::copy::{self, Options, Side};
 use crate::remote::RemotePath;
-use crate::{name, output};
+use crate::terminal::{name, output};
 
 /// Copies what a local directory holds into a directory, which is made if it is not there.
 pub(crate) async fn import_tree(

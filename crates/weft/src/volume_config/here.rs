@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::folder::{LOCK, Marker};
 use super::{ADDRESS, Config, NodeName, volume_id};
-use crate::output;
+use crate::terminal::output;
 
 /// In the volume's folder: a file for each node that `weft up` started, which holds the path of the node's folder.
 pub(super) const STARTED: &str = "started";

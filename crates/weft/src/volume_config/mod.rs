@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
 use crate::memory::Share;
-use crate::output;
+use crate::terminal::output;
 
 pub(crate) use disks::{check_new_disk, label_disks, store_config};
 pub(crate) use ending::wait_for_end;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::output;
+use crate::terminal::output;
 
 /// The lock's file.
 const FILE: &str = "starting.lock";

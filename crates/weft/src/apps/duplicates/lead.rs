@@ -15,11 +15,11 @@ use super::groups::{Counter, Group, Totals};
 use super::record::{BlockRecord, RECORD_BYTES, TreeFile, encode_names};
 use super::scan::{Job, NAMES, Report};
 use super::tree::{Skipped, walk};
-use crate::Global;
 use crate::apps::crew::{unless_interrupted, worker_command};
 use crate::apps::record::RecordOrder;
 use crate::apps::sort::{Place, Scratch, Sorting, mib_per_second};
 use crate::apps::stream::{read_into, write_all};
+use crate::args::Global;
 
 /// Bytes read at once when counting; a multiple of a record.
 const PIECE: u64 = 4 << 20;
@@ -198,7 +198,7 @@ impl Search<'_> {
             .map(|worker| Job {
                 worker,
                 workers: self.workers,
-                tree: crate::name::bytes(self.tree.as_os_str()).to_vec(),
+                tree: crate::terminal::name::bytes(self.tree.as_os_str()).to_vec(),
                 block: self.block,
                 grid: grid.hand_over(),
                 names_bytes,
@@ -218,7 +218,7 @@ impl Search<'_> {
 
     async fn scan_blocks(&self, jobs: &[Job], total: u64) -> Result<Vec<Report>> {
         let mut crew = Crew::start(worker_command(self.global, "duplicates-worker")?, jobs).await?;
-        let bar = crate::progress::of_bytes("write a record of each block", total);
+        let bar = crate::terminal::progress::of_bytes("write a record of each block", total);
         let reports = crew.barrier::<Report>(|bytes| bar.inc(bytes)).await;
         bar.finish_and_clear();
         match reports {
@@ -237,7 +237,7 @@ impl Search<'_> {
     async fn count(&self, place: &Place) -> Result<(Totals, Vec<Group>)> {
         let file = self.volume.attach(place.path(), Access::read()).await?;
         let size = file.size().await?;
-        let bar = crate::progress::of_bytes("count equal blocks", size);
+        let bar = crate::terminal::progress::of_bytes("count equal blocks", size);
         let mut counter = Counter::new(self.top);
         let view = &file.canonical()?;
         let pieces = (0..size).step_by(PIECE as usize).map(|at| async move {
@@ -313,7 +313,7 @@ impl GroupSummary {
     fn new(group: &Group, files: &[TreeFile]) -> GroupSummary {
         let place = |record: &BlockRecord| PlaceSummary {
             file: match files.get(record.file as usize) {
-                Some(file) => crate::name::escape(&file.path),
+                Some(file) => crate::terminal::name::escape(&file.path),
                 None => format!("file {}", record.file),
             },
             offset: record.offset,

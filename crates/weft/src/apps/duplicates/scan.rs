@@ -14,8 +14,8 @@ use weft_layout::{CellIndex, Order, Subfile, View};
 
 use super::record::{BlockRecord, RECORD_BYTES, TreeFile, decode_names};
 use super::tree::{Share, Skipped, share};
-use crate::Global;
 use crate::apps::stream::{read_into, write_from};
+use crate::args::Global;
 
 /// Records of one cell that are written in a row, where a worker has several cells.
 const VERTICAL_BLOCK: u64 = 4096;
@@ -124,7 +124,9 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// Makes the records of a run of blocks; false when nobody takes them any more.
     fn file(&mut self, file: &TreeFile, part: &Share) -> bool {
-        let path = self.tree.join(Path::new(&crate::name::os(&file.path)));
+        let path = self
+            .tree
+            .join(Path::new(&crate::terminal::name::os(&file.path)));
         let opened = match open(&path) {
             Ok(opened) => opened,
             Err(e) => {

@@ -18,7 +18,7 @@ pub(crate) struct Skipped {
 impl Skipped {
     pub(crate) fn new(path: &Path, reason: &impl ToString) -> Skipped {
         Skipped {
-            path: crate::name::escape(path.as_os_str().as_bytes()),
+            path: crate::terminal::name::escape(path.as_os_str().as_bytes()),
             reason: reason.to_string(),
         }
     }

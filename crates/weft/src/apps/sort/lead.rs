@@ -23,7 +23,8 @@ use super::scratch::Scratch;
 use super::target::Place;
 use crate::apps::crew::unless_interrupted;
 use crate::apps::record::RecordOrder;
-use crate::{Global, output};
+use crate::args::Global;
+use crate::terminal::output;
 
 /// A sort as it was asked for.
 pub(crate) struct Sorting<'a> {

@@ -14,9 +14,9 @@ use super::lead::Summary;
 use super::mesh::Mesh;
 use super::opened::Handed;
 use super::phases;
-use crate::Global;
 use crate::apps::crew::unless_interrupted;
 use crate::apps::record::RecordOrder;
+use crate::args::Global;
 
 /// A sort as it was asked for.
 pub(crate) struct PathSorting<'a> {

@@ -9,9 +9,9 @@ use weft_crew::Crew;
 
 use super::job::{Job, Report};
 use super::mesh::{Mesh, Phase};
-use crate::Global;
 use crate::apps::crew::worker_command;
 use crate::apps::record::Tally;
+use crate::args::Global;
 
 /// What all workers did between two barriers.
 #[derive(Debug, Serialize)]
@@ -131,7 +131,7 @@ fn progress(mesh: &Mesh, phase: Phase) -> ProgressBar {
         Phase::Cells(_) => all + written,
         Phase::Verify => real,
     };
-    crate::progress::of_bytes(&phase.name(), total)
+    crate::terminal::progress::of_bytes(&phase.name(), total)
 }
 
 /// MiB per second; 0 where there was no time to measure.

@@ -23,7 +23,7 @@ impl Place {
         let cut = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
         let (directory, name) = path.split_at(cut);
         if matches!(name, b"" | b"." | b"..") {
-            bail!("`{}` names no file", crate::name::escape(path));
+            bail!("`{}` names no file", crate::terminal::name::escape(path));
         }
         let directory = if directory.is_empty() {
             b"/"
@@ -43,7 +43,7 @@ impl Place {
 
     /// The path for messages.
     pub(crate) fn show(&self) -> String {
-        crate::name::escape(&self.path())
+        crate::terminal::name::escape(&self.path())
     }
 
     /// A place beside this one.
@@ -88,7 +88,10 @@ impl Place {
             };
             place = Place::new(&next).context("a symbolic link leads nowhere")?;
         }
-        bail!("{}: too many symbolic links", crate::name::escape(path));
+        bail!(
+            "{}: too many symbolic links",
+            crate::terminal::name::escape(path)
+        );
     }
 }
 

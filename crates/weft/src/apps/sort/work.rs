@@ -13,9 +13,9 @@ use super::job::{Job, Report, Run, Sequence};
 use super::mesh::{IN_FLIGHT, Mesh, Phase, descending};
 use super::opened::{Handed, Opened, Seen};
 use super::window;
-use crate::Global;
 use crate::apps::record::{RecordOrder, Tally};
 use crate::apps::stream::{Space, read_into, write_from};
+use crate::args::Global;
 
 /// Runs the phases of the job that the leader sends.
 pub(crate) async fn run(global: &Global) -> Result<()> {

@@ -13,9 +13,11 @@ use weft_client::{FileKind, FsckOptions, FsckProgress, FsckReport, Volume};
 use weft_layout::{FileId, ServerId};
 use weft_proto::upkeep::DiskCondition;
 
-use crate::output::{self, bytes};
+use crate::args::Global;
+use crate::connect;
 use crate::remote::{self, RemotePath};
-use crate::{Global, connect, interrupt, name, progress};
+use crate::terminal::output::{self, bytes};
+use crate::terminal::{interrupt, name, progress};
 
 /// Files whose names are looked for.
 const NAMED_MAX: usize = 10_000;

@@ -17,7 +17,7 @@ use weft_store::{FolderStorage, has_log, log_reaches};
 use super::{Row, words};
 use crate::commands::serve::{closing_note, io_role};
 use crate::commands::status;
-use crate::output;
+use crate::terminal::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection};
 
 /// Where the nodes listen.

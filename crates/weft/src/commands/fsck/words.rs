@@ -4,8 +4,8 @@ use weft_client::{Fault, Finding, Found};
 use weft_proto::upkeep::DiskReport;
 
 use super::{Blocks, Bytes, Row};
-use crate::name;
-use crate::output::count;
+use crate::terminal::name;
+use crate::terminal::output::count;
 
 /// A short name of a fault, for programs.
 fn name_of(fault: Fault) -> &'static str {

@@ -10,8 +10,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::Mount;
+use crate::args::Global;
+use crate::connect;
+use crate::terminal::output;
 use crate::volume_config::{make_folder, open_log};
-use crate::{Global, connect, output};
 
 /// What the process says when it worked; anything else is why it did not.
 const READY: &str = "mounted";

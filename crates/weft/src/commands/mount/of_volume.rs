@@ -8,7 +8,7 @@ use weft_mount::fs::VOLUME_XATTR;
 use weft_mount::fuse::{self, Look, Mounted};
 
 use super::Mount;
-use crate::Global;
+use crate::args::Global;
 use crate::commands::unmount::unmount;
 use crate::volume_config::{Config, FILE, Here, hex};
 

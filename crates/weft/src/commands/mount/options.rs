@@ -10,7 +10,7 @@ use weft_mount::fs::Options;
 use weft_mount::fuse::{Appearance, MountFlags};
 use weft_net::Wire;
 
-use crate::Global;
+use crate::args::Global;
 
 /// How a mount behaves.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use weft_mount::fuse::{self, Look};
 
-use crate::output;
+use crate::terminal::output;
 
 /// Checks the path and makes it whole; takes a dead mount away from it, and says so.
 pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {

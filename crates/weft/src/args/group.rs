@@ -8,7 +8,7 @@ use weft_client::{GROUP_WAIT, Group, Missing, Overlaps};
 
 use weft_proto::limits;
 
-use crate::output;
+use crate::terminal::output;
 
 /// What is said of groups in the help of commands that take part in one.
 pub(crate) const GROUPS: &str = "\

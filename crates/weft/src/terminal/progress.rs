@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::output;
+use crate::terminal::output;
 
 /// Characters of the bar between its brackets.
 const WIDTH: u64 = 20;

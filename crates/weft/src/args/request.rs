@@ -7,8 +7,8 @@ use weft_layout::array::{Array, Slab};
 use weft_layout::{Pattern, Request, ViewOffset, size};
 use weft_proto::limits::TRANSFER_MAX;
 
-use crate::pattern_args;
-use crate::view_args::ViewArgs;
+use crate::args::ViewArgs;
+use crate::args::pattern;
 
 /// What is said of patterns in the help of commands that take them.
 pub(crate) const PATTERNS: &str = "\
@@ -24,7 +24,7 @@ Patterns (numbers may have units: 4K, 1M):
 #[derive(Args)]
 pub(crate) struct RequestArgs {
     /// Which bytes, from --offset on; without it, --slab says it
-    #[arg(value_name = "PATTERN", value_parser = pattern_args::parse, allow_hyphen_values = true,
+    #[arg(value_name = "PATTERN", value_parser = pattern::parse, allow_hyphen_values = true,
           required_unless_present = "slab", conflicts_with = "slab")]
     pattern: Option<Pattern>,
     /// A part of the file's array, dimension by dimension
@@ -34,7 +34,7 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "ARRAY", requires = "slab")]
     array: Option<Array>,
     /// Where the bytes lie in the input or output; without it, one after another
-    #[arg(long, value_name = "PATTERN", value_parser = pattern_args::parse)]
+    #[arg(long, value_name = "PATTERN", value_parser = pattern::parse)]
     memory: Option<Pattern>,
     /// Where in the input or output that pattern starts
     #[arg(long, value_name = "BYTES", value_parser = size::parse, requires = "memory")]

@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::output;
+use crate::terminal::output;
 
 /// How long an orderly end may take before the user hears that it is under way.
 const QUIET: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::ProgressBar;
 
-use crate::output;
+use crate::terminal::output;
 
 /// Failures of one kind that are named; the others are counted.
 const NAMED: u64 = 10;
