@@ -6,23 +6,17 @@
 
 mod apps;
 mod args;
-mod buffers;
 mod commands;
-mod connect;
 mod copy;
 mod explanation;
-mod fresh;
-mod log;
 mod meeting;
-mod memory;
 mod misuse;
+mod process;
 mod remote;
-mod stream;
+mod streams;
 mod terminal;
-mod threads;
 mod transfer;
 mod volume_config;
-mod walk;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -32,6 +26,7 @@ use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches, Id, Parser};
 
 use crate::args::Global;
+use crate::remote::connect;
 use crate::terminal::{interrupt, output};
 
 /// A small call takes some sixty pieces of memory, many beyond what the system's allocator keeps per thread: with that one, a

@@ -33,7 +33,7 @@ pub(crate) fn worker_command(
 
 /// Runs a worker on a runtime of its own.
 pub(crate) fn run_worker(work: impl Future<Output = Result<()>>) -> ExitCode {
-    let ran = crate::connect::block_on(async { Ok(weft_crew::run_worker(work).await) });
+    let ran = crate::remote::connect::block_on(async { Ok(weft_crew::run_worker(work).await) });
     ran.unwrap_or(ExitCode::FAILURE)
 }
 

@@ -1,6 +1,6 @@
 //! How much memory workers may use.
 
-use crate::memory;
+use crate::process::memory;
 
 /// The least that workers get by default.
 const LEAST: u64 = 64 << 20;

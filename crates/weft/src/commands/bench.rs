@@ -8,7 +8,7 @@ use weft_suite::{Bench as Suite, Case, Interface, Measured, Op, Row, Sweep, Targ
 
 use crate::apps::crew;
 use crate::args::Global;
-use crate::connect;
+use crate::remote::connect;
 use crate::terminal::{interrupt, output, progress};
 
 /// Measure a volume, or any mounted path, with the experiments of the papers

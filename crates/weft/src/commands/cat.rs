@@ -9,7 +9,8 @@ use weft_proto::limits::TRANSFER_MAX;
 use crate::args::Global;
 use crate::args::ViewArgs;
 use crate::remote::RemotePath;
-use crate::{connect, remote, stream};
+use crate::remote::{self, connect};
+use crate::streams;
 
 /// Copy files, or views of them, to standard output
 #[derive(Args)]
@@ -51,11 +52,11 @@ impl Cat {
         let step = if self.view.one_access() {
             access_bytes(end.saturating_sub(start))?
         } else {
-            stream::REQUEST
+            streams::REQUEST
         };
         if start < end {
             let mut out = std::io::stdout();
-            stream::read_out(Arc::new(view), start, end, step, &mut out).await?;
+            streams::read_out(Arc::new(view), start, end, step, &mut out).await?;
         }
         file.close().await?;
         Ok(())

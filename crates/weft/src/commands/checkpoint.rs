@@ -9,9 +9,10 @@ use weft_layout::View;
 
 use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
+use crate::streams;
 use crate::terminal::name;
 use crate::terminal::output::{self, bytes};
-use crate::{connect, remote, stream};
 
 /// Keep states of files and directory trees: make, list, read, roll back to and delete checkpoints
 #[derive(Args)]
@@ -142,11 +143,11 @@ impl Which {
         let file = volume.attach(&self.file, Access::read()).await?;
         let view = file.view(View::canonical())?.of_checkpoint(&checkpoint);
         let mut out = std::io::stdout();
-        stream::read_out(
+        streams::read_out(
             Arc::new(view),
             0,
             checkpoint.size,
-            stream::REQUEST,
+            streams::REQUEST,
             &mut out,
         )
         .await?;

@@ -7,10 +7,10 @@ use weft_client::{Attributes, Changes, FileKind, Place, Volume};
 use crate::args::mode::ModeChange;
 use crate::args::{Global, mode};
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
+use crate::remote::{Visit, Walk};
 use crate::terminal::Problems;
 use crate::terminal::interrupt;
-use crate::walk::{Visit, Walk};
-use crate::{connect, remote};
 
 /// Change permission bits
 #[derive(Args)]

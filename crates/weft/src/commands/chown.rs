@@ -7,10 +7,10 @@ use weft_client::Changes;
 use crate::args::owner::Owner;
 use crate::args::{Global, owner};
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
+use crate::remote::{Spot, Visit, Walk};
 use crate::terminal::Problems;
 use crate::terminal::interrupt;
-use crate::walk::{Spot, Visit, Walk};
-use crate::{connect, remote};
 
 /// Change owner and group
 #[derive(Args)]

@@ -7,11 +7,12 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory};
 
+use crate::Cli;
 use crate::args::Global;
 use crate::copy::{self, Options, Side};
+use crate::remote::connect;
 use crate::terminal::output;
 use crate::transfer::Part;
-use crate::{Cli, connect};
 
 /// Copy files and trees into a volume, out of it, and within it
 #[derive(Args)]

@@ -11,8 +11,8 @@ use crate::args::group::{Membership, warn_of};
 use crate::args::{Global, mode};
 use crate::meeting::Meeting;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::output;
-use crate::{connect, remote};
 
 /// Create a file with a layout, or set the layout that a directory gives to new files
 #[derive(Args)]

@@ -8,8 +8,8 @@ use crate::apps::duplicates::{Search, Summary};
 use crate::apps::{crew, memory};
 use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::output;
-use crate::{connect, remote};
 use weft_layout::size;
 
 /// Find duplicate blocks of a local tree with several processes

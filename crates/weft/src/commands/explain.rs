@@ -10,8 +10,8 @@ use crate::args::request::PATTERNS;
 use crate::args::{Global, pattern};
 use crate::explanation::{self, Asked, Explanation};
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::output;
-use crate::{connect, remote};
 
 /// Say what a read or write would do: which servers, pieces, messages and bytes
 #[derive(Args)]

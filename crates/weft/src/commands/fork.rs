@@ -8,8 +8,8 @@ use weft_layout::CellIndex;
 use crate::args::Global;
 use crate::commands::stat;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::output;
-use crate::{connect, remote};
 use weft_layout::view_text::fork_name;
 
 /// Create, remove and list the forks of a file's cells

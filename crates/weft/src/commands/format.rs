@@ -13,7 +13,7 @@ use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Env, VolumeKey};
 
 use crate::commands::status;
-use crate::memory;
+use crate::process::{memory, private_files};
 use crate::terminal::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName};
 
@@ -130,7 +130,7 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
     let id = volume_config::volume_id(&key);
     for node in nodes {
         let folder = node.folder(config)?;
-        volume_config::make_folder(&folder)
+        private_files::make_folder(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         if *node == NodeName::Meta {
             let memory = memory::Share::of(nodes.len()).engine();

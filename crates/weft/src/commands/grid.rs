@@ -10,8 +10,8 @@ use weft_layout::CellIndex;
 use crate::apps::picture::{Cell, Style, draw};
 use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::output;
-use crate::{connect, remote};
 
 /// Draw a file as a grid: a bar for each cell, and the servers they live on
 #[derive(Args)]

@@ -7,8 +7,8 @@ use weft_proto::Code;
 
 use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::Problems;
-use crate::{connect, remote};
 
 /// Give files further names, or make symbolic links
 #[derive(Args)]

@@ -44,7 +44,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::{Cli, volume_config};
+use crate::Cli;
+use crate::process::private_files;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -114,7 +115,7 @@ fn makes_files_of_a_volume(command: &Command) -> bool {
 /// Runs the command of a parsed command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     if makes_files_of_a_volume(&cli.command) {
-        volume_config::narrow_umask();
+        private_files::narrow_umask();
     }
     match cli.command {
         Command::Bench(command) => command.run(&cli.global),

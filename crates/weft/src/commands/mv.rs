@@ -6,8 +6,8 @@ use weft_proto::Code;
 
 use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::Problems;
-use crate::{connect, remote};
 
 /// Rename files and directories
 #[derive(Args)]

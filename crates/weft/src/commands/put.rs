@@ -13,10 +13,11 @@ use weft_proto::limits::TRANSFER_MAX;
 use crate::args::LayoutArgs;
 use crate::args::ViewArgs;
 use crate::args::{Global, mode};
-use crate::copy::local::blocking;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect, new_view};
+use crate::streams;
+use crate::streams::blocking;
 use crate::terminal::{interrupt, output, progress};
-use crate::{connect, fresh, remote, stream};
 
 /// Write standard input to a file, or to a view of it
 #[derive(Args)]
@@ -58,7 +59,7 @@ impl Put {
             let access = Access::write()
                 .create(0o666 & !mode::umask())
                 .layout(&self.layout.layout());
-            fresh::check_view(&volume, &self.file, self.view.view(), &self.layout).await?;
+            new_view::check_view(&volume, &self.file, self.view.view(), &self.layout).await?;
             // Input that cannot be read, or never comes, costs the file nothing.
             let first = interrupt::guard(self.first_input(), || self.untouched()).await?;
             if let Some(signal) = interrupt::pending() {
@@ -131,7 +132,7 @@ impl Put {
             self.write_at_once(&view, input).await?;
         } else {
             let (start, limit) = (self.view.start(), self.view.length);
-            stream::write_in(Arc::new(view), start, limit, input, bar).await?;
+            streams::write_in(Arc::new(view), start, limit, input, bar).await?;
         }
         if !self.no_sync {
             file.sync().await?;

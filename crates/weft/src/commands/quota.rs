@@ -8,10 +8,10 @@ use weft_client::{NewBounds, Payer, Quota as Found, QuotaKind, Volume};
 use crate::args::Global;
 use crate::args::owner::{self, Names};
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::name;
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::Size;
-use crate::{connect, remote};
 
 /// Bound and show what users, groups and directory trees use
 #[derive(Args)]

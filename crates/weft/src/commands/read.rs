@@ -12,7 +12,7 @@ use crate::args::group::{GROUPS, warn_of};
 use crate::args::request::PATTERNS;
 use crate::args::{GroupArgs, WhenShared};
 use crate::remote::RemotePath;
-use crate::{connect, remote};
+use crate::remote::{self, connect};
 
 /// Read a pattern of a file, or of a view of it, to standard output
 #[derive(Args)]

@@ -8,10 +8,10 @@ use weft_proto::Code;
 
 use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
+use crate::remote::{Spot, Visit, Walk};
 use crate::terminal::Problems;
 use crate::terminal::{interrupt, name, progress};
-use crate::walk::{Spot, Visit, Walk};
-use crate::{connect, remote};
 
 /// Checkpoints in the way that are named; the others are counted.
 const NAMED: usize = 10;

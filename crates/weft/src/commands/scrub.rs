@@ -14,12 +14,12 @@ use weft_client::{
 use weft_layout::size;
 
 use crate::args::Global;
-use crate::connect;
 use crate::remote::RemotePath;
+use crate::remote::connect;
+use crate::remote::{Spot, Visit, Walk};
 use crate::terminal::Problems;
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{interrupt, name, progress};
-use crate::walk::{Spot, Visit, Walk};
 
 /// How often servers are asked how far they are.
 const ASK: Duration = Duration::from_millis(250);

@@ -12,8 +12,8 @@ use weft_net::{Bounds, Env, Identity, TcpNetwork, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
 
+use crate::process::{log, threads};
 use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection, store_config};
-use crate::{log, threads};
 
 /// With a reserve on the metadata service's disk, so that files can be deleted when others have filled it.
 const NAMESPACE: FjallOptions = FjallOptions {

@@ -9,7 +9,7 @@ use weft_client::{ServerId, ServerState, Volume};
 
 use super::status;
 use crate::args::Global;
-use crate::connect;
+use crate::remote::connect;
 use crate::terminal::output;
 
 /// How long a server may take to hear that it is accepted: some heartbeats.

@@ -9,8 +9,8 @@ use crate::apps::sort::{PathSorting, Sorting, Summary};
 use crate::apps::{crew, memory};
 use crate::args::Global;
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::output;
-use crate::{connect, remote};
 use weft_layout::size;
 
 /// Sort a file of records with several processes

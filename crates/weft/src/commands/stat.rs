@@ -9,10 +9,10 @@ use weft_proto::meta::Layout;
 use crate::args::owner::Names;
 use crate::args::{Global, mode};
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::Problems;
 use crate::terminal::output::Table;
 use crate::terminal::{name, output};
-use crate::{connect, remote};
 
 /// Show attributes, layout, and the length of every cell and fork
 #[derive(Args)]

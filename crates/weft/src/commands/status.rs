@@ -16,7 +16,7 @@ mod asked;
 use asked::{Asked, REFUSED, UP};
 
 use crate::args::Global;
-use crate::connect;
+use crate::remote::connect;
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::{Config, NodeName, ServerSection, lock_of};
 

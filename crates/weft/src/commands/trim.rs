@@ -8,7 +8,7 @@ use serde::Serialize;
 use weft_client::{ServerId, TrimReply, Volume};
 
 use crate::args::Global;
-use crate::connect;
+use crate::remote::connect;
 use crate::terminal::Problems;
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{interrupt, progress};

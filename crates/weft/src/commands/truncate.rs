@@ -7,8 +7,8 @@ use weft_proto::Code;
 
 use crate::args::{Global, mode};
 use crate::remote::RemotePath;
+use crate::remote::{self, connect};
 use crate::terminal::Problems;
-use crate::{connect, remote};
 use weft_layout::size;
 
 /// Set the size of files, in canonical order

@@ -9,11 +9,12 @@ use clap::Args;
 use weft_net::Wire;
 
 use crate::commands::{format, mount, status};
+use crate::process::private_files::{make_folder, open_log};
 use crate::terminal::output;
 use crate::volume_config::{
     ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, Starter,
     VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_starter, lock_of,
-    make_folder, note_started, open_log,
+    note_started,
 };
 
 /// Start a whole volume on this machine, in the background; make it if there is none

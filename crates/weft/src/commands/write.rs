@@ -14,8 +14,8 @@ use crate::args::request::PATTERNS;
 use crate::args::{Global, mode};
 use crate::args::{GroupArgs, WhenShared};
 use crate::remote::RemotePath;
+use crate::remote::{self, connect, new_view};
 use crate::terminal::output;
-use crate::{connect, fresh, remote};
 
 /// Write standard input to a pattern of a file, or of a view of it
 #[derive(Args)]
@@ -102,7 +102,7 @@ impl Write {
         }
         let prepared = self.prepare(None)?;
         let view = self.request.view.view();
-        fresh::check_view(volume, &self.file, view, &self.layout).await?;
+        new_view::check_view(volume, &self.file, view, &self.layout).await?;
         let access = Access::write()
             .create(0o666 & !mode::umask())
             .layout(&self.layout.layout());

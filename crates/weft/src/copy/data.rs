@@ -13,7 +13,7 @@ use weft_layout::FileOffset;
 use super::sink::{Left, Sink};
 use super::source::Source;
 use super::{Copy, Job};
-use crate::stream::panicked;
+use crate::streams::panicked;
 use crate::terminal::interrupt;
 
 /// Bytes of a piece; pieces end at multiples of it.

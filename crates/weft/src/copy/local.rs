@@ -14,22 +14,13 @@ use rustix::io::Errno;
 use weft_client::FileKind;
 
 use super::tree::{Found, Node, Xattr};
+use crate::streams::blocking;
 use crate::terminal::name;
 
 /// Entries that are listed at a time.
 const PAGE: usize = 1000;
 /// Holes below this are read and copied like data: seeking costs more.
 const HOLE_MIN: u64 = 64 << 10;
-
-/// Runs blocking work on a thread that may block.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(e) => Err(io::Error::other(e)),
-    }
-}
 
 /// A local path that calls take: of one that is too long for the kernel its last part, in the directory to which the parts before it
 /// lead.

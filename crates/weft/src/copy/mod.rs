@@ -41,8 +41,8 @@ use weft_client::{FileKind, Volume};
 use weft_layout::{Layout, ServerId};
 use weft_proto::Code;
 
-use crate::buffers::Buffers;
-use crate::stream::panicked;
+use crate::streams::Buffers;
+use crate::streams::panicked;
 use crate::terminal::interrupt::Orderly;
 use crate::terminal::{Alike, Problems};
 use crate::terminal::{interrupt, name, output, progress};

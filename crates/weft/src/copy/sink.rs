@@ -15,13 +15,14 @@ use anyhow::{Context, Result, bail};
 use weft_client::{Access, NewLayout, OpenView, Volume};
 use weft_layout::ViewOffset;
 
-use super::local::{self, blocking};
 use super::source::Source;
 use super::tree::{Node, Tree};
 use super::zeros::{BLOCK, runs};
 use super::{Copy, Job};
-use crate::buffers::Buffer;
+use crate::copy::local;
 use crate::remote::reach;
+use crate::streams::Buffer;
+use crate::streams::blocking;
 use crate::terminal::name;
 
 /// Zeros from this length on are left out of writes to a volume: a request costs about as much as its bytes.

@@ -9,11 +9,12 @@ use weft_client::{Access, DataRanges};
 use weft_layout::FileOffset;
 
 use super::data::SMALL;
-use super::local::{self, blocking};
 use super::tree::Tree;
-use crate::buffers::Buffer;
+use crate::copy::local;
 use crate::remote::reach;
-use crate::stream::ZeroedReader;
+use crate::streams::Buffer;
+use crate::streams::ZeroedReader;
+use crate::streams::blocking;
 
 /// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller one costs as much.
 const ASK_FOR_DATA: u64 = 64 << 20;

@@ -9,9 +9,10 @@ use weft_client::{Attributes, Changes, FileKind, Time, Volume};
 use weft_proto::Code;
 use weft_proto::meta::Layout;
 
-use super::local::{self, blocking};
+use crate::copy::local;
 use crate::remote;
 use crate::remote::reach;
+use crate::streams::blocking;
 use crate::terminal::name;
 
 /// The local file system, or a volume. Paths are bytes in both.

@@ -16,9 +16,10 @@ use super::side::{Local, Side, View};
 use super::target::{Target, look};
 use super::{Summary, Task, Transfer, TransferArgs};
 use super::{changed, regular, step, view_text};
-use crate::copy::local::{self, blocking};
+use crate::copy::local;
 use crate::remote;
 use crate::remote::RemotePath;
+use crate::streams::blocking;
 use crate::terminal::name;
 
 /// Copies a part of a view of a file of the volume into a local file, which is made if it is not there.

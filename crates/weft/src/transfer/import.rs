@@ -18,7 +18,7 @@ use super::{changed, end_of, regular, step, view_text};
 use crate::args::LayoutArgs;
 use crate::args::mode;
 use crate::copy::local;
-use crate::fresh;
+use crate::remote::new_view;
 use crate::remote::{self, RemotePath};
 use crate::terminal::{name, output};
 
@@ -43,7 +43,7 @@ pub(crate) async fn import(
     // What can be refused is refused before the file is made.
     let pieces = pieces(&source, args)?;
     if !args.compare {
-        fresh::check_view(volume, &to, args.view.view(), layout).await?;
+        new_view::check_view(volume, &to, args.view.view(), layout).await?;
     }
     let file = attach(volume, &to, &source, layout, args).await?;
     let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);

@@ -17,7 +17,7 @@ use weft_proto::Code;
 
 use super::Part;
 use super::target::Held;
-use crate::copy::local::blocking;
+use crate::streams::blocking;
 
 /// Attributes of this prefix, of the transfer's key and of the part's number are records.
 const XATTR: &str = "user.weft.import";

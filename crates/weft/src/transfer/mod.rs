@@ -57,7 +57,7 @@ use verify::{Comparison, OnGhost};
 
 use crate::args::Global;
 use crate::args::ViewArgs;
-use crate::connect;
+use crate::remote::connect;
 use crate::terminal::interrupt::Orderly;
 use crate::terminal::{interrupt, output, progress};
 

@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::side::{Ranges, Side, Written};
-use crate::buffers::Buffers;
-use crate::stream::panicked;
+use crate::streams::Buffers;
+use crate::streams::panicked;
 use crate::terminal::interrupt;
 
 /// A digest of a piece as it was copied.

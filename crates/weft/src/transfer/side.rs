@@ -12,11 +12,12 @@ use weft_layout::{FileOffset, Place, ViewOffset};
 
 use super::TransferArgs;
 use super::hole::{gaps, punch};
-use crate::buffers::Buffer;
-use crate::copy::local::{self, blocking};
+use crate::copy::local;
 use crate::copy::zeros::{BLOCK, runs};
 use crate::remote::RemotePath;
-use crate::stream::ZeroedReader;
+use crate::streams::Buffer;
+use crate::streams::ZeroedReader;
+use crate::streams::blocking;
 
 /// Zeros from this length on are left out of writes to a volume.
 const REMOTE_HOLE: usize = 64 << 10;

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use super::pump::{Digest, Plan, Step};
 use super::side::Side;
-use crate::buffers::Buffers;
-use crate::stream::panicked;
+use crate::streams::Buffers;
+use crate::streams::panicked;
 
 /// Bytes differ because the target has no place for them: to copy them again would change nothing.
 #[derive(Debug, Error)]

@@ -13,7 +13,8 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::ending::{is_ending, wait_for_end};
-use super::{Config, hex, private, settings};
+use super::{Config, hex, settings};
+use crate::process::private_files;
 
 /// A node of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +171,7 @@ impl Marker {
 pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
     let write = || {
         let beside = path.with_extension("new");
-        let mut file = private::options().truncate(true).open(&beside)?;
+        let mut file = private_files::options().truncate(true).open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&beside, path)?;
@@ -200,7 +201,7 @@ impl Lock {
     /// Takes the lock of a node and writes this process's number into it.
     pub(crate) fn take(config: &Config, node: NodeName) -> Result<Lock> {
         let path = lock_path(config, node)?;
-        let open = private::options().read(true).open(&path);
+        let open = private_files::options().read(true).open(&path);
         let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
         // Whoever only looks holds the lock for an instant, too: a few tries tell the two apart.
         let mut tries = 0;

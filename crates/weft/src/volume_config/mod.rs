@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use weft_net::VolumeKey;
 
-use crate::memory::Share;
+use crate::process::memory::Share;
 use crate::terminal::output;
 
 pub(crate) use disks::{check_new_disk, label_disks, store_config};
@@ -26,7 +26,7 @@ pub(crate) use ending::wait_for_end;
 pub(crate) use folder::{Lock, Marker, NodeName, holds_lock, lock_in, lock_of, write_durably};
 pub(crate) use here::{Here, NodeHere, note_started, note_stopped};
 pub(crate) use ports::{FreeAddresses, free_addresses};
-pub(crate) use private::{close_to_others, make_folder, narrow_umask, open_log};
+pub(crate) use private::close_to_others;
 pub(crate) use settings::changed;
 pub(crate) use size::Size;
 pub(crate) use starter::{Starter, is_starter};

@@ -2,50 +2,20 @@
 //! umask. They hold the bytes of files that other users may not read.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use rustix::fs::{Mode, OFlags};
+use anyhow::Result;
+use rustix::fs::OFlags;
 
 use super::here::STARTED;
 use super::{ADDRESS, Config, FILE, NodeName, WIRE, is_starter};
+use crate::process::private_files::{FILE_MODE, FOLDER_MODE, OTHERS};
 
-const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
-const OTHERS: u32 = 0o077;
 /// What file systems have of their own at their root.
 const LOST_AND_FOUND: &str = "lost+found";
-
-/// Keeps what this process makes from other users, also where a library makes it.
-pub(crate) fn narrow_umask() {
-    rustix::process::umask(Mode::from_raw_mode(OTHERS));
-}
-
-/// Makes a folder, and those above it that are not there.
-pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(FOLDER_MODE)
-        .create(path)
-}
-
-/// To write a file, or make one.
-pub(super) fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(FILE_MODE);
-    options
-}
-
-/// Opens a log, to write at its end.
-pub(crate) fn open_log(path: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(FILE_MODE);
-    let log = options.open(path);
-    log.with_context(|| format!("cannot open {}", path.display()))
-}
 
 /// Takes from other users what they may do with the files of a node, and of the volume's own folder: earlier versions left that to
 /// the umask. Says in one line what was changed.

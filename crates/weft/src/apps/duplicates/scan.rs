@@ -74,7 +74,7 @@ pub(crate) async fn run(global: &Global) -> Result<()> {
     let began = Instant::now();
     let (leader, job) = Leader::job::<Job>().await?;
     let leader = Arc::new(leader);
-    let volume = crate::connect::volume(global).await?;
+    let volume = crate::remote::connect::volume(global).await?;
     let grid = volume.adopt(&job.grid)?;
     let mut names = vec![0; job.names_bytes as usize];
     let view = grid.view_of_fork(View::Cell(CellIndex(0)), NAMES)?;

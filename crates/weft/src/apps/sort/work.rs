@@ -21,7 +21,7 @@ use crate::args::Global;
 pub(crate) async fn run(global: &Global) -> Result<()> {
     let (leader, job) = Leader::job::<Job>().await?;
     let volume = match job.source {
-        Handed::Weft(_) => Some(crate::connect::volume(global).await?),
+        Handed::Weft(_) => Some(crate::remote::connect::volume(global).await?),
         Handed::Posix(_) => None,
     };
     let worker = Worker::new(leader, volume.as_ref(), job)?;

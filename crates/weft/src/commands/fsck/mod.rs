@@ -14,7 +14,7 @@ use weft_layout::{FileId, ServerId};
 use weft_proto::upkeep::DiskCondition;
 
 use crate::args::Global;
-use crate::connect;
+use crate::remote::connect;
 use crate::remote::{self, RemotePath};
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{interrupt, name, progress};

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail};
 
 use super::Mount;
 use crate::args::Global;
-use crate::connect;
+use crate::process::private_files::{make_folder, open_log};
+use crate::remote::connect;
 use crate::terminal::output;
-use crate::volume_config::{make_folder, open_log};
 
 /// What the process says when it worked; anything else is why it did not.
 const READY: &str = "mounted";

@@ -22,9 +22,10 @@ use weft_mount::fs::{FileSystem, Options};
 use weft_mount::fuse;
 
 use crate::args::Global;
+use crate::process::{log, threads};
+use crate::remote::connect;
 use crate::terminal::output;
 use crate::volume_config::{hex, volume_id};
-use crate::{connect, log, threads};
 
 pub(crate) use background::start as in_background;
 pub(crate) use helper::as_mount_helper;

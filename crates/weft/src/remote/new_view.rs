@@ -6,7 +6,7 @@ use weft_client::Volume;
 use weft_layout::{BSU_DEFAULT, Grid, Map, View};
 
 use crate::args::LayoutArgs;
-use crate::remote::{self, RemotePath};
+use crate::remote::path::{RemotePath, look, look_link};
 
 /// Refuses a view that no file could have which is made here with this layout. Of a file that is there, and of a view that
 /// goes with every file, nothing is asked.
@@ -20,10 +20,10 @@ pub(crate) async fn check_view(
     view: View,
     layout: &LayoutArgs,
 ) -> Result<()> {
-    if view == View::canonical() || remote::look_link(volume, file).await?.is_some() {
+    if view == View::canonical() || look_link(volume, file).await?.is_some() {
         return Ok(());
     }
-    let Some(directory) = remote::look(volume, &file.directory()).await? else {
+    let Some(directory) = look(volume, &file.directory()).await? else {
         // Making the file says it.
         return Ok(());
     };

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use weft_client::{Attributes, Listed, Listing, Place, Volume};
 
-use crate::remote::{RemotePath, is_directory};
+use crate::remote::path::{RemotePath, is_directory};
 use crate::terminal::Problems;
 
 /// Requests in flight: enough for the metadata service to commit them in groups.

@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use weft_proto::text;
 
-use crate::volume_config::open_log;
+use crate::process::private_files::open_log;
 
 /// A log of so many bytes is turned over, and so many older ones are kept: 80 MiB for each process.
 const BYTES_MAX: u64 = 16 << 20;

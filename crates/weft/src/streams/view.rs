@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use indicatif::ProgressBar;
@@ -12,8 +12,8 @@ use tokio::task::{JoinHandle, block_in_place};
 use weft_client::{Error, OpenView};
 use weft_layout::ViewOffset;
 
-use crate::buffers::{Buffer, Buffers};
-use crate::copy::local::blocking;
+use super::blocking::{blocking, panicked};
+use super::buffers::{Buffer, Buffers};
 
 /// Bytes of one request.
 pub(crate) const REQUEST: usize = 4 << 20;
@@ -140,7 +140,7 @@ pub(crate) async fn write_in(
 }
 
 /// Reads until the buffer is full or the source ends.
-pub(crate) fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read(&mut buffer[filled..]) {
@@ -151,9 +151,4 @@ pub(crate) fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result
         }
     }
     Ok(filled)
-}
-
-/// A task of ours panicked: a defect, said as such.
-pub(crate) fn panicked(error: &tokio::task::JoinError) -> anyhow::Error {
-    anyhow!("a task of weft itself failed: {error}")
 }

@@ -1,0 +1,9 @@
+//! What a process takes from its machine: memory, threads that outlive every refusal of the kernel,
+//! a log that is rotated, and files that no other user may read.
+//!
+//! Nothing here knows a volume.
+
+pub(crate) mod log;
+pub(crate) mod memory;
+pub(crate) mod private_files;
+pub(crate) mod threads;

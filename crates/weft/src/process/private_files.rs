@@ -1,0 +1,45 @@
+//! Files and folders that only their owner may use: folders with the mode 0700 and files with 0600,
+//! whatever the umask.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use rustix::fs::Mode;
+
+/// The mode of a folder.
+pub(crate) const FOLDER_MODE: u32 = 0o700;
+/// The mode of a file.
+pub(crate) const FILE_MODE: u32 = 0o600;
+/// The bits of users other than the owner.
+pub(crate) const OTHERS: u32 = 0o077;
+
+/// Keeps what this process makes from other users, also where a library makes it.
+pub(crate) fn narrow_umask() {
+    rustix::process::umask(Mode::from_raw_mode(OTHERS));
+}
+
+/// Makes a folder, and those above it that are not there.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(FOLDER_MODE)
+        .create(path)
+}
+
+/// To write a file, or make one.
+pub(crate) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(FILE_MODE);
+    options
+}
+
+/// Opens a log, to write at its end.
+pub(crate) fn open_log(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(FILE_MODE);
+    let log = options.open(path);
+    log.with_context(|| format!("cannot open {}", path.display()))
+}

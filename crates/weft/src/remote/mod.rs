@@ -1,0 +1,15 @@
+//! A volume as a command sees it: connecting to it, paths in it, walks through its trees, and the
+//! check of a view before its file is made.
+//!
+//! Invariant: a command connects through [`connect`], so that the service hears when the command
+//! ends. Data moves elsewhere (`streams`, `copy`, `transfer`).
+
+pub(crate) mod connect;
+pub(crate) mod new_view;
+mod path;
+mod walk;
+
+pub(crate) use path::{
+    RemotePath, is_directory, kind, kind_name, look, look_link, parser, places, reach,
+};
+pub(crate) use walk::{Spot, Visit, Walk};
