@@ -170,7 +170,7 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
         }
     }
     let address = format!("{}\n", config.meta.address);
-    volume_config::write_durably(&config.base.join(volume_config::ADDRESS), &address)?;
+    private_files::write_durably(&config.base.join(volume_config::ADDRESS), &address)?;
     config.tell_wire()
 }
 

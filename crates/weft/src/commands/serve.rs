@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -10,10 +10,12 @@ use weft_kv::{FjallKv, FjallOptions, OnLoss};
 use weft_meta::Namespace;
 use weft_net::{Bounds, Env, Identity, TcpNetwork, Wire};
 use weft_proto::session::Role;
-use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, serve_metrics};
+use weft_server::{Blocking, MetaRole, Node, NodeConfig, serve_metrics};
 
 use crate::process::{log, threads};
-use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection, store_config};
+use crate::volume_config::{
+    self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
+};
 
 /// With a reserve on the metadata service's disk, so that files can be deleted when others have filled it.
 const NAMESPACE: FjallOptions = FjallOptions {
@@ -89,7 +91,7 @@ impl Serve {
                 let cache = config.meta.cache.map_or(default, |size| size.0);
                 let options = FjallOptions { cache, ..NAMESPACE };
                 let kv = Arc::new(FjallKv::open(&folder, options)?);
-                closing_note::check(&folder, kv.as_ref())?;
+                clean_shutdown::check(&folder, kv.as_ref())?;
                 let marker = Marker::new(volume, NodeName::Meta);
                 marker.note_servers(&node_folder, &Namespace::servers_of(kv.as_ref())?)?;
                 namespace = Some((folder, kv.clone()));
@@ -155,7 +157,7 @@ impl Serve {
             tracing::info!("stopping");
             node.stop().await.map_err(anyhow::Error::msg)?;
             if let Some((folder, kv)) = namespace {
-                closing_note::leave(&folder, kv.as_ref())?;
+                clean_shutdown::leave(&folder, kv.as_ref())?;
             }
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
@@ -191,67 +193,6 @@ async fn asked_to_stop() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A note beside the namespace that it was closed whole. The engine takes damage in its journal for the torn end of a
-/// crash and drops what follows; after a clean stop there is no torn end, and the note tells the two apart.
-pub(super) mod closing_note {
-    use std::fs::File;
-    use std::path::{Path, PathBuf};
-
-    use anyhow::{Result, bail};
-    use weft_kv::OrderedKv;
-    use weft_meta::Namespace;
-
-    fn path(namespace: &Path) -> PathBuf {
-        namespace.with_extension("closed")
-    }
-
-    fn sync_folder(note: &Path) -> Result<()> {
-        if let Some(folder) = note.parent() {
-            File::open(folder)?.sync_all()?;
-        }
-        Ok(())
-    }
-
-    /// Refuses a namespace that was closed whole and is not whole any more.
-    pub(in crate::commands) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
-        let note = path(namespace);
-        if !note.exists() {
-            return Ok(());
-        }
-        if !Namespace::closed_cleanly(kv)? {
-            bail!(
-                "{} is damaged: it was closed whole, but its last changes are gone. Restore it from a copy; or, to go on \
-                 without them, remove {} and start again",
-                namespace.display(),
-                note.display()
-            );
-        }
-        // Gone for certain before the engine's own mark goes.
-        std::fs::remove_file(&note)?;
-        sync_folder(&note)
-    }
-
-    /// Takes the note away: what is missing is known, and to be missing.
-    pub(in crate::commands) fn forget(namespace: &Path) -> Result<()> {
-        let note = path(namespace);
-        if note.exists() {
-            std::fs::remove_file(&note)?;
-            sync_folder(&note)?;
-        }
-        Ok(())
-    }
-
-    /// Leaves the note after a clean stop.
-    pub(in crate::commands) fn leave(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
-        if Namespace::closed_cleanly(kv)? {
-            let note = path(namespace);
-            File::create(&note)?.sync_all()?;
-            sync_folder(&note)?;
-        }
-        Ok(())
-    }
-}
-
 /// Lets this process have as many descriptors as the administrator allows, and returns how many: the soft limit is there for
 /// programs that cannot count beyond it.
 fn raise_descriptors() -> u64 {
@@ -280,19 +221,4 @@ fn env(config: &Config, link: Option<u64>) -> Env {
         env.network = Arc::new(weft_suite::LimitedNetwork::new(env.network, rate));
     }
     env
-}
-
-pub(super) fn io_role(
-    config: &Config,
-    section: &volume_config::ServerSection,
-    folder: &Path,
-    store_id: String,
-) -> Result<IoRole> {
-    Ok(IoRole {
-        server: section.id,
-        store: store_config(config, section, folder, false)?,
-        store_id: store_id.into_bytes(),
-        meta_address: config.meta.address.clone(),
-        metrics_address: section.metrics.clone().unwrap_or_default(),
-    })
 }

@@ -2,7 +2,7 @@
 //! whatever the umask.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -42,4 +42,25 @@ pub(crate) fn open_log(path: &Path) -> Result<File> {
     options.append(true).create(true).mode(FILE_MODE);
     let log = options.open(path);
     log.with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Writes a small file: on return it survives power loss, and before that it is there as it was or not at all.
+pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
+    let write = || {
+        let beside = path.with_extension("new");
+        let mut file = options().truncate(true).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        let mut folders = path.ancestors().skip(1);
+        if let Some(folder) = folders.next() {
+            File::open(folder)?.sync_all()?;
+        }
+        // The folder may be new, too. Whoever made it can mostly read where it lies; else its name is the system's care.
+        if let Some(Ok(above)) = folders.next().map(File::open) {
+            above.sync_all()?;
+        }
+        std::io::Result::Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
 }

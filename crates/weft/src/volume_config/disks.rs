@@ -11,7 +11,9 @@ use weft_store::{
     StoreError,
 };
 
-use super::{Config, Marker, NodeName, ServerSection, volume_id};
+use super::config::{Config, NodeName, ServerSection};
+use super::identity::volume_id;
+use super::marker::Marker;
 
 /// How a server's store is opened. Disks without a label are taken into use only where `new` says so.
 pub(crate) fn store_config(

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::folder::{LOCK, Marker};
-use super::{ADDRESS, Config, NodeName, volume_id};
+use super::config::{ADDRESS, Config, NodeName};
+use super::identity::volume_id;
+use super::lock::LOCK;
+use super::marker::Marker;
 use crate::terminal::output;
 
 /// In the volume's folder: a file for each node that `weft up` started, which holds the path of the node's folder.

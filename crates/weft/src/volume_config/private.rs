@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use rustix::fs::OFlags;
 
+use super::config::{ADDRESS, Config, FILE, NodeName, WIRE};
 use super::here::STARTED;
-use super::{ADDRESS, Config, FILE, NodeName, WIRE, is_starter};
+use super::starter::is_starter;
 use crate::process::private_files::{FILE_MODE, FOLDER_MODE, OTHERS};
 
 /// What file systems have of their own at their root.

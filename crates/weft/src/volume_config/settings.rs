@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::{Config, NodeName};
+use super::config::{Config, NodeName};
 
 /// The settings of a node, one a line.
 pub(super) fn of(config: &Config, node: NodeName) -> Result<String> {

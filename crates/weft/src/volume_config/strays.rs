@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
-use super::FILE;
+use super::config::FILE;
 
 /// A node whose process runs.
 pub(crate) struct Stray {

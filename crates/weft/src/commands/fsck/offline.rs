@@ -15,10 +15,11 @@ use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
 use weft_store::{FolderStorage, has_log, log_reaches};
 
 use super::{Row, words};
-use crate::commands::serve::{closing_note, io_role};
 use crate::commands::status;
 use crate::terminal::output;
-use crate::volume_config::{self, Config, Lock, Marker, NodeName, ServerSection};
+use crate::volume_config::{
+    self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
+};
 
 /// Where the nodes listen.
 const HERE: &str = "127.0.0.1:0";
@@ -77,12 +78,12 @@ impl Offline {
         let mut obstacles = Vec::new();
         obstacles.extend(tables(&meta_folder, None)?);
         if let Some(lost) = journal(&meta_folder, None, None, repair)? {
-            closing_note::forget(&meta_folder)?;
+            clean_shutdown::forget(&meta_folder)?;
             obstacles.push(lost);
         }
         obstacles.extend(indexes(&sections, repair)?);
         let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
-        closing_note::check(&meta_folder, kv.as_ref())?;
+        clean_shutdown::check(&meta_folder, kv.as_ref())?;
         let meta = MetaRole {
             alone: true,
             kv: kv.clone(),
@@ -161,7 +162,7 @@ impl Offline {
             namespace.heartbeat(0, &request)?;
         }
         namespace.close()?;
-        closing_note::leave(&folder, kv.as_ref())
+        clean_shutdown::leave(&folder, kv.as_ref())
     }
 }
 

@@ -1,0 +1,61 @@
+//! A note beside the namespace that it was closed whole.
+//!
+//! The engine takes damage in its journal for the torn end of a crash and drops what follows. After
+//! a clean stop there is no torn end, and the note tells the two apart.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use weft_kv::OrderedKv;
+use weft_meta::Namespace;
+
+fn path(namespace: &Path) -> PathBuf {
+    namespace.with_extension("closed")
+}
+
+fn sync_folder(note: &Path) -> Result<()> {
+    if let Some(folder) = note.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Refuses a namespace that was closed whole and is not whole any more.
+pub(crate) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
+    let note = path(namespace);
+    if !note.exists() {
+        return Ok(());
+    }
+    if !Namespace::closed_cleanly(kv)? {
+        bail!(
+            "{} is damaged: it was closed whole, but its last changes are gone. Restore it from a copy; or, to go on \
+             without them, remove {} and start again",
+            namespace.display(),
+            note.display()
+        );
+    }
+    // Gone for certain before the engine's own mark goes.
+    std::fs::remove_file(&note)?;
+    sync_folder(&note)
+}
+
+/// Takes the note away: what is missing is known, and to be missing.
+pub(crate) fn forget(namespace: &Path) -> Result<()> {
+    let note = path(namespace);
+    if note.exists() {
+        std::fs::remove_file(&note)?;
+        sync_folder(&note)?;
+    }
+    Ok(())
+}
+
+/// Leaves the note after a clean stop.
+pub(crate) fn leave(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
+    if Namespace::closed_cleanly(kv)? {
+        let note = path(namespace);
+        File::create(&note)?.sync_all()?;
+        sync_folder(&note)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! A volume's configuration: what `weft.toml` says, read, checked and written.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::size::Size;
+use super::wire::WireSetting;
+use crate::process::private_files::write_durably;
+use crate::terminal::output;
+
+/// The name of the configuration in a volume's folder.
+pub(crate) const FILE: &str = "weft.toml";
+/// The name of the file that says where the metadata service listens.
+pub(crate) const ADDRESS: &str = "volume.address";
+/// The name of the file that says how connections are protected, for clients that read no configuration.
+pub(crate) const WIRE: &str = "volume.wire";
+
+/// A volume's configuration. Relative paths count from the folder the file is in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) volume: VolumeSection,
+    pub(crate) meta: MetaSection,
+    #[serde(rename = "server")]
+    pub(crate) servers: Vec<ServerSection>,
+    /// The folder the file was read from.
+    #[serde(skip)]
+    pub(crate) base: PathBuf,
+    /// The file itself.
+    #[serde(skip)]
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VolumeSection {
+    /// What `weft status` calls it.
+    pub(crate) name: String,
+    /// The file that holds the volume's key.
+    #[serde(default = "default_key")]
+    pub(crate) key: PathBuf,
+    /// Whether servers have local sockets, for programs on their own machines.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub(crate) local_sockets: bool,
+    /// The least protection of the frames of every connection.
+    #[serde(default, skip_serializing_if = "WireSetting::is_default")]
+    pub(crate) wire: WireSetting,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetaSection {
+    /// Where the metadata service listens, and where everybody finds it.
+    pub(crate) address: String,
+    /// Where it is bound, if that is another address (say `0.0.0.0:4700`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bind: Option<String>,
+    /// Where its namespace lies.
+    pub(crate) folder: PathBuf,
+    /// Where its metrics are served over HTTP; absent: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics: Option<String>,
+    /// Memory for the namespace's cache; absent: a part of what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<Size>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerSection {
+    /// The server's id, for ever.
+    pub(crate) id: u32,
+    /// Where the server listens, and where everybody finds it.
+    pub(crate) address: String,
+    /// Where it is bound, if that is another address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bind: Option<String>,
+    /// Where its store lies: log, index and, unless `data` says no, data.
+    pub(crate) folder: PathBuf,
+    /// Whether data lie in the folder, too.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub(crate) data: bool,
+    /// Further disks for data: folders or block devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) disks: Vec<PathBuf>,
+    /// Where its metrics are served over HTTP; absent: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics: Option<String>,
+    /// The most its store may hold on each disk; absent: what its file system has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) capacity: Option<Size>,
+    /// Memory for its cache of data; absent: a part of what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<Size>,
+    /// Threads that serve it.
+    #[serde(default = "default_threads")]
+    pub(crate) threads: usize,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+fn default_key() -> PathBuf {
+    "volume.key".into()
+}
+
+fn default_threads() -> usize {
+    2
+}
+
+impl Config {
+    /// Reads and checks a configuration. `place` is the file, or the volume's folder that holds it.
+    pub(crate) fn read(place: &Path) -> Result<Config> {
+        let path = if place.is_dir() {
+            place.join(FILE)
+        } else {
+            place.to_owned()
+        };
+        let text = weft_client::read_small(&path).map_err(|e| unreadable(place, &path, e))?;
+        let mut config: Config =
+            toml::from_str(&text).with_context(|| format!("{} is not legal", path.display()))?;
+        config.path = std::path::absolute(&path)?;
+        config.base = config.path.parent().map(Path::to_owned).unwrap_or_default();
+        config
+            .check()
+            .with_context(|| format!("{} is not legal", path.display()))?;
+        Ok(config)
+    }
+
+    /// Writes the configuration to its folder.
+    pub(crate) fn write(&self) -> Result<()> {
+        let head = "# A Weft volume; every key is described in docs/operating.md.\n\n";
+        let text = format!("{head}{}", toml::to_string(self)?);
+        write_durably(&self.path, &text)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.servers.is_empty() {
+            bail!("a volume needs at least one [[server]]");
+        }
+        if self.servers.len() > weft_layout::SERVERS_MAX {
+            bail!(
+                "{} servers; the limit is {}",
+                self.servers.len(),
+                weft_layout::SERVERS_MAX
+            );
+        }
+        let mut ids = std::collections::BTreeSet::new();
+        let mut folders = std::collections::BTreeSet::from([&self.meta.folder]);
+        for server in &self.servers {
+            if !ids.insert(server.id) {
+                bail!("two servers have the id {}", server.id);
+            }
+            if !folders.insert(&server.folder) {
+                bail!("two nodes share the folder {}", server.folder.display());
+            }
+            if server.disks.len() >= weft_store::DISKS_MAX {
+                bail!(
+                    "server {}: {} are too many",
+                    server.id,
+                    output::count(server.disks.len(), "disk")
+                );
+            }
+            if server.disks.is_empty() && !server.data {
+                bail!(
+                    "server {}: data = false leaves no place for data: name disks",
+                    server.id
+                );
+            }
+            for disk in &server.disks {
+                if !folders.insert(disk) {
+                    bail!("two nodes or disks share {}", disk.display());
+                }
+            }
+            if server.threads == 0 || server.threads > 256 {
+                bail!(
+                    "server {}: threads = {} is outside 1 to 256",
+                    server.id,
+                    server.threads
+                );
+            }
+        }
+        let addresses = self
+            .servers
+            .iter()
+            .map(|s| &s.address)
+            .chain([&self.meta.address]);
+        for address in addresses {
+            if address
+                .rsplit_once(':')
+                .is_none_or(|(_, port)| port.parse::<u16>().is_err())
+            {
+                bail!("{address:?} is not an address: write HOST:PORT");
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the clients that find the volume by its folder how connections are protected.
+    pub(crate) fn tell_wire(&self) -> Result<()> {
+        let path = self.base.join(WIRE);
+        let text = format!("{}\n", self.volume.wire.0);
+        match std::fs::read_to_string(&path) {
+            Ok(found) if found == text => Ok(()),
+            Err(_) if self.volume.wire.is_default() && !path.exists() => Ok(()),
+            _ => write_durably(&path, &text),
+        }
+    }
+
+    /// A path of the configuration, from its folder.
+    pub(crate) fn at(&self, path: &Path) -> PathBuf {
+        self.base.join(path)
+    }
+
+    /// The server with this id.
+    pub(crate) fn server(&self, id: u32) -> Result<&ServerSection> {
+        self.servers.iter().find(|s| s.id == id).with_context(|| {
+            let ids: Vec<String> = self.servers.iter().map(|s| s.id.to_string()).collect();
+            format!(
+                "{} has no server {id}; it has {}",
+                self.path.display(),
+                ids.join(", ")
+            )
+        })
+    }
+
+    /// Every node: the metadata service, then the servers.
+    pub(crate) fn nodes(&self) -> Vec<NodeName> {
+        let servers = self.servers.iter().map(|s| NodeName::Server(s.id));
+        std::iter::once(NodeName::Meta).chain(servers).collect()
+    }
+}
+
+/// A configuration could not be read. Only one that is not there says that the folder is none.
+fn unreadable(place: &Path, file: &Path, error: std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let (place, file) = (place.display(), file.display());
+    let what = match error.kind() {
+        NotFound | NotADirectory => {
+            format!(
+                "{place} is not the folder of a volume: cannot read {file}; make one with `weft up {place}`"
+            )
+        }
+        _ => format!("cannot read {file} of the volume in {place}"),
+    };
+    anyhow::Error::new(error).context(what)
+}
+
+/// A node of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeName {
+    /// The metadata service.
+    Meta,
+    /// A server by its id.
+    Server(u32),
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeName::Meta => f.write_str("meta"),
+            NodeName::Server(id) => write!(f, "server-{id}"),
+        }
+    }
+}
+
+impl NodeName {
+    /// The folder of the node's data.
+    pub(crate) fn folder(self, config: &Config) -> Result<PathBuf> {
+        Ok(match self {
+            NodeName::Meta => config.at(&config.meta.folder),
+            NodeName::Server(id) => config.at(&config.server(id)?.folder),
+        })
+    }
+
+    /// Where the node's log goes when it runs in the background.
+    pub(crate) fn log(self, config: &Config) -> PathBuf {
+        config.base.join("log").join(format!("{self}.log"))
+    }
+}

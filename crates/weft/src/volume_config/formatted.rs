@@ -1,0 +1,84 @@
+//! A configuration beside what was formatted on this machine: the servers that the volume has, its
+//! key, and the memory that each node may take.
+
+use anyhow::{Context, Result, bail};
+use weft_net::VolumeKey;
+
+use super::config::{Config, NodeName};
+use super::marker::Marker;
+use crate::process::memory::Share;
+
+impl Config {
+    /// Refuses a configuration that does not name the servers that the volume has, as far as the metadata service's folder tells.
+    pub(crate) fn check_servers(&self, nodes: &[NodeName]) -> Result<()> {
+        let folder = NodeName::Meta.folder(self)?;
+        let Some(marker) = Marker::read(&folder) else {
+            return Ok(());
+        };
+        self.check_servers_are(marker.servers(), nodes)
+    }
+
+    /// Refuses those of `nodes` that are none of the servers `has`; with the metadata service among `nodes`, also that one of them
+    /// is not named. Of a volume whose servers are not known nothing is refused.
+    pub(crate) fn check_servers_are(&self, has: &[u32], nodes: &[NodeName]) -> Result<()> {
+        if has.is_empty() {
+            return Ok(());
+        }
+        let list = |ids: &[u32]| {
+            let names = ids.iter().map(|id| NodeName::Server(*id).to_string());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let path = self.path.display();
+        let unknown = nodes.iter().filter_map(|node| match node {
+            NodeName::Server(id) if !has.contains(id) => Some(*id),
+            _ => None,
+        });
+        let unknown: Vec<u32> = unknown.collect();
+        if !unknown.is_empty() {
+            bail!(
+                "{path} names {}, and the volume has only {}: servers cannot be added to a volume that is formatted. Take the section \
+                 out again, or format a new volume with it",
+                list(&unknown),
+                list(has)
+            );
+        }
+        let named = |id: &u32| self.servers.iter().any(|server| server.id == *id);
+        let missing: Vec<u32> = has.iter().copied().filter(|id| !named(id)).collect();
+        if nodes.contains(&NodeName::Meta) && !missing.is_empty() {
+            bail!(
+                "{path} does not name {}, which the volume has: put the [[server]] section back",
+                list(&missing)
+            );
+        }
+        Ok(())
+    }
+
+    /// What each node on this machine may take of its memory: of all that were formatted here, and at least one is being started.
+    pub(crate) fn share(&self) -> Share {
+        Share::of(self.formatted_here())
+    }
+
+    /// How many nodes were formatted on this machine.
+    fn formatted_here(&self) -> usize {
+        let folders = self.nodes().into_iter().map(|node| node.folder(self));
+        let formatted = folders.filter(|folder| folder.as_ref().is_ok_and(|f| Marker::exists(f)));
+        formatted.count()
+    }
+
+    /// The volume's key.
+    pub(crate) fn key(&self) -> Result<VolumeKey> {
+        let path = self.at(&self.volume.key);
+        let options = weft_client::ConnectOptions::from_address(&self.meta.address, &path);
+        let options = match options {
+            Err(error) if !path.exists() => {
+                return Err(error).context(if self.formatted_here() > 0 {
+                    "the volume's key is missing: put a copy of it back; every machine of the volume has the same"
+                } else {
+                    "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here"
+                });
+            }
+            options => options?,
+        };
+        Ok(options.key)
+    }
+}

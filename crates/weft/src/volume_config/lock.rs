@@ -1,0 +1,144 @@
+//! The lock in a node's folder: a running node holds it, and says in it how it runs.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Pid;
+
+use super::config::{Config, NodeName};
+use super::ending::{is_ending, wait_for_end};
+use super::settings;
+use crate::process::private_files;
+
+/// The name of a node's lock in its folder.
+pub(super) const LOCK: &str = "weft-node.lock";
+/// How long a node waits for the end of the process that was this node before.
+const LAST_ENDS: Duration = Duration::from_secs(30);
+
+/// Held by a running node; free as soon as its process ends, however it ends.
+pub(crate) struct Lock {
+    file: File,
+    node: NodeName,
+}
+
+impl Lock {
+    /// Takes the lock of a node and writes this process's number into it.
+    pub(crate) fn take(config: &Config, node: NodeName) -> Result<Lock> {
+        let path = lock_path(config, node)?;
+        let open = private_files::options().read(true).open(&path);
+        let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
+        // Whoever only looks holds the lock for an instant, too: a few tries tell the two apart.
+        let mut tries = 0;
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            tries += 1;
+            if tries < 20 {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            bail!(
+                "{node} is already running as process {}",
+                pid.lines().next().unwrap_or("?")
+            );
+        }
+        let mut lock = Lock { file, node };
+        lock.wait_for_the_last();
+        lock.say(&format!("{}\n", std::process::id()))?;
+        Ok(lock)
+    }
+
+    /// Waits for who had the lock before and is just ending.
+    fn wait_for_the_last(&mut self) {
+        let mut said = String::new();
+        // What is no number says nothing.
+        let _ = self.file.read_to_string(&mut said);
+        let last = said.lines().next().and_then(|l| l.parse().ok());
+        if let Some(last) = last.and_then(Pid::from_raw).filter(|p| is_ending(*p))
+            && !wait_for_end(last, LAST_ENDS)
+        {
+            let pid = last.as_raw_nonzero();
+            // Its disks have locks of their own.
+            tracing::warn!(%pid, "the process that was this node is still ending");
+        }
+    }
+
+    /// Notes that the node serves, and the settings that it goes by.
+    pub(crate) fn ready(&mut self, config: &Config) -> Result<()> {
+        let settings = settings::of(config, self.node)?;
+        self.say(&format!("{}\nready\n{settings}", std::process::id()))
+    }
+
+    fn say(&mut self, text: &str) -> Result<()> {
+        self.file.rewind()?;
+        self.file.set_len(0)?;
+        self.file.write_all(text.as_bytes())?;
+        Ok(())
+    }
+}
+
+fn lock_path(config: &Config, node: NodeName) -> Result<PathBuf> {
+    Ok(node.folder(config)?.join(LOCK))
+}
+
+/// What a node's lock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// The process that holds it.
+    pub(crate) pid: i32,
+    /// It serves.
+    pub(crate) ready: bool,
+    /// The settings that it goes by; nothing where it does not say.
+    pub(crate) settings: String,
+}
+
+/// Who runs this node, if anybody.
+pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>> {
+    lock_in(&node.folder(config)?)
+}
+
+/// Who runs the node of this folder, if anybody.
+pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
+    let Ok(mut file) = weft_client::open_regular(folder.join(LOCK)) else {
+        return Ok(None);
+    };
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let mut lines = text.lines();
+    let pid = lines.next().and_then(|l| l.parse().ok());
+    let ready = lines.next() == Some("ready");
+    let ends = pid.and_then(Pid::from_raw).filter(|p| is_ending(*p));
+    if ends.is_some_and(|p| wait_for_end(p, LAST_ENDS)) {
+        // Whoever has it now may have to say so first.
+        std::thread::sleep(Duration::from_millis(10));
+        return lock_in(folder);
+    }
+    // Between taking the lock and writing its number a node is starting.
+    let settings: Vec<&str> = lines.collect();
+    Ok(Some(Running {
+        pid: pid.unwrap_or(0),
+        ready,
+        settings: settings.join("\n"),
+    }))
+}
+
+/// Whether a process has the lock of this folder open. The number in a lock may be that of its last owner, which is another process
+/// by now, until the node that has taken the lock writes its own.
+pub(crate) fn holds_lock(pid: Pid, folder: &Path) -> bool {
+    let Ok(lock) = std::fs::metadata(folder.join(LOCK)) else {
+        return false;
+    };
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()));
+    open.into_iter().flatten().flatten().any(|fd| {
+        let file = std::fs::metadata(fd.path());
+        file.is_ok_and(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
+    })
+}

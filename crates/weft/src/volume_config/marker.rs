@@ -1,0 +1,126 @@
+//! The marker in a node's folder: it says whose folder this is.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::config::NodeName;
+use super::identity::hex;
+use crate::process::private_files::write_durably;
+
+/// Says whose folder this is, so that a disk that is not mounted is not taken for an empty store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Marker {
+    /// The volume's id in hexadecimal digits.
+    pub(crate) volume: String,
+    /// `meta` or `server-N`.
+    pub(crate) node: String,
+    /// A server's store: a random id, made with the folder, so that one that was replaced is told from one that was moved.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) store: String,
+    /// The metadata service's: the servers that the volume has. Not in folders of earlier versions before they are served again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<u32>,
+}
+
+const MARKER: &str = "weft-node.toml";
+
+impl Marker {
+    pub(crate) fn new(volume: [u8; 16], node: NodeName) -> Marker {
+        let volume = hex(&volume);
+        Marker {
+            volume,
+            node: node.to_string(),
+            store: String::new(),
+            servers: Vec::new(),
+        }
+    }
+
+    /// What a folder says of itself, if it is a node's.
+    pub(super) fn read(folder: &Path) -> Option<Marker> {
+        let text = std::fs::read_to_string(folder.join(MARKER)).ok()?;
+        toml::from_str(&text).ok()
+    }
+
+    /// Whether it is of the volume of this id.
+    pub(super) fn is_of(&self, volume: [u8; 16]) -> bool {
+        self.volume == hex(&volume)
+    }
+
+    /// The servers that the volume has; none where this is not known.
+    pub(crate) fn servers(&self) -> &[u32] {
+        &self.servers
+    }
+
+    /// The same, of a volume that has these servers.
+    pub(crate) fn with_servers(self, servers: Vec<u32>) -> Marker {
+        Marker { servers, ..self }
+    }
+
+    /// The same, of a store that is made now.
+    pub(crate) fn of_new_store(self) -> Marker {
+        let mut id = [0; 16];
+        weft_net::Env::system().entropy.fill(&mut id);
+        Marker {
+            store: hex(&id),
+            ..self
+        }
+    }
+
+    /// Whether the folder holds a node at all.
+    pub(crate) fn exists(folder: &Path) -> bool {
+        folder.join(MARKER).exists()
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        write_durably(&folder.join(MARKER), &toml::to_string(self)?)
+    }
+
+    /// The id of the store in this server's folder; a folder of an earlier version gets one.
+    pub(crate) fn store_id(self, folder: &Path) -> Result<String> {
+        let found = self.check(folder)?;
+        if !found.store.is_empty() {
+            return Ok(found.store);
+        }
+        let named = self.of_new_store();
+        named.write(folder)?;
+        Ok(named.store)
+    }
+
+    /// Notes the servers of the volume in the metadata service's folder, if it does not say them yet.
+    pub(crate) fn note_servers(&self, folder: &Path, servers: &[u32]) -> Result<()> {
+        let found = self.check(folder)?;
+        if found.servers == servers {
+            return Ok(());
+        }
+        found.with_servers(servers.to_vec()).write(folder)
+    }
+
+    /// Checks that the folder is this node's; returns what it says.
+    pub(crate) fn check(&self, folder: &Path) -> Result<Marker> {
+        let path = folder.join(MARKER);
+        let text = weft_client::read_small(&path).with_context(|| {
+            format!(
+                "{} holds no data of {}: cannot read {}. Is its disk mounted? A new, empty one is made by `weft format`",
+                folder.display(),
+                self.node,
+                path.display()
+            )
+        })?;
+        let found: Marker =
+            toml::from_str(&text).with_context(|| format!("{} is corrupt", path.display()))?;
+        if (&found.volume, &found.node) != (&self.volume, &self.node) {
+            bail!(
+                "{} belongs to {} of volume {}, not to {} of volume {}; check the configuration, and that volume.key is this volume's (its key is its name)",
+                folder.display(),
+                found.node,
+                found.volume,
+                self.node,
+                self.volume
+            );
+        }
+        Ok(found)
+    }
+}

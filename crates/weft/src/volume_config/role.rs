@@ -1,0 +1,25 @@
+//! An I/O server as its section of the configuration describes it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use weft_server::IoRole;
+
+use super::config::{Config, ServerSection};
+use super::disks::store_config;
+
+/// The role of the server of `section`, whose data lie in `folder`.
+pub(crate) fn io_role(
+    config: &Config,
+    section: &ServerSection,
+    folder: &Path,
+    store_id: String,
+) -> Result<IoRole> {
+    Ok(IoRole {
+        server: section.id,
+        store: store_config(config, section, folder, false)?,
+        store_id: store_id.into_bytes(),
+        meta_address: config.meta.address.clone(),
+        metrics_address: section.metrics.clone().unwrap_or_default(),
+    })
+}
