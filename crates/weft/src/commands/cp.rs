@@ -9,10 +9,10 @@ use clap::{Args, CommandFactory};
 
 use crate::Cli;
 use crate::args::Global;
+use crate::copy::Part;
 use crate::copy::{self, Options, Side};
 use crate::remote::connect;
 use crate::terminal::output;
-use crate::transfer::Part;
 
 /// Copy files and trees into a volume, out of it, and within it
 #[derive(Args)]

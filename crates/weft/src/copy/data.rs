@@ -10,16 +10,12 @@ use futures_util::stream::FuturesUnordered;
 use weft_client::File;
 use weft_layout::FileOffset;
 
+use super::context::{Copy, Job, PIECE, SMALL};
 use super::sink::{Left, Sink};
 use super::source::Source;
-use super::{Copy, Job};
 use crate::streams::panicked;
 use crate::terminal::interrupt;
 
-/// Bytes of a piece; pieces end at multiples of it.
-pub(super) const PIECE: usize = 4 << 20;
-/// Files up to this are one piece in a small buffer.
-pub(super) const SMALL: usize = 256 << 10;
 /// Pieces of one file in flight.
 const DEPTH: usize = 8;
 /// Bytes that servers are asked to move among themselves at a time, and how often at once.

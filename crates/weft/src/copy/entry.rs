@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::FileKind;
 
+use super::context::{Copy, Job};
+use super::data;
 use super::tree::Pages;
-use super::{Copy, Job, data};
 use crate::terminal::{interrupt, name};
 
 /// A directory on its way: not made yet, or listed in part.

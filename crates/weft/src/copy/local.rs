@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use weft_client::FileKind;
 
-use super::tree::{Found, Node, Xattr};
+use super::node::{Found, Node, Xattr};
 use crate::streams::blocking;
 use crate::terminal::name;
 

@@ -15,10 +15,11 @@ use anyhow::{Context, Result, bail};
 use weft_client::{Access, NewLayout, OpenView, Volume};
 use weft_layout::ViewOffset;
 
+use super::context::{Copy, Job};
+use super::node::Node;
 use super::source::Source;
-use super::tree::{Node, Tree};
+use super::tree::Tree;
 use super::zeros::{BLOCK, runs};
-use super::{Copy, Job};
 use crate::copy::local;
 use crate::remote::reach;
 use crate::streams::Buffer;

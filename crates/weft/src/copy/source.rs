@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use weft_client::{Access, DataRanges};
 use weft_layout::FileOffset;
 
-use super::data::SMALL;
+use super::context::SMALL;
 use super::tree::Tree;
 use crate::copy::local;
 use crate::remote::reach;

@@ -5,13 +5,12 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use weft_client::{Attributes, Changes, FileKind, Time, Volume};
+use weft_client::{Changes, FileKind, Time, Volume};
 use weft_proto::Code;
-use weft_proto::meta::Layout;
 
-use crate::copy::local;
-use crate::remote;
-use crate::remote::reach;
+use super::local;
+use super::node::{Found, Node, Xattr};
+use crate::remote::{self, reach};
 use crate::streams::blocking;
 use crate::terminal::name;
 
@@ -22,63 +21,10 @@ pub(crate) enum Tree {
     Weft(Volume),
 }
 
-/// What a copy needs to know of a file. Times are nanoseconds since the epoch.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) kind: FileKind,
-    pub(super) mode: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) accessed: i64,
-    pub(super) modified: i64,
-    pub(super) size: u64,
-    /// Equal for two names of one file.
-    pub(super) identity: (u64, u64),
-    pub(super) links: u64,
-    pub(super) device: u64,
-    pub(super) layout: Option<Layout>,
-}
-
-/// An entry of a directory.
-pub(crate) struct Found {
-    pub(crate) name: Vec<u8>,
-    pub(crate) node: Node,
-}
-
-/// An extended attribute.
-pub(super) struct Xattr {
-    pub(super) name: Vec<u8>,
-    pub(super) value: Vec<u8>,
-}
-
 /// A directory being listed, a page at a time.
 pub(crate) enum Pages {
     Local(Option<ReadDir>),
     Weft(weft_client::Listing),
-}
-
-impl From<Attributes> for Node {
-    fn from(a: Attributes) -> Node {
-        Node {
-            kind: remote::kind(&a),
-            mode: a.mode,
-            uid: a.uid,
-            gid: a.gid,
-            accessed: a.accessed,
-            modified: a.modified,
-            size: a.size,
-            identity: (0, a.id),
-            links: a.links.into(),
-            device: a.device,
-            layout: a.layout,
-        }
-    }
-}
-
-impl Node {
-    pub(crate) fn is_directory(&self) -> bool {
-        self.kind == FileKind::Directory
-    }
 }
 
 impl Tree {

@@ -3,8 +3,8 @@
 use clap::Args;
 use weft_layout::size;
 
-use super::Part;
 use crate::args::ViewArgs;
+use crate::copy::Part;
 
 /// How to transfer.
 #[derive(Args, Clone, Debug)]

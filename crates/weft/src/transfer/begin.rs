@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use thiserror::Error;
 
-use super::Part;
 use super::mark::{Found, Identity, Record};
+use crate::copy::Part;
 
 /// A part whose record speaks of bytes that are not at the target any more.
 pub(super) struct Lost {

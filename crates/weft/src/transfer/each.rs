@@ -15,10 +15,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use indicatif::ProgressBar;
 use weft_client::{FileKind, Volume};
 
+use super::args::TransferArgs;
 use super::begin::Occupied;
-use super::{Part, TransferArgs, export, import};
+use super::{export, import};
 use crate::args::LayoutArgs;
 use crate::args::mode;
+use crate::copy::Part;
 use crate::copy::{Node, Side, Summary, Tree};
 use crate::remote::RemotePath;
 use crate::terminal::{Alike, Problems};

@@ -9,13 +9,16 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use weft_client::{Access, Attributes, OpenView, Volume};
 
+use super::args::TransferArgs;
 use super::begin::Begin;
+use super::checks::{changed, regular, step, view_text};
 use super::mark::{Identity, Marks};
 use super::report::Clock;
+use super::report::Summary;
+use super::share::Transfer;
 use super::side::{Local, Side, View};
 use super::target::{Target, look};
-use super::{Summary, Task, Transfer, TransferArgs};
-use super::{changed, regular, step, view_text};
+use super::task::Task;
 use crate::copy::local;
 use crate::remote;
 use crate::remote::RemotePath;

@@ -8,13 +8,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use weft_client::{Access, Changes, OpenView, Place, Time, Volume};
 
+use super::args::TransferArgs;
 use super::begin::Begin;
+use super::checks::{changed, end_of, regular, step, view_text};
 use super::mark::{Identity, Marks};
 use super::report::Clock;
+use super::report::Summary;
+use super::share::Transfer;
 use super::side::{Local, Side, View};
 use super::target::Target;
-use super::{Summary, Task, Transfer, TransferArgs};
-use super::{changed, end_of, regular, step, view_text};
+use super::task::Task;
 use crate::args::LayoutArgs;
 use crate::args::mode;
 use crate::copy::local;

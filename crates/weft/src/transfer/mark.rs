@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use weft_client::{Place, Volume};
 use weft_proto::Code;
 
-use super::Part;
 use super::target::Held;
+use crate::copy::Part;
 use crate::streams::blocking;
 
 /// Attributes of this prefix, of the transfer's key and of the part's number are records.

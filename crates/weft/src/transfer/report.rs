@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::TransferArgs;
+use super::args::TransferArgs;
 use crate::terminal::output;
 
 /// What one part did, for people and programs.

@@ -10,7 +10,7 @@ use rustix::fs::Advice;
 use weft_client::{DataRanges, OpenView};
 use weft_layout::{FileOffset, Place, ViewOffset};
 
-use super::TransferArgs;
+use super::args::TransferArgs;
 use super::hole::{gaps, punch};
 use crate::copy::local;
 use crate::copy::zeros::{BLOCK, runs};

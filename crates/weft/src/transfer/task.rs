@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
+use super::args::TransferArgs;
 use super::begin::{Begin, Lost, Situation, decide};
 use super::mark::{Found, Identity, Marks, Record};
 use super::pump::Moved;
 use super::report::Clock;
+use super::report::Summary;
 use super::target::{Held, Target};
-use super::{Part, Summary, TransferArgs};
+use crate::copy::Part;
 use crate::terminal::output;
 
 /// One part of a transfer.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use weft_client::Volume;
 
-use super::TransferArgs;
+use super::args::TransferArgs;
 use super::each::each;
 use crate::copy::{self, Options, Side};
 use crate::remote::RemotePath;

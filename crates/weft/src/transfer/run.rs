@@ -1,0 +1,25 @@
+//! A transfer from connecting to its end.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use weft_client::Volume;
+
+use crate::args::Global;
+use crate::remote::connect;
+use crate::terminal::interrupt;
+
+/// Connects to the volume that the command line names, and carries out `copy` until it ends or the user asks for an end.
+pub(crate) fn run(
+    global: &Global,
+    copy: impl AsyncFnOnce(&Volume) -> Result<ExitCode>,
+) -> Result<ExitCode> {
+    connect::block_on(async {
+        let volume = connect::volume(global).await?;
+        // What is under way hears of a signal by itself.
+        interrupt::guard(copy(&volume), || {
+            "nothing was copied yet, or all of it was: --resume finds out and goes on".to_owned()
+        })
+        .await
+    })
+}

@@ -1,0 +1,160 @@
+//! One part of a transfer: copied, made durable, and compared.
+
+use std::sync::atomic::AtomicU64;
+
+use anyhow::Result;
+use futures_util::FutureExt;
+use indicatif::ProgressBar;
+
+use super::pump::{Digest, Moved, Pump};
+use super::side::Side;
+use super::task::Task;
+use super::verify::{Comparison, OnGhost};
+use crate::terminal::interrupt::Orderly;
+use crate::terminal::{interrupt, output, progress};
+
+/// One part of a transfer, both of whose sides are open.
+pub(super) struct Transfer<'a> {
+    pub(super) task: &'a Task<'a>,
+    pub(super) from: Side,
+    pub(super) to: Side,
+    /// Other bytes may lie at the target.
+    pub(super) old: bool,
+    /// The target ends after the transfer's last byte only if that is written.
+    pub(super) write_last: bool,
+}
+
+impl Transfer<'_> {
+    /// Copies the share from `at` on, and makes it durable.
+    pub(super) async fn copy(&self, at: u64) -> Result<Moved> {
+        let task = self.task;
+        // From here on a signal is heard by the pump.
+        let _orderly = Orderly::begin()?;
+        let kept = AtomicU64::new(at);
+        let bar = self.bar(task.doing);
+        bar.set_position(at - task.share.start);
+        bar.reset_eta();
+        let pump = Pump {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            share: at..task.share.end,
+            step: task.step,
+            streams: self.streams(),
+            old: self.old,
+            last: self.last(),
+            checkpoint: task.args.checkpoint,
+            limit: task.args.limit,
+            digests: task.args.verify,
+            bar: &bar,
+            kept: &kept,
+        };
+        let moved = pump.run(|done| task.note(done, false).boxed()).await;
+        bar.finish_and_clear();
+        let moved = moved.map_err(|e| self.stopped(e, kept.into_inner()))?;
+        self.to.sync().await?;
+        if moved.ghosts > 0 {
+            output::say(format_args!(
+                "weft: {} of {} fell on ghosts, cells that the view implies and {} lacks, and went nowhere",
+                output::count(moved.ghosts, "byte"),
+                self.from.name(),
+                self.to.name()
+            ));
+        }
+        Ok(moved)
+    }
+
+    /// Reads the share on both sides and compares. `digests`: of pieces that were just copied.
+    pub(super) async fn compare(&self, digests: Vec<(u64, Digest)>) -> Result<()> {
+        let bar = self.bar("verifying");
+        let comparison = Comparison {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            share: self.task.share.clone(),
+            step: self.task.step,
+            streams: self.streams(),
+            digests: digests.into_iter().collect(),
+            bar: &bar,
+        };
+        let equal = interrupt::guard(comparison.run(), || self.not_compared()).await;
+        bar.finish_and_clear();
+        equal
+    }
+
+    /// Compares if that is wanted; a part that is not what it should be is to be copied again.
+    pub(super) async fn verify(&self, digests: Vec<(u64, Digest)>) -> Result<()> {
+        if !self.task.args.verify {
+            return Ok(());
+        }
+        if let Err(error) = self.compare(digests).await {
+            if interrupt::of(&error).is_some() {
+                return Err(error);
+            }
+            if error.is::<OnGhost>() {
+                return Err(error.context("the copy is not all of its source, and cannot be"));
+            }
+            self.task.note(self.task.share.start, false).await?;
+            return Err(error.context(
+                "the copy is not what it should be; with --resume this part is copied again",
+            ));
+        }
+        Ok(())
+    }
+
+    fn bar(&self, what: &str) -> ProgressBar {
+        if self.task.args.among_others {
+            return ProgressBar::hidden();
+        }
+        progress::of_bytes(what, self.task.share.end - self.task.share.start)
+    }
+
+    fn streams(&self) -> usize {
+        if self.task.args.view.one_access() {
+            1
+        } else {
+            self.task.args.streams.into()
+        }
+    }
+
+    fn last(&self) -> Option<u64> {
+        let length = self.task.identity.length;
+        (self.write_last && length > 0).then(|| length - 1)
+    }
+
+    /// What is to be said when the user ends a comparison.
+    fn not_compared(&self) -> String {
+        let (from, to) = (self.from.name(), self.to.name());
+        if self.task.args.compare {
+            format!("{from} and {to} are compared in part only; nothing was changed")
+        } else {
+            format!(
+                "all of {from} is copied to {to}, and verified in part only: give --resume and --verify"
+            )
+        }
+    }
+
+    /// Says how far a transfer came that ends half way, and what can be done about it.
+    fn stopped(&self, error: anyhow::Error, kept: u64) -> anyhow::Error {
+        let share = &self.task.share;
+        let (doing, from, to) = (self.task.doing, self.from.name(), self.to.name());
+        let kept = format!(
+            "{} of {} of {from} are in {to} and stay there",
+            output::bytes(kept - share.start),
+            output::bytes(share.end - share.start)
+        );
+        // A tree through a view is not resumed.
+        let go_on = if self.task.args.among_others {
+            "--force copies it again"
+        } else {
+            "--resume goes on from there"
+        };
+        if let Some(signal) = interrupt::of(&error) {
+            return signal.ended(format!("{doing} stopped; {kept}: {go_on}"));
+        }
+        let stopped = if output::is_full(&error) {
+            format!("{doing} stopped: no room is left for {to}; {kept}; make room, then {go_on}")
+        } else {
+            format!("{doing} stopped; {kept}: {go_on}")
+        };
+        error.context(stopped)
+    }
+}
