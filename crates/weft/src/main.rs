@@ -6,11 +6,9 @@
 
 mod apps;
 mod args;
+mod cli;
 mod commands;
 mod copy;
-mod explanation;
-mod meeting;
-mod misuse;
 mod process;
 mod remote;
 mod streams;
@@ -18,14 +16,11 @@ mod terminal;
 mod transfer;
 mod volume_config;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::builder::Resettable;
-use clap::{CommandFactory, FromArgMatches, Id, Parser};
-
-use crate::args::Global;
+use crate::cli::{Cli, misuse};
 use crate::remote::connect;
 use crate::terminal::{interrupt, output};
 
@@ -33,22 +28,6 @@ use crate::terminal::{interrupt, output};
 /// seventh of the processor time of such a call.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Weft, a parallel file system in user space.
-#[derive(Parser)]
-#[command(
-    name = "weft",
-    version,
-    about,
-    propagate_version = true,
-    max_term_width = 100
-)]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    global: Global,
-    #[command(subcommand)]
-    command: commands::Command,
-}
 
 /// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.
 fn misused(args: &[OsString], error: clap::Error) -> ExitCode {
@@ -73,28 +52,12 @@ fn misuse_code(args: &[OsString], code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Reads the command line. An option whose variable is set to nothing (`WEFT_VOLUME= weft …`) is as if the variable were not set.
-fn parsed(args: &[OsString]) -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
-    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    let unset: Vec<Id> = command
-        .get_arguments()
-        .filter(|arg| arg.get_env().is_some_and(is_empty))
-        .map(|arg| arg.get_id().clone())
-        .collect();
-    for id in unset {
-        command = command.mut_arg(id, |arg| arg.env(Resettable::Reset));
-    }
-    let mut matches = command.try_get_matches_from_mut(args)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
-}
-
 fn main() -> ExitCode {
     let Some(args) = commands::as_mount_helper(std::env::args_os()) else {
         // mount(8) was asked only to do as if.
         return ExitCode::SUCCESS;
     };
-    let cli = match parsed(&args) {
+    let cli = match Cli::parse_from_words(&args) {
         Ok(cli) => cli,
         Err(error) => return misused(&args, error),
     };
@@ -102,8 +65,8 @@ fn main() -> ExitCode {
         output::say(words);
         return misuse_code(&args, 2);
     }
-    let global = cli.global.clone();
-    match commands::run(cli) {
+    let (command, global) = cli.into_parts();
+    match command.run(global.clone(), Cli::whole) {
         Ok(code) => code,
         Err(error) => failed(&connect::explained(&global, error)),
     }

@@ -5,8 +5,10 @@
 //! ends. Data moves elsewhere (`streams`, `copy`, `transfer`).
 
 pub(crate) mod connect;
+pub(crate) mod forks;
 pub(crate) mod new_view;
 mod path;
+pub(crate) mod servers;
 mod walk;
 
 pub(crate) use path::{

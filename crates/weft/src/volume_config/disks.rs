@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use rustix::fs::statvfs;
 use weft_kv::{FjallKv, FjallOptions};
 use weft_store::{
-    DeviceStorage, DiskConfig, FolderStorage, INDEX_MEMTABLE, Storage, Store, StoreConfig,
-    StoreError,
+    DeviceStorage, DiskConfig, DiskState, FolderStorage, INDEX_MEMTABLE, Storage, Store,
+    StoreConfig, StoreError,
 };
 
 use super::config::{Config, NodeName, ServerSection};
@@ -114,4 +114,15 @@ fn total(path: &Path) -> Result<u64> {
 fn device(path: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
     Some(std::fs::metadata(path).ok()?.dev())
+}
+
+/// A disk's state in words.
+pub(crate) fn disk_state(state: DiskState) -> &'static str {
+    match state {
+        DiskState::InUse => "in use",
+        DiskState::Full => "full",
+        DiskState::Failed => "failed",
+        DiskState::Missing => "missing",
+        DiskState::Closed => "no new data",
+    }
 }

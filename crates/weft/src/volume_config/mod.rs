@@ -25,7 +25,7 @@ mod wire;
 pub(crate) use config::{
     ADDRESS, Config, FILE, MetaSection, NodeName, ServerSection, VolumeSection, WIRE,
 };
-pub(crate) use disks::{check_new_disk, label_disks};
+pub(crate) use disks::{check_new_disk, disk_state, label_disks};
 pub(crate) use ending::wait_for_end;
 pub(crate) use here::{Here, NodeHere, note_started, note_stopped};
 pub(crate) use identity::{hex, volume_id};

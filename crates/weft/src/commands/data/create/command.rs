@@ -1,0 +1,138 @@
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use weft_client::{Access, Changes, File, NewLayout, Volume};
+use weft_proto::Code;
+
+use super::meeting::Meeting;
+use crate::args::GroupArgs;
+use crate::args::LayoutArgs;
+use crate::args::group::{Membership, warn_of};
+use crate::args::{Global, mode};
+use crate::remote::RemotePath;
+use crate::remote::{self, connect};
+use crate::terminal::output;
+
+/// Create a file with a layout, or set the layout that a directory gives to new files
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft create /grid --cells 4 --bsu 4K              a file of four cells
+  weft create /grid --cells 8 --bsu 64K --servers 2,0,1
+  weft create /log --cells 1 --bsu 1M --base 3      one cell, on server 3
+  weft create --directory /results --cells 16       new files in /results get 16 cells
+
+Together: the commands of a group, on one machine, make a file or find it by one request of member 0, and each says \
+which it was. All say the same of the group and the layout:
+  for k in 0 1 2 3; do weft create /grid --cells 4 --group start --members 4 --member $k & done; wait")]
+pub(crate) struct Create {
+    /// The file, which must not exist but in a group (with --directory: the directory, which must)
+    #[arg(value_name = "FILE", required = true, value_parser = remote::parser())]
+    files: Vec<RemotePath>,
+    #[command(flatten)]
+    layout: LayoutArgs,
+    /// The server of cell 0
+    #[arg(long, value_name = "ID", conflicts_with = "servers")]
+    base: Option<u32>,
+    /// The servers in order, base first
+    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',')]
+    servers: Vec<u32>,
+    /// Permission bits, as they are; without this 0666 less the umask
+    #[arg(long, value_name = "OCTAL", value_parser = mode::octal, conflicts_with = "directory")]
+    mode: Option<u32>,
+    /// Set what new files in this directory inherit
+    #[arg(long, conflicts_with = "group")]
+    directory: bool,
+    #[command(flatten)]
+    group: GroupArgs,
+}
+
+impl Create {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
+        let layout = NewLayout {
+            servers: self.servers.clone(),
+            base: self.base,
+            ..self.layout.layout()
+        };
+        let place = self.group.membership();
+        if let Some(place) = &place {
+            place.check()?;
+        }
+        connect::block_on(async {
+            if let Some(place) = place {
+                self.together(global, &place, &layout).await?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let volume = connect::volume(global).await?;
+            for path in &self.files {
+                if self.directory {
+                    let changes = Changes {
+                        layout: Some(layout.clone()),
+                        ..Changes::default()
+                    };
+                    volume.set_attributes(path, &changes).await?;
+                    continue;
+                }
+                let access = Access::write().create_new(self.mode()).layout(&layout);
+                match volume.attach(path, access).await {
+                    Ok(file) => file.close().await?,
+                    Err(e) if e.code() == Code::Exists => bail!(
+                        "{path} exists, and a layout is fixed when a file is created: remove it first, or choose \
+                         another name"
+                    ),
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    fn mode(&self) -> u32 {
+        self.mode.unwrap_or_else(|| 0o666 & !mode::umask())
+    }
+
+    /// Makes or finds each file by one attach of the whole group, which member 0 does for all.
+    async fn together(
+        &self,
+        global: &Global,
+        place: &Membership,
+        layout: &NewLayout,
+    ) -> Result<()> {
+        let options = connect::options(global)?;
+        let about = format!("create {:?} {layout:?}", self.files);
+        let (mut meeting, missing) = Meeting::gather(place, &options, &about).await?;
+        warn_of(&missing);
+        let volume = match Volume::connect(options).await {
+            Ok(volume) => volume,
+            Err(error) => {
+                meeting.fail(&format!("member 0 failed: {error}")).await;
+                return Err(error.into());
+            }
+        };
+        let group = place.group();
+        for path in &self.files {
+            let access = Access::read().create(self.mode()).layout(layout);
+            let share = async |given| meeting.share(given).await;
+            let file = group.attach(&volume, path, access, share).await?;
+            let agrees = self.agrees(&file);
+            file.close().await?;
+            if !agrees {
+                bail!(
+                    "{path} exists with another layout, and a layout is fixed when a file is created: remove it first, \
+                     or choose another name"
+                );
+            }
+            let done = if file.created() { "made" } else { "found" };
+            output::line(format_args!("{done} {path}"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a file has the layout that was asked for.
+    fn agrees(&self, file: &File) -> bool {
+        let servers: Vec<u32> = file.layout().servers().iter().map(|s| s.0).collect();
+        self.layout.agrees(file.layout())
+            && (self.servers.is_empty() || self.servers == servers)
+            && self.base.is_none_or(|base| servers.first() == Some(&base))
+    }
+}

@@ -1,0 +1,33 @@
+//! What explains Weft itself: what a request would do, completions and manual pages.
+//!
+//! Completions and manual pages are generated from the whole command line, which the caller passes.
+
+mod completions;
+mod explain;
+mod man;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::args::Global;
+
+/// The commands of this family, in the order in which help lists them.
+#[derive(Subcommand)]
+pub(crate) enum HelpCommand {
+    Explain(explain::Explain),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+impl HelpCommand {
+    /// Runs the command. `whole`: the whole command line of `weft`.
+    pub(crate) fn run(self, global: Global, whole: fn() -> clap::Command) -> Result<ExitCode> {
+        match self {
+            HelpCommand::Explain(command) => command.run(&global),
+            HelpCommand::Completions(command) => command.run(whole()),
+            HelpCommand::Man(command) => command.run(whole()),
+        }
+    }
+}

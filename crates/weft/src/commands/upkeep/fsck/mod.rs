@@ -1,0 +1,11 @@
+//! `weft fsck`: checks a volume, running or stopped, and says what was found and repaired.
+//!
+//! The checks are in the libraries. `offline` runs a stopped volume inside this process, `words`
+//! says findings in words, `rows` is the report.
+
+mod command;
+mod offline;
+mod rows;
+mod words;
+
+pub(crate) use command::Fsck;

@@ -1,0 +1,371 @@
+//! A stopped volume, started inside this process where nobody else reaches it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
+use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OnLoss};
+use weft_meta::Namespace;
+use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
+use weft_proto::meta::HeartbeatRequest;
+use weft_proto::session::Role;
+use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
+use weft_store::{FolderStorage, has_log, log_reaches};
+
+use super::rows::Row;
+use super::words;
+use crate::remote::servers;
+use crate::terminal::output;
+use crate::volume_config::{
+    self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
+};
+
+/// Where the nodes listen.
+const HERE: &str = "127.0.0.1:0";
+/// How long the servers may take to say that they are there.
+const UP: Duration = Duration::from_secs(30);
+
+/// A stopped volume that this process runs for itself.
+pub(super) struct Offline {
+    pub(super) volume: Volume,
+    /// What kept stores from opening.
+    pub(super) obstacles: Vec<Row>,
+    config: Config,
+    servers: Vec<Node>,
+    meta: Node,
+    namespace: (PathBuf, Arc<FjallKv>),
+    _locks: Vec<Lock>,
+}
+
+impl Offline {
+    /// Takes the locks of all nodes and starts them under a key of their own. A store that refuses to open is looked
+    /// through, and with `repair` made to open.
+    pub(super) async fn open(dir: &Path, repair: bool) -> Result<Offline> {
+        let config = Config::read(dir)?;
+        let id = volume_config::volume_id(&config.key()?);
+        let mut locks = Vec::new();
+        let mut lock = |node: NodeName| -> Result<PathBuf> {
+            let folder = node.folder(&config)?;
+            Marker::new(id, node).check(&folder)?;
+            let lock = Lock::take(&config, node);
+            locks.push(lock.context("only a stopped volume is checked with --offline")?);
+            Ok(folder)
+        };
+        let meta_folder = lock(NodeName::Meta)?.join("namespace");
+        let mut sections = Vec::new();
+        for section in &config.servers {
+            sections.push((section.clone(), lock(NodeName::Server(section.id))?));
+        }
+        let env = Env::system();
+        let mut key = [0; 32];
+        env.entropy.fill(&mut key);
+        let key = VolumeKey(key);
+        let identity = Identity {
+            key: key.clone(),
+            volume: id,
+            role: Role::Unspecified,
+            client: 0,
+            wire: Wire::Mac,
+        };
+        let options = FjallOptions {
+            cache: config
+                .meta
+                .cache
+                .map_or_else(|| config.share().engine(), |size| size.0),
+            ..FjallOptions::default()
+        };
+        let mut obstacles = Vec::new();
+        obstacles.extend(tables(&meta_folder, None)?);
+        if let Some(lost) = journal(&meta_folder, None, None, repair)? {
+            clean_shutdown::forget(&meta_folder)?;
+            obstacles.push(lost);
+        }
+        obstacles.extend(indexes(&sections, repair)?);
+        let kv = Arc::new(FjallKv::open(&meta_folder, options)?);
+        clean_shutdown::check(&meta_folder, kv.as_ref())?;
+        let meta = MetaRole {
+            alone: true,
+            kv: kv.clone(),
+            blocking: Blocking::Threads,
+        };
+        let meta = Node::start(env.clone(), node(&identity, Some(meta), None)).await?;
+        let mut servers = Vec::new();
+        for (section, folder) in &sections {
+            // A loss is accepted only where nothing else helps.
+            let start = |accept_loss: bool| -> Result<NodeConfig> {
+                let mut node = server(&config, section, folder, &identity, meta.address())?;
+                if let Some(role) = &mut node.io {
+                    role.store.accept_loss = accept_loss;
+                }
+                Ok(node)
+            };
+            match Node::start(env.clone(), start(false)?).await {
+                Ok(node) => servers.push(node),
+                Err(NodeError::Store(why)) => {
+                    let found = rescue(&config, section, folder, repair).await?;
+                    obstacles.extend(found);
+                    let mut again = Node::start(env.clone(), start(false)?).await;
+                    if repair && let Err(NodeError::Store(_)) = &again {
+                        again = Node::start(env.clone(), start(true)?).await;
+                        if again.is_ok() {
+                            obstacles.push(given_up(section.id, why.to_string()));
+                        }
+                    }
+                    match again {
+                        Ok(node) => servers.push(node),
+                        Err(again) => {
+                            let (again, why) = (again.to_string(), why.to_string());
+                            let reason = if again.contains(&why) {
+                                again
+                            } else {
+                                format!("{again} (at first: {why})")
+                            };
+                            return Err(stuck(section.id, &reason, &obstacles, repair));
+                        }
+                    }
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        let mut options = ConnectOptions::new(meta.address(), key);
+        options.volume = id;
+        let volume = Volume::connect(options).await?;
+        wait_for(&volume, servers.len()).await?;
+        Ok(Offline {
+            volume,
+            obstacles,
+            config,
+            servers,
+            meta,
+            namespace: (meta_folder, kv),
+            _locks: locks,
+        })
+    }
+
+    /// Stops the nodes and has the namespace know the servers' own addresses again.
+    pub(super) async fn close(self) -> Result<()> {
+        drop(self.volume);
+        for node in self.servers {
+            node.stop().await.map_err(anyhow::Error::msg)?;
+        }
+        self.meta.stop().await.map_err(anyhow::Error::msg)?;
+        let (folder, kv) = self.namespace;
+        let namespace = Namespace::open(kv.clone())?;
+        for section in &self.config.servers {
+            let request = HeartbeatRequest {
+                id: section.id,
+                address: section.address.clone(),
+                metrics: section.metrics.clone().unwrap_or_default(),
+                ..HeartbeatRequest::default()
+            };
+            namespace.heartbeat(0, &request)?;
+        }
+        namespace.close()?;
+        clean_shutdown::leave(&folder, kv.as_ref())
+    }
+}
+
+fn node(
+    identity: &Identity,
+    meta: Option<MetaRole>,
+    io: Option<weft_server::IoRole>,
+) -> NodeConfig {
+    NodeConfig {
+        identity: identity.clone(),
+        address: HERE.to_owned(),
+        public_address: None,
+        io,
+        meta,
+        bounds: Bounds::default(),
+    }
+}
+
+fn server(
+    config: &Config,
+    section: &ServerSection,
+    folder: &Path,
+    identity: &Identity,
+    meta: &str,
+) -> Result<NodeConfig> {
+    let name = NodeName::Server(section.id);
+    let marker = Marker::new(identity.volume, name).check(folder)?;
+    let mut role = io_role(config, section, folder, marker.store)?;
+    meta.clone_into(&mut role.meta_address);
+    role.metrics_address.clear();
+    Ok(node(identity, None, Some(role)))
+}
+
+/// What is wrong with the engines of all servers; where some cannot be looked at, all of these are said.
+fn indexes(sections: &[(ServerSection, PathBuf)], repair: bool) -> Result<Vec<Row>> {
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for (section, folder) in sections {
+        match index(folder, section.id, repair) {
+            Ok(found) => rows.extend(found),
+            Err(error) => failed.push(error),
+        }
+    }
+    let Some(last) = failed.pop() else {
+        return Ok(rows);
+    };
+    for error in failed {
+        output::say(format_args!("weft: {}", output::error(&error)));
+    }
+    say(&rows);
+    Err(last)
+}
+
+/// What is wrong with the engine of a server's index.
+fn index(folder: &Path, server: u32, repair: bool) -> Result<Vec<Row>> {
+    let (index, server) = (folder.join("index"), Some(server));
+    let mut found = tables(&index, server)?;
+    let store = FolderStorage::open(&folder.join("store"))?;
+    let log = has_log(&store)?.then_some(&store);
+    found.extend(journal(&index, server, log, repair)?);
+    Ok(found)
+}
+
+/// Which of an engine's files are not what was written; what copies mend is mended, as by any start.
+fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
+    let bad = FjallKv::verify_folder(folder)?;
+    let mends = !bad.is_empty() && bad.iter().all(|bad| bad.mend != Mend::Nothing);
+    if mends {
+        FjallKv::mend_folder(folder)?;
+    }
+    let row = |bad: &BadFile| {
+        let mut finding = weft_meta::index_finding(bad);
+        finding.server = server;
+        let done = match bad.mend {
+            Mend::Copy => "put back from its copy",
+            Mend::Anew | Mend::Nothing => "given up; the next start makes it anew",
+        };
+        words::row(Found {
+            finding,
+            done: mends.then(|| done.to_owned()),
+        })
+    };
+    Ok(bad.iter().map(row).collect())
+}
+
+/// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it: where there is a log that has what
+/// came after, without all of that.
+fn journal(
+    folder: &Path,
+    server: Option<u32>,
+    log: Option<&FolderStorage>,
+    repair: bool,
+) -> Result<Option<Row>> {
+    let lost = match FjallKv::check(folder) {
+        Ok(()) => return Ok(None),
+        Err(lost @ KvError::Lost { .. }) if repair => lost.fault(),
+        Err(other) => return Err(other.into()),
+    };
+    let on_loss = log.map_or(OnLoss::Skip, |_| OnLoss::GoBack);
+    let kv = FjallKv::open(
+        folder,
+        FjallOptions {
+            loss: on_loss,
+            ..FjallOptions::default()
+        },
+    )?;
+    let reaches = log.map(|log| log_reaches(&kv, log)).transpose()?;
+    drop(kv);
+    let finding = Finding {
+        fault: Fault::IndexRecord as i32,
+        server,
+        text: lost,
+        ..Finding::default()
+    };
+    let done = match reaches {
+        Some(true) => "went back to before them: the server's log says again what came after",
+        Some(false) => "went back to before them; the server's log does not reach back that far",
+        None => "went on without them",
+    };
+    let kept = "what there was of the journal is kept beside it as N.damaged";
+    let done = Some(format!("{done}; {kept}"));
+    Ok(Some(words::row(Found { finding, done })))
+}
+
+/// Says what was found, and done, where there will be no report.
+fn say(rows: &[Row]) {
+    for row in rows {
+        let done = row.repaired.as_ref();
+        let done = done.map_or(String::new(), |done| format!(" -- repaired: {done}"));
+        let place = words::place(row);
+        output::say(format_args!("weft: {place}: {}{done}", row.what));
+    }
+}
+
+/// A server that cannot be opened: says what was found of it.
+fn stuck(server: u32, reason: &str, obstacles: &[Row], repair: bool) -> anyhow::Error {
+    say(obstacles);
+    let hint = if repair { "" } else { "; --repair may help" };
+    anyhow!("server {server} cannot be opened: {reason}{hint}")
+}
+
+/// A store that opens only without blocks that cannot be read.
+fn given_up(server: u32, why: String) -> Row {
+    let finding = Finding {
+        fault: Fault::Unreadable as i32,
+        server: Some(server),
+        text: why,
+        ..Finding::default()
+    };
+    let done = "gave up blocks that cannot be read, with what the log had of them";
+    words::row(Found {
+        finding,
+        done: Some(done.to_owned()),
+    })
+}
+
+/// Finds, and perhaps repairs, what keeps a store from opening.
+async fn rescue(
+    config: &Config,
+    section: &ServerSection,
+    folder: &Path,
+    repair: bool,
+) -> Result<Vec<Row>> {
+    let role = io_role(config, section, folder, String::new())?;
+    let found = weft_store::rescue(&role.store, repair).await?;
+    let rows = found.into_iter().map(|obstacle| {
+        let mut finding = match obstacle.finding {
+            Some(finding) => weft_server::finding_on_the_wire(finding, None),
+            None => Finding {
+                fault: Fault::IndexRecord as i32,
+                ..Finding::default()
+            },
+        };
+        finding.server = Some(section.id);
+        finding.text = obstacle.reason;
+        words::row(Found {
+            finding,
+            done: obstacle.repaired.then(|| obstacle.done.to_owned()),
+        })
+    });
+    Ok(rows.collect())
+}
+
+async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let map = volume.server_map().await?;
+        let count = |state: ServerState| map.servers.iter().filter(move |s| s.state() == state);
+        if map.rolled_back {
+            bail!(servers::SERVICE_REFUSED);
+        }
+        if count(ServerState::Up).count() >= servers {
+            return Ok(());
+        }
+        if let Some(refused) = count(ServerState::RolledBack).next() {
+            bail!("{}", servers::refusal(refused));
+        }
+        if started.elapsed() > UP {
+            bail!(
+                "the servers that were started do not say so within {} s",
+                UP.as_secs()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

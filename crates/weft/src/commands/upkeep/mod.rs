@@ -1,0 +1,33 @@
+//! Upkeep of a volume: checking it, reading everything again, returning free space.
+//!
+//! Each asks the servers to do the work and shows what they found.
+
+mod fsck;
+mod scrub;
+mod trim;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::args::Global;
+
+/// The commands of this family, in the order in which help lists them.
+#[derive(Subcommand)]
+pub(crate) enum UpkeepCommand {
+    Fsck(fsck::Fsck),
+    Scrub(scrub::Scrub),
+    Trim(trim::Trim),
+}
+
+impl UpkeepCommand {
+    /// Runs the command.
+    pub(crate) fn run(self, global: Global) -> Result<ExitCode> {
+        match self {
+            UpkeepCommand::Fsck(command) => Ok(command.run(global)),
+            UpkeepCommand::Scrub(command) => command.run(global),
+            UpkeepCommand::Trim(command) => command.run(global),
+        }
+    }
+}

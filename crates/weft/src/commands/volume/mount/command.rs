@@ -1,0 +1,142 @@
+//! `weft mount`: the process of a mount, from its start to its end.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use weft_client::Volume;
+use weft_mount::data::{DataCache, DataConfig};
+use weft_mount::fs::{FileSystem, Options};
+use weft_mount::fuse;
+
+use super::args::Mount;
+use super::source::source;
+use super::{background, options, path, remount};
+use crate::args::Global;
+use crate::process::{log, threads};
+use crate::remote::connect;
+use crate::terminal::output;
+use crate::volume_config::{hex, volume_id};
+
+impl Mount {
+    pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
+        if self.options.remount {
+            let path = remount::remount(&self.path, &self.options)?;
+            self.say(format!("remounted {}", path.display()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        options::take_key(&mut global, self.options.key_file.as_deref())?;
+        if !self.foreground {
+            let path = background::start(&global, &self)?;
+            self.say(format!("mounted on {}", path.display()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !self.report {
+            return self.serve(&global, || Ok(()));
+        }
+        // Fails only where this process leads a group already, and then it is detached enough.
+        let _ = rustix::process::setsid();
+        let outcome = self
+            .serve(&global, || background::report(""))
+            .map_err(|e| connect::explained(&global, e))
+            .inspect_err(|e| {
+                // After the first word nobody listens any more.
+                let _ = background::report(&output::error(e));
+            })?;
+        Ok(outcome)
+    }
+
+    fn say(&self, what: String) -> Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        output::line(what)
+    }
+
+    /// Mounts, calls `ready`, and serves until it is unmounted.
+    fn serve(&self, global: &Global, ready: impl FnOnce() -> Result<()>) -> Result<ExitCode> {
+        log::start("warn,weft=info,weft_mount=info", self.report);
+        let path = path::prepare(&self.path)?;
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = threads::lasting(builder.thread_name("weft-mount"))?;
+        let mut connect = self.options.connect(connect::options(global)?);
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        connect.name = format!("mount {} on {host}", path.display());
+        let options = Options {
+            volume: hex(&volume_id(&connect.key)),
+            ..self.options.file_system()
+        };
+        let volume = runtime.block_on(async {
+            let volume = Volume::connect(connect).await?;
+            volume.known_attributes("/").await?;
+            anyhow::Ok(volume)
+        })?;
+        let data = DataConfig {
+            write_behind: !self.options.strict,
+            ..DataConfig::default()
+        };
+        let cache = DataCache::new(data, runtime.handle().clone());
+        let fs = Arc::new(FileSystem::new(volume, cache, options));
+        let mount = fuse::Mount {
+            path: path.clone(),
+            appearance: self.options.appearance(source(global)?),
+            threads: threads(),
+            read_ahead_kib: READ_AHEAD_KIB,
+        };
+        // From before it is mounted on: a process that ended by one then would leave a dead mount.
+        let ends = hear_signals(&runtime)?;
+        let running = mount.start(fs.clone(), runtime.handle())?;
+        std::fs::metadata(&path)
+            .with_context(|| format!("{} is mounted but does not answer", path.display()))?;
+        unmount_on(ends, &runtime, path);
+        let watching = runtime.spawn(fs.clone().follow_changes());
+        ready()?;
+        let ended = running.wait();
+        watching.abort();
+        runtime.block_on(fs.shutdown());
+        ended.context("the kernel ended the mount")?;
+        tracing::info!("unmounted");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What the kernel reads ahead of a program that reads a file from its start, enough for several servers.
+const READ_AHEAD_KIB: u32 = 4096;
+
+/// Threads that take requests from the kernel: they do not wait, so few are enough.
+fn threads() -> usize {
+    std::thread::available_parallelism()
+        .map_or(2, usize::from)
+        .clamp(2, 4)
+}
+
+/// The signals that end the process; one that comes before it is waited for is not lost.
+fn hear_signals(runtime: &tokio::runtime::Runtime) -> Result<[Signal; 2]> {
+    let _entered = runtime.enter();
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+    let [terminate, interrupt] = kinds.map(signal);
+    Ok([terminate?, interrupt?])
+}
+
+/// Whoever ends the process wants it unmounted; those who still use it lose it.
+fn unmount_on(
+    [mut terminate, mut interrupt]: [Signal; 2],
+    runtime: &tokio::runtime::Runtime,
+    path: PathBuf,
+) {
+    runtime.spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let unmounted = tokio::task::spawn_blocking(move || {
+            fuse::detach(&path, false).or_else(|_| fuse::detach(&path, true))
+        });
+        if let Ok(Err(error)) = unmounted.await {
+            tracing::error!(%error, "cannot unmount");
+        }
+    });
+}

@@ -1,0 +1,153 @@
+//! Takes a mounted volume away from its path.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, PidfdFlags};
+use weft_mount::fs::PROCESS_XATTR;
+use weft_mount::fuse::{self, Look, MountError, Mounted};
+
+use super::path::real;
+use super::users;
+use crate::terminal::output;
+
+/// Files that were closed a moment ago still count for the kernel.
+const SHORT: Duration = Duration::from_millis(500);
+
+/// Unmounts, and waits until the mount's process has ended.
+pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf> {
+    let whole = std::path::absolute(path)?;
+    let look = look(&whole)?;
+    // A mount that does not answer cannot be asked for its canonical path.
+    let path = match look {
+        Look::Answered => std::fs::canonicalize(&whole).unwrap_or(whole),
+        Look::Dead | Look::Silent => real(&whole),
+    };
+    let Some(mounted) = fuse::mounted_on(&path)? else {
+        bail!("no volume is mounted on {}{}", path.display(), others()?);
+    };
+    match look {
+        Look::Answered => {}
+        Look::Dead => {
+            fuse::detach(&path, true)?;
+            return Ok(path);
+        }
+        Look::Silent if lazy => {
+            fuse::detach(&path, true)?;
+            let silent = silent(&mounted);
+            output::say(format_args!(
+                "weft: {silent}; what was written there and not sent is still with it"
+            ));
+            return Ok(path);
+        }
+        Look::Silent => bail!(
+            "{}: it holds what was written there and not sent. Let it go on (`kill -CONT`) and unmount again; or take the path \
+             away with `weft unmount --lazy {}`; or end it, which loses that",
+            silent(&mounted),
+            path.display()
+        ),
+    }
+    let process = process(&path);
+    let deadline = Instant::now() + SHORT;
+    loop {
+        match fuse::detach(&path, lazy) {
+            Ok(()) => break,
+            Err(MountError::Busy(_)) if Instant::now() < deadline => {
+                sleep(Duration::from_millis(20));
+            }
+            Err(MountError::Busy(_)) => bail!("{}", busy(&path)),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    if let Some(process) = process
+        && !lazy
+    {
+        process.wait(wait)?;
+    }
+    Ok(path)
+}
+
+/// Whether a mount answers. One whose process is stopped is not asked.
+fn look(path: &Path) -> Result<Look> {
+    let stopped = fuse::mounted_on(&real(path))?
+        .as_ref()
+        .and_then(fuse::stopped_process);
+    Ok(stopped.map_or_else(|| fuse::look(path), |_| Look::Silent))
+}
+
+/// Says of a mount that it does not answer, and whose fault that is.
+fn silent(mounted: &Mounted) -> String {
+    let stopped = fuse::stopped_process(mounted).map(|pid| format!("its process {pid} is stopped"));
+    let by = stopped
+        .or_else(|| fuse::process_of(mounted).map(|pid| format!("its process {pid}")))
+        .unwrap_or_else(|| "its process".to_owned());
+    format!(
+        "the mount on {} does not answer ({by})",
+        mounted.path.display()
+    )
+}
+
+fn busy(path: &Path) -> String {
+    let mut users = users::of(path);
+    let below = fuse::mounts_below(path).unwrap_or_default();
+    users.extend(below.iter().map(|m| format!("a mount on {}", m.display())));
+    let path = path.display();
+    let lazy = format!("take it away for later with `weft unmount --lazy {path}`");
+    if users.is_empty() {
+        // Another user's processes do not show their files; another container's do not show at all.
+        let who = if rustix::process::geteuid().is_root() {
+            "no process that is shown here uses it: one of another container may, or a loop device or swap file"
+        } else {
+            "none of your processes uses it: root sees those of other users (`sudo fuser -vm PATH`)"
+        };
+        return format!("{path} is in use, and {who}. End what uses it, or {lazy}");
+    }
+    format!(
+        "{path} is in use by {}; end that, or {lazy}",
+        users.join(", ")
+    )
+}
+
+fn others() -> Result<String> {
+    let mounted = fuse::mounted()?;
+    if mounted.is_empty() {
+        return Ok(" or anywhere else".to_owned());
+    }
+    let paths: Vec<String> = mounted
+        .iter()
+        .map(|m| m.path.display().to_string())
+        .collect();
+    Ok(format!("; volumes are mounted on {}", paths.join(", ")))
+}
+
+/// The process behind a mount.
+struct Process {
+    pid: i32,
+    handle: rustix::fd::OwnedFd,
+}
+
+/// Asks the mount for its process.
+fn process(path: &Path) -> Option<Process> {
+    let pid: i32 = fuse::told(path, PROCESS_XATTR)?.parse().ok()?;
+    let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    Some(Process { pid, handle })
+}
+
+impl Process {
+    fn wait(&self, wait: Duration) -> Result<()> {
+        let mut poll = [rustix::event::PollFd::new(
+            &self.handle,
+            rustix::event::PollFlags::IN,
+        )];
+        let timeout = rustix::time::Timespec::try_from(wait).context("that is too long to wait")?;
+        if rustix::event::poll(&mut poll, Some(&timeout))? == 0 {
+            bail!(
+                "it is unmounted, but its process {} still brings data to the servers; are they all up (`weft status`)?",
+                self.pid
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Mounts that come and go with a volume on this machine.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use weft_mount::fs::VOLUME_XATTR;
+use weft_mount::fuse::{self, Look, Mounted};
+
+use super::args::Mount;
+use super::background;
+use super::detach::unmount;
+use crate::args::Global;
+use crate::volume_config::{Config, FILE, Here, hex};
+
+/// In the volume's folder: where `weft up --mount` mounted it.
+const NOTE: &str = "mounted";
+
+/// Mounts a volume that was just started; [`unmount_of`] takes it away.
+pub(crate) fn with_volume(config: &Config, path: &Path) -> Result<PathBuf> {
+    let global = Global {
+        volume: Some(config.base.clone()),
+        address: None,
+        key: None,
+        wire: None,
+    };
+    let path = background::start(&global, &Mount::on(path.to_owned()))?;
+    take_along(config, &path)?;
+    Ok(path)
+}
+
+/// Has [`unmount_of`] take this mount away.
+pub(crate) fn take_along(config: &Config, path: &Path) -> Result<()> {
+    let note = config.base.join(NOTE);
+    std::fs::write(&note, path.as_os_str().as_encoded_bytes())
+        .with_context(|| format!("cannot write {}", note.display()))
+}
+
+/// Before a volume stops: takes away what [`with_volume`] mounted, and refuses while it is mounted elsewhere.
+pub(crate) fn unmount_of(volume: &Here, wait: Duration) -> Result<()> {
+    let note = volume.base().join(NOTE);
+    let ours = std::fs::read_to_string(&note).map(PathBuf::from).ok();
+    for mounted in fuse::mounted()? {
+        let stopped = fuse::stopped_process(&mounted);
+        if !is_of(volume, &mounted, stopped.is_some())? {
+            continue;
+        }
+        if ours.as_ref() == Some(&mounted.path) {
+            unmount(&mounted.path, false, wait)?;
+        } else if let Some(pid) = stopped {
+            bail!(
+                "the volume is mounted on {path}, and the mount's process {pid} is stopped: let it go on (`kill -CONT {pid}`), then \
+                 `weft unmount {path}`, so that what was written there is not lost",
+                path = mounted.path.display()
+            );
+        } else if !fuse::is_dead(&mounted.path) {
+            bail!(
+                "the volume is mounted on {}: `weft unmount {}` first, so that what was written there is not lost",
+                mounted.path.display(),
+                mounted.path.display()
+            );
+        }
+    }
+    if ours.is_some() {
+        std::fs::remove_file(&note)?;
+    }
+    Ok(())
+}
+
+/// Whether this volume is mounted on `path`, and served.
+pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
+    if fuse::look(path) != Look::Answered {
+        return Ok(false);
+    }
+    let Ok(path) = std::fs::canonicalize(path) else {
+        return Ok(false);
+    };
+    let mounted = fuse::mounted_on(&path)?;
+    let volume = Here::of(config.clone());
+    mounted.map_or(Ok(false), |mounted| is_of(&volume, &mounted, false))
+}
+
+/// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by its folder, by any address that its
+/// service has, and under any name (`-o fsname`). So the mount is asked, unless it is `silent`; only of one that does not answer its
+/// source decides.
+fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
+    let folder = std::fs::canonicalize(volume.base())?;
+    // Of a mount that names the folder of another volume nothing is asked: its own unmounting is not to be disturbed.
+    let names_another =
+        |source: &Path| source.is_absolute() && source.join(FILE).is_file() && *source != folder;
+    if names_another(Path::new(&mounted.source)) {
+        return Ok(false);
+    }
+    let ask = || fuse::told(&mounted.path, VOLUME_XATTR);
+    let told = (!silent).then(ask).flatten();
+    if let Some(told) = told.filter(|told| !told.is_empty()) {
+        // Without its key nobody has mounted it from here.
+        return Ok(volume.id().is_some_and(|id| told == hex(&id)));
+    }
+    let by_address = |address| mounted.source.to_str() == Some(address);
+    Ok(mounted.source == folder || volume.address().is_some_and(by_address))
+}

@@ -1,0 +1,68 @@
+//! How every server is, asked of the servers themselves: what the metadata service has heard of them is seconds old.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use weft_client::{Error, Server, ServerId, ServerMapReply, ServerState, Volume};
+use weft_proto::Code;
+
+use super::rows::{DiskRow, LossRow};
+
+/// How long a server is waited for to tell of itself.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What a server tells of itself.
+pub(super) struct Asked {
+    pub state: &'static str,
+    pub disks: Option<Vec<DiskRow>>,
+    pub losses: Option<LossRow>,
+}
+
+pub(super) const UP: &str = "up";
+pub(super) const DOWN: &str = "down";
+pub(super) const REFUSED: &str = "refused: older copy";
+
+/// Asks all servers of the map at once.
+pub(super) async fn all(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, Asked> {
+    let asked = map.servers.iter().map(async |server| {
+        let asked = tokio::time::timeout(PATIENCE, one(volume, server)).await;
+        let silent = || Asked {
+            state: "does not answer",
+            disks: None,
+            losses: None,
+        };
+        (server.id, asked.unwrap_or_else(|_| silent()))
+    });
+    join_all(asked).await.into_iter().collect()
+}
+
+async fn one(volume: &Volume, server: &Server) -> Asked {
+    let id = ServerId(server.id);
+    let disks = match volume.disks(id).await {
+        Ok(disks) => disks.disks.into_iter().map(DiskRow::of).collect(),
+        Err(error) => {
+            return Asked {
+                state: without_answer(server, &error),
+                disks: None,
+                losses: None,
+            };
+        }
+    };
+    let losses = volume.losses(id).await;
+    let refused = matches!(&losses, Err(error) if error.code() == Code::RolledBack);
+    Asked {
+        state: if refused { REFUSED } else { UP },
+        disks: Some(disks),
+        losses: losses.ok().map(LossRow::of),
+    }
+}
+
+fn without_answer(server: &Server, error: &Error) -> &'static str {
+    let known = ServerState::try_from(server.state).unwrap_or(ServerState::Unknown);
+    match error {
+        _ if known == ServerState::Unknown => "never seen",
+        Error::Unreachable { .. } | Error::MayHaveHappened { .. } => DOWN,
+        _ => "does not answer",
+    }
+}

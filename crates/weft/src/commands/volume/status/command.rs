@@ -1,0 +1,186 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use weft_client::{ServerMapReply, Volume};
+
+use super::asked::{self, Asked, REFUSED, UP};
+use super::print::print;
+use super::rows::{ClientRow, DiskRow, Report, Row};
+use crate::args::Global;
+use crate::remote::connect;
+use crate::remote::servers::refusal;
+use crate::terminal::output;
+use crate::volume_config::{Config, NodeName, ServerSection, lock_of};
+
+/// Show whether a volume runs, its servers, and how full they are
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft status /tmp/volume
+  weft --address host:4700 --key-file volume.key status --json
+
+Exit code 0: everything is up; 1: something is not (a disk that failed or is missing, too), bytes of files are known to be lost \
+(`weft fsck` names them), or the volume cannot be reached.
+JSON has the same keys whatever is up; what is not known is null. Of a volume that is not running it is printed, too, as \
+far as the volume's folder tells.")]
+pub(crate) struct Status {
+    /// Folder of the volume; without it, the volume that the global options name
+    dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
+        if let Some(dir) = self.dir {
+            global.volume = Some(dir);
+            global.address = None;
+        }
+        let config = match &global.volume {
+            Some(folder) if global.address.is_none() => Some(Config::read(folder)?),
+            _ => None,
+        };
+        let options = connect::options(&global)?;
+        let meta_address = options.address.clone();
+        let map = connect::block_on(async {
+            let volume = Volume::connect(options).await?;
+            let map = volume.server_map().await?;
+            let asked = asked::all(&volume, &map).await;
+            let clients = volume.clients().await.ok();
+            Ok((map, asked, clients))
+        });
+        let (map, asked, clients) = match map {
+            Ok(found) => found,
+            Err(error) => {
+                if let Some(config) = &config {
+                    if self.json {
+                        output::json(&silent(config, meta_address)?)?;
+                    }
+                    connect::not_running(config)?;
+                }
+                return Err(error);
+            }
+        };
+        let mut report = report(&map, asked, meta_address, config.as_ref())?;
+        let clients = clients.map(|all| all.into_iter().map(ClientRow::of));
+        report.clients = clients.map(Iterator::collect);
+        if self.json {
+            output::json(&report)?;
+        } else {
+            print(&report)?;
+        }
+        let lost = |row: &Row| row.losses.as_ref().is_some_and(|lost| lost.ranges > 0);
+        Ok(if report.up && !report.servers.iter().any(lost) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// What the volume's folder tells where the metadata service does not answer: which nodes there are, and which of them
+/// have a process.
+fn silent(config: &Config, meta_address: String) -> Result<Report> {
+    let row = |node: NodeName, address: String, metrics: Option<String>| -> Result<Row> {
+        let pid = lock_of(config, node)?.map(|running| running.pid);
+        let up = pid.is_some() && node != NodeName::Meta;
+        Ok(Row {
+            node: node.to_string(),
+            address,
+            state: if up { "up" } else { "down" },
+            pid,
+            capacity: None,
+            used: None,
+            available: None,
+            metrics: metrics.unwrap_or_default(),
+            disks: None,
+            losses: None,
+            refusal: None,
+        })
+    };
+    let server = |s: &ServerSection| {
+        let node = NodeName::Server(s.id);
+        row(node, s.address.clone(), s.metrics.clone())
+    };
+    let servers: Result<Vec<Row>> = config.servers.iter().map(server).collect();
+    Ok(Report {
+        volume: config.volume.name.clone(),
+        epoch: None,
+        files: None,
+        pending: None,
+        up: false,
+        meta: row(NodeName::Meta, meta_address, config.meta.metrics.clone())?,
+        servers: servers?,
+        clients: None,
+    })
+}
+
+fn report(
+    map: &ServerMapReply,
+    mut asked: BTreeMap<u32, Asked>,
+    meta_address: String,
+    config: Option<&Config>,
+) -> Result<Report> {
+    let pid = |node: NodeName| -> Result<Option<i32>> {
+        Ok(config
+            .map(|c| lock_of(c, node))
+            .transpose()?
+            .flatten()
+            .map(|r| r.pid))
+    };
+    let mut servers = Vec::new();
+    for server in &map.servers {
+        let pid = pid(NodeName::Server(server.id))?;
+        let Some(Asked {
+            state,
+            disks,
+            losses,
+        }) = asked.remove(&server.id)
+        else {
+            continue;
+        };
+        servers.push(Row {
+            node: NodeName::Server(server.id).to_string(),
+            address: server.address.clone(),
+            state,
+            pid,
+            capacity: Some(server.usage.capacity),
+            used: Some(server.usage.used),
+            available: Some(server.usage.available),
+            metrics: server.metrics.clone(),
+            disks,
+            losses,
+            refusal: (state == REFUSED).then(|| refusal(server)),
+        });
+    }
+    let meta = Row {
+        node: NodeName::Meta.to_string(),
+        address: meta_address,
+        state: if map.rolled_back { REFUSED } else { UP },
+        pid: pid(NodeName::Meta)?,
+        capacity: None,
+        used: None,
+        available: None,
+        metrics: config
+            .and_then(|c| c.meta.metrics.clone())
+            .unwrap_or_default(),
+        disks: None,
+        losses: None,
+        refusal: None,
+    };
+    let lost = |row: &Row| row.disks.iter().flatten().any(DiskRow::is_lost);
+    Ok(Report {
+        volume: map.volume.clone(),
+        epoch: Some(map.epoch),
+        files: Some(map.files),
+        pending: Some(map.intents),
+        up: !map.rolled_back && servers.iter().all(|s| s.state == UP && !lost(s)),
+        meta,
+        servers,
+        clients: None,
+    })
+}

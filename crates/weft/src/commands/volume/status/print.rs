@@ -1,0 +1,151 @@
+//! The report of `weft status` for people.
+
+use anyhow::Result;
+use weft_store::DiskState;
+
+use super::asked::REFUSED;
+use super::rows::{Report, Row};
+use crate::remote::servers::SERVICE_REFUSED;
+use crate::terminal::output::{self, bytes};
+use crate::volume_config::disk_state;
+
+pub(super) fn print(report: &Report) -> Result<()> {
+    let count =
+        |n: Option<u64>, what| n.map_or_else(|| format!("? {what}s"), |n| output::count(n, what));
+    output::line(format!(
+        "volume {}: {}, server map epoch {}, {} pending",
+        report.volume,
+        count(report.files, "file"),
+        report
+            .epoch
+            .map_or_else(|| "?".to_owned(), |n| n.to_string()),
+        count(report.pending, "operation")
+    ))?;
+    let mut table = output::table(&[
+        "NODE",
+        "STATE",
+        "ADDRESS",
+        "PID",
+        "USED",
+        "AVAILABLE",
+        "METRICS",
+    ]);
+    for row in std::iter::once(&report.meta).chain(&report.servers) {
+        let size = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
+        table.add_row(vec![
+            row.node.clone(),
+            row.state.to_owned(),
+            row.address.clone(),
+            row.pid.map_or_else(|| "-".to_owned(), |p| p.to_string()),
+            size(row.used),
+            size(row.available),
+            if row.metrics.is_empty() {
+                "-".into()
+            } else {
+                format!("http://{}/metrics", row.metrics)
+            },
+        ]);
+    }
+    output::line(table)?;
+    print_losses(report)?;
+    print_disks(report)?;
+    print_clients(report)?;
+    for row in &report.servers {
+        if let Some(refusal) = &row.refusal {
+            output::line(refusal)?;
+        }
+    }
+    if report.meta.state == REFUSED {
+        output::line(SERVICE_REFUSED)?;
+    }
+    Ok(())
+}
+
+/// Who uses the volume now.
+fn print_clients(report: &Report) -> Result<()> {
+    let clients = report.clients.as_deref().unwrap_or_default();
+    if clients.is_empty() {
+        return Ok(());
+    }
+    let mut table = output::table(&["CLIENT", "ADDRESS", "SINCE"]);
+    for client in clients {
+        let name = if client.name.is_empty() {
+            "a program"
+        } else {
+            &client.name
+        };
+        table.add_row(vec![name, &client.address, &client.since]);
+    }
+    output::line("")?;
+    output::line(table)
+}
+
+/// What is known to be lost.
+fn print_losses(report: &Report) -> Result<()> {
+    for row in &report.servers {
+        let Some(lost) = row.losses.as_ref().filter(|lost| lost.ranges > 0) else {
+            continue;
+        };
+        if lost.files == 0 {
+            output::line(format!(
+                "{}: files of which it has nothing may have had bytes there, and reading those fails; `weft fsck` names them, and `weft fsck --repair` ends this when there are none",
+                row.node
+            ))?;
+            continue;
+        }
+        let least = if lost.more { "at least " } else { "" };
+        let files = output::count(lost.files, "file");
+        output::line(format!(
+            "{}: {least}{} of {files} are lost or not proven, and reading them fails; `weft fsck` names them",
+            row.node,
+            bytes(lost.bytes)
+        ))?;
+    }
+    Ok(())
+}
+
+/// The disks, where a server has several or something is wrong with one.
+fn print_disks(report: &Report) -> Result<()> {
+    let usual = |row: &Row| {
+        let disks = row.disks.as_deref().unwrap_or_default();
+        disks.len() <= 1
+            && disks
+                .iter()
+                .all(|d| d.state == disk_state(DiskState::InUse))
+    };
+    if report.servers.iter().all(usual) {
+        return Ok(());
+    }
+    let mut table = output::table(&[
+        "NODE",
+        "DISK",
+        "STATE",
+        "PATH",
+        "USED",
+        "AVAILABLE",
+        "ERRORS",
+        "REASON",
+    ]);
+    for (row, disk) in report
+        .servers
+        .iter()
+        .flat_map(|r| r.disks.iter().flatten().map(move |d| (r, d)))
+    {
+        table.add_row(vec![
+            row.node.clone(),
+            disk.number.to_string(),
+            disk.state.to_owned(),
+            if disk.path.is_empty() {
+                "its folder".to_owned()
+            } else {
+                disk.path.clone()
+            },
+            bytes(disk.used),
+            bytes(disk.available),
+            disk.errors.to_string(),
+            disk.reason.clone(),
+        ]);
+    }
+    output::line("")?;
+    output::line(table)
+}

@@ -1,0 +1,121 @@
+//! What `weft status` knows of a volume, with the keys of its JSON.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::Serialize;
+use weft_client::{ConnectedClient, DiskCondition, DiskReport, LossesReply};
+use weft_store::DiskState;
+
+use crate::volume_config::disk_state;
+
+/// Every key is always there; what nobody could say is `null`.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) volume: String,
+    pub(super) epoch: Option<u64>,
+    pub(super) files: Option<u64>,
+    pub(super) pending: Option<u64>,
+    pub(super) up: bool,
+    pub(super) meta: Row,
+    pub(super) servers: Vec<Row>,
+    /// Mounts and other programs that are connected.
+    pub(super) clients: Option<Vec<ClientRow>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ClientRow {
+    pub(super) address: String,
+    pub(super) name: String,
+    /// RFC 3339.
+    pub(super) since: String,
+}
+
+impl ClientRow {
+    pub(super) fn of(client: ConnectedClient) -> ClientRow {
+        let since = Duration::from_nanos(client.since.unsigned_abs());
+        let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + since);
+        ClientRow {
+            address: client.address,
+            name: client.name,
+            since: since.to_string(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) node: String,
+    pub(super) address: String,
+    pub(super) state: &'static str,
+    pub(super) pid: Option<i32>,
+    pub(super) capacity: Option<u64>,
+    pub(super) used: Option<u64>,
+    pub(super) available: Option<u64>,
+    pub(super) metrics: String,
+    /// Of a server that could be asked.
+    pub(super) disks: Option<Vec<DiskRow>>,
+    /// What is lost of what a server held, as far as it could be asked.
+    pub(super) losses: Option<LossRow>,
+    /// Why a server that is there takes no part, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refusal: Option<String>,
+}
+
+/// Bytes that are known to be lost: reading them fails.
+#[derive(Serialize)]
+pub(super) struct LossRow {
+    pub(super) files: u64,
+    pub(super) ranges: u64,
+    pub(super) bytes: u64,
+    /// There is more than was counted.
+    pub(super) more: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct DiskRow {
+    pub(super) number: u32,
+    pub(super) path: String,
+    pub(super) state: &'static str,
+    pub(super) reason: String,
+    pub(super) used: u64,
+    pub(super) available: u64,
+    pub(super) errors: u64,
+}
+
+impl DiskRow {
+    pub(super) fn of(disk: DiskReport) -> DiskRow {
+        let state = match DiskCondition::try_from(disk.condition) {
+            Ok(DiskCondition::InUse) => DiskState::InUse,
+            Ok(DiskCondition::Full) => DiskState::Full,
+            Ok(DiskCondition::Missing) => DiskState::Missing,
+            Ok(DiskCondition::Closed) => DiskState::Closed,
+            Ok(DiskCondition::Failed | DiskCondition::Unknown) | Err(_) => DiskState::Failed,
+        };
+        DiskRow {
+            number: disk.number,
+            path: disk.path,
+            state: disk_state(state),
+            reason: disk.reason,
+            used: disk.used,
+            available: disk.available,
+            errors: disk.errors,
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        [DiskState::Failed, DiskState::Missing]
+            .map(disk_state)
+            .contains(&self.state)
+    }
+}
+
+impl LossRow {
+    pub(super) fn of(lost: LossesReply) -> LossRow {
+        LossRow {
+            files: lost.files,
+            ranges: lost.ranges,
+            bytes: lost.bytes,
+            more: lost.more,
+        }
+    }
+}

@@ -1,0 +1,454 @@
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use weft_net::Wire;
+
+use super::{format, mount};
+use crate::process::private_files::{make_folder, open_log};
+use crate::remote::servers;
+use crate::terminal::output;
+use crate::volume_config::{
+    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, Starter,
+    VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_starter, lock_of,
+    note_started,
+};
+
+/// Start a whole volume on this machine, in the background; make it if there is none
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  weft up /tmp/volume --servers 4        a volume of four servers and a metadata service
+  weft up /tmp/volume                    start it again; everything is still there
+  weft --volume /tmp/volume ls -l        look around
+  weft up /tmp/volume --servers 2 --disks /dev/sdb,/dev/sdc,/mnt/d,/mnt/e      two disks for each server
+  weft up /tmp/volume --mount /mnt       start it and mount it
+  weft down /tmp/volume                  stop it
+
+The folder holds the configuration (weft.toml), the volume's key, one folder per node, and the logs.")]
+pub(crate) struct Up {
+    /// Folder of the volume
+    dir: PathBuf,
+    /// I/O servers of a new volume
+    #[arg(long, value_name = "N")]
+    servers: Option<u32>,
+    /// Memory for each server's cache, of a new volume; without it, a part of what the machine or the container has
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
+    /// The most each server may hold, of a new volume; without it, what the disk has
+    #[arg(long, value_name = "SIZE", value_parser = capacity)]
+    capacity: Option<Size>,
+    /// Servers as if behind links of so many bytes per second (`weft bench --link` without namespaces)
+    #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse_positive)]
+    link: Option<u64>,
+    /// Folders or block devices for the data of a new volume, dealt out to its servers in turn; the volume's folder holds
+    /// no data then
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    disks: Vec<PathBuf>,
+    /// How long to wait for the nodes to serve, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    wait: u64,
+    /// Mount it on this directory, too; `weft down` takes it away again
+    #[arg(long, value_name = "PATH")]
+    mount: Option<PathBuf>,
+}
+
+const SERVERS_DEFAULT: u32 = 4;
+/// How long the other nodes are waited for when one did not start.
+const OTHERS: Duration = Duration::from_secs(2);
+
+impl Up {
+    pub(crate) fn run(self, wire: Option<Wire>) -> Result<ExitCode> {
+        let starter = Starter::of_any(&self.dir, Duration::from_secs(self.wait))?;
+        let exists = || self.dir.join(FILE).exists();
+        let done = self.start(!exists(), wire);
+        if done.is_err() && !exists() {
+            starter.leave();
+        }
+        done
+    }
+
+    fn start(&self, fresh: bool, wire: Option<Wire>) -> Result<ExitCode> {
+        let mounted = !fresh && self.is_mounted()?;
+        if let Some(path) = self.mount.as_ref().filter(|_| !mounted) {
+            // A path that will not do is no reason to leave a volume running.
+            mount::prepare(path)?;
+        }
+        // Held until the servers listen.
+        let (config, _addresses) = if fresh {
+            let addresses = self.addresses()?;
+            (self.make(&addresses, wire)?, Some(addresses))
+        } else {
+            (self.existing(wire)?, None)
+        };
+        let nodes = config.nodes();
+        config.check_servers(&nodes)?;
+        refuse_changes(&config)?;
+        config.tell_wire()?;
+        let mut started = Started(Vec::new());
+        for node in &nodes {
+            if lock_of(&config, *node)?.is_none() {
+                started.0.push((*node, start(&config, *node, self.link)?));
+            }
+        }
+        let all_run = started.0.is_empty();
+        let deadline = Instant::now() + Duration::from_secs(self.wait);
+        started.wait(&config, deadline)?;
+        let refused = servers::wait_for_servers(&config, deadline)?;
+        started.0.clear();
+        let dir = self.dir.display();
+        let state = if all_run {
+            "is already running"
+        } else {
+            "is up"
+        };
+        output::line(format!(
+            "volume {dir} {state}: {} and a metadata service at {}",
+            output::count(config.servers.len(), "server"),
+            config.meta.address
+        ))?;
+        if fresh {
+            output::line(format!(
+                "look around with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`"
+            ))?;
+        }
+        if let Some(path) = &self.mount {
+            let (path, was) = if mounted {
+                let path = fs::canonicalize(path)?;
+                mount::take_along(&config, &path)?;
+                (path, "was ")
+            } else {
+                (mount::with_volume(&config, path)?, "")
+            };
+            output::line(format!("{was}mounted on {}", path.display()))?;
+        }
+        for node in &refused {
+            output::say(node);
+        }
+        Ok(if refused.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    /// Whether this volume is what is mounted there already.
+    fn is_mounted(&self) -> Result<bool> {
+        let Some(path) = &self.mount else {
+            return Ok(false);
+        };
+        mount::is_of_volume(&Config::read(&self.dir)?, path)
+    }
+
+    /// The configuration of a volume that is there. Options for a new one must agree with it.
+    fn existing(&self, wire: Option<Wire>) -> Result<Config> {
+        let config = Config::read(&self.dir)?;
+        // Before any node is started that would say the same.
+        config.key()?;
+        let servers = &config.servers;
+        let mut other = Vec::new();
+        if let Some(asked) = self.servers.filter(|n| *n as usize != servers.len()) {
+            other.push(format!(
+                "--servers {asked}, and it has {}",
+                output::count(servers.len(), "server")
+            ));
+        }
+        if let Some(asked) = self.cache
+            && let Some(server) = servers.iter().find(|s| s.cache != Some(asked))
+        {
+            let has = server.cache.map_or_else(
+                || "what its machine allows".to_owned(),
+                |size| format!("'{size}'"),
+            );
+            other.push(format!(
+                "--cache '{asked}', and server-{} has {has}",
+                server.id
+            ));
+        }
+        if let Some(asked) = self.capacity
+            && let Some(server) = servers.iter().find(|s| s.capacity != Some(asked))
+        {
+            let has = server.capacity.map_or_else(
+                || "what its disk has".to_owned(),
+                |size| format!("'{size}'"),
+            );
+            other.push(format!(
+                "--capacity '{asked}', and server-{} has {has}",
+                server.id
+            ));
+        }
+        let known = |disk: &PathBuf| {
+            let disk = std::path::absolute(disk).unwrap_or_else(|_| disk.clone());
+            let mut disks = servers.iter().flat_map(|s| &s.disks);
+            disks.any(|known| config.at(known) == disk)
+        };
+        if let Some(disk) = self.disks.iter().find(|disk| !known(disk)) {
+            let disk = disk.display();
+            other.push(format!("--disks {disk}, which is none of its disks"));
+        }
+        if let Some(asked) = wire.filter(|wire| *wire != config.volume.wire.0) {
+            other.push(format!(
+                "--wire {asked}, and it has {}",
+                config.volume.wire.0
+            ));
+        }
+        if !other.is_empty() {
+            let dir = self.dir.display();
+            bail!(
+                "the volume {dir} exists with another configuration: {}. These options are for a new volume: leave them out; what \
+                 can change is changed in {dir}/{FILE} while the volume is down",
+                other.join("; ")
+            );
+        }
+        Ok(config)
+    }
+
+    fn count(&self) -> u32 {
+        self.servers.unwrap_or(SERVERS_DEFAULT)
+    }
+
+    /// Where the servers of a new volume will listen, and be asked for their metrics.
+    fn addresses(&self) -> Result<FreeAddresses> {
+        let count = self.count();
+        if count == 0 || count > 256 {
+            bail!("--servers {count} is outside 1 to 256 (more: `weft format` and `weft serve`)");
+        }
+        free_addresses(2 * (count as usize + 1))
+    }
+
+    /// Writes the configuration of a new volume and formats it.
+    fn make(&self, addresses: &FreeAddresses, wire: Option<Wire>) -> Result<Config> {
+        let count = self.count();
+        if !self.disks.is_empty() && self.disks.len() < count as usize {
+            bail!(
+                "--disks names {}, too few for {}: each server needs one of its own",
+                output::count(self.disks.len(), "disk"),
+                output::count(count, "server")
+            );
+        }
+        let disks = self.disks.iter().map(std::path::absolute);
+        let disks = disks.collect::<std::io::Result<Vec<_>>>()?;
+        if let Some(disk) = disks.iter().find(|disk| !disk.exists()) {
+            let disk = disk.display();
+            bail!("there is no {disk}: mount the disk there, or make the folder (mkdir -p {disk})");
+        }
+        let mut known = Vec::with_capacity(disks.len());
+        for disk in &disks {
+            let real = fs::canonicalize(disk)
+                .with_context(|| format!("cannot look at {}", disk.display()))?;
+            if known.contains(&real) {
+                bail!(
+                    "--disks names {} twice: each disk is one server's, once",
+                    disk.display()
+                );
+            }
+            known.push(real);
+        }
+        for disk in &disks {
+            // Before any is given its label: none is half in use because another will not do.
+            check_new_disk(disk)?;
+        }
+        let holds = fs::read_dir(&self.dir)
+            .with_context(|| format!("cannot look at {}", self.dir.display()))?;
+        if holds.flatten().any(|entry| !is_starter(&entry.file_name())) {
+            bail!(
+                "{} is not empty and holds no volume (no {FILE}); choose another folder, or empty it if what it holds is of a \
+                 `weft up` that failed",
+                self.dir.display()
+            );
+        }
+        make_folder(&self.dir).with_context(|| format!("cannot create {}", self.dir.display()))?;
+        let base = fs::canonicalize(&self.dir)?;
+        let (addresses, metrics) = addresses.addresses.split_at(count as usize + 1);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let name = base
+            .file_name()
+            .map_or_else(|| "weft".into(), |n| n.to_string_lossy().into());
+        let servers = (0..count).map(|id| ServerSection {
+            id,
+            address: addresses[id as usize + 1].clone(),
+            bind: None,
+            folder: format!("server-{id}").into(),
+            metrics: Some(metrics[id as usize + 1].clone()),
+            data: self.disks.is_empty(),
+            disks: disks
+                .iter()
+                .skip(id as usize)
+                .step_by(count as usize)
+                .cloned()
+                .collect(),
+            capacity: self.capacity,
+            cache: self.cache,
+            threads: (cores / count as usize).clamp(1, 8),
+        });
+        let config = Config {
+            volume: VolumeSection {
+                name,
+                key: "volume.key".into(),
+                local_sockets: true,
+                wire: wire.map_or_else(WireSetting::default, WireSetting),
+            },
+            meta: MetaSection {
+                address: addresses[0].clone(),
+                bind: None,
+                folder: "meta".into(),
+                metrics: Some(metrics[0].clone()),
+                cache: None,
+            },
+            servers: servers.collect(),
+            path: base.join(FILE),
+            base,
+        };
+        // Last: a folder with a configuration is a whole volume.
+        let made = format::volume(&config, &config.nodes()).and_then(|()| config.write());
+        made.inspect_err(|_| take_away(&config))?;
+        Ok(config)
+    }
+}
+
+/// What was made of a volume that cannot be made whole, so that it can be tried again. Disks that have their label by then keep it.
+fn take_away(config: &Config) {
+    for node in config.nodes() {
+        if let Ok(folder) = node.folder(config) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+    for file in [
+        Path::new(FILE),
+        Path::new(ADDRESS),
+        Path::new(WIRE),
+        &config.volume.key,
+    ] {
+        let _ = fs::remove_file(config.at(file));
+    }
+    let _ = fs::remove_dir(&config.base);
+}
+
+/// A server that may hold nothing is of no use, and says so only when somebody writes.
+fn capacity(text: &str) -> Result<Size, String> {
+    weft_layout::size::parse_positive(text).map(Size)
+}
+
+/// Refuses to go on with nodes that run by other settings than the configuration's, and says which.
+fn refuse_changes(config: &Config) -> Result<()> {
+    let mut other = Vec::new();
+    for node in config.nodes() {
+        let Some(running) = lock_of(config, node)?.filter(|running| !running.settings.is_empty())
+        else {
+            continue;
+        };
+        for difference in changed(&running.settings, config, node)? {
+            other.push(format!("{node}: {difference}"));
+        }
+    }
+    if other.is_empty() {
+        return Ok(());
+    }
+    let dir = config.base.display();
+    bail!(
+        "the volume {dir} runs with another configuration than {} has now:\n  {}\n`weft down {dir}`, then `weft up {dir}` start it \
+         with this one",
+        config.path.display(),
+        other.join("\n  ")
+    )
+}
+
+/// Starts one node in the background, in a session of its own.
+fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
+    let log_path = node.log(config);
+    if let Some(folder) = log_path.parent() {
+        make_folder(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let log = open_log(&log_path)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("serve").arg("--config").arg(&config.path);
+    match node {
+        NodeName::Meta => command.args(["--role", "meta"]),
+        NodeName::Server(id) => command.args(["--role", "io", "--server", &id.to_string()]),
+    };
+    if let (NodeName::Server(_), Some(rate)) = (node, link) {
+        command.args(["--link", &rate.to_string()]);
+    }
+    // Before it runs: what was started is found again whatever becomes of the configuration.
+    note_started(config, node).with_context(|| format!("cannot note that {node} is started"))?;
+    // In a session of its own: the terminal's Ctrl-C is not for it.
+    command
+        .arg("--detach")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    command.current_dir(&config.base);
+    command
+        .spawn()
+        .with_context(|| format!("cannot start {node}"))
+}
+
+/// What this command has started; stopped again if it fails.
+struct Started(Vec<(NodeName, Child)>);
+
+impl Started {
+    fn wait(&mut self, config: &Config, mut deadline: Instant) -> Result<()> {
+        let mut failed = Vec::new();
+        loop {
+            let mut ready = true;
+            for node in config.nodes() {
+                if failed.iter().any(|(other, _)| *other == node) {
+                    continue;
+                }
+                let own = self.0.iter_mut().find(|(own, _)| *own == node);
+                let (own, exit) = match own {
+                    Some((_, child)) => (true, child.try_wait()?),
+                    None => (false, None),
+                };
+                let running = lock_of(config, node)?;
+                if exit.is_none() && (own || running.is_some()) {
+                    ready &= running.is_some_and(|running| running.ready);
+                    continue;
+                }
+                let how = exit.map_or("it ended".to_owned(), |exit| exit.to_string());
+                let said = last_words(&node.log(config));
+                failed.push((node, format!("{node} did not start ({how}): {said}")));
+                // The others may have something to say, too.
+                deadline = deadline.min(Instant::now() + OTHERS);
+            }
+            if !failed.is_empty() && (ready || Instant::now() > deadline) {
+                let said: Vec<String> = failed.into_iter().map(|(_, said)| said).collect();
+                bail!(said.join("\n"));
+            }
+            if ready {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "the nodes do not serve yet; see the logs in {}",
+                    config.base.join("log").display()
+                );
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.0 {
+            // Killing loses nothing that was acknowledged.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn last_words(log: &Path) -> String {
+    let text = File::open(log)
+        .and_then(std::io::read_to_string)
+        .unwrap_or_default();
+    text.lines()
+        .rfind(|l| !l.is_empty())
+        .unwrap_or("it said nothing")
+        .to_owned()
+}

@@ -1,0 +1,71 @@
+//! What the metadata service says of the volume's servers: whether all have come, and what to do
+//! about a node that is refused because its folder is older than it was.
+
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use weft_client::{Server, ServerState, Volume};
+
+use super::connect;
+use crate::volume_config::{Config, NodeName};
+
+/// Waits until the metadata service has heard of every server; returns what is to be said of nodes that are refused because
+/// their folders are older than what they said before.
+pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec<String>> {
+    let options = weft_client::ConnectOptions::from_folder(&config.base)?;
+    connect::block_on(async {
+        let volume = Volume::connect(options).await?;
+        loop {
+            let map = volume.server_map().await?;
+            let has: Vec<u32> = map.servers.iter().map(|server| server.id).collect();
+            config.check_servers_are(&has, &config.nodes())?;
+            let (mut missing, mut refused) = (Vec::new(), Vec::new());
+            for server in &map.servers {
+                match ServerState::try_from(server.state) {
+                    Ok(ServerState::Up) => {}
+                    Ok(ServerState::RolledBack) => refused.push(refusal(server)),
+                    _ => missing.push(NodeName::Server(server.id).to_string()),
+                }
+            }
+            if missing.is_empty() {
+                if map.rolled_back {
+                    refused.push(SERVICE_REFUSED.to_owned());
+                }
+                return Ok(refused);
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "the metadata service has not heard of {}",
+                    missing.join(", ")
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+}
+
+/// What to do about a server that is refused.
+pub(crate) fn refusal(server: &Server) -> String {
+    let (id, newest) = (server.id, newest(server));
+    format!(
+        "server {id} is refused: its folder is older than what the server said before{newest}, or a copy of it runs already. Put the newest \
+         copy of the folder back; or take this one by `weft server accept-rollback {id}`: what was written to it since is lost, and reading \
+         its files is an error until each is written anew, restored or accepted"
+    )
+}
+
+/// How old the folder of a server that is refused is.
+pub(crate) fn newest(server: &Server) -> String {
+    match u64::try_from(server.newest) {
+        Ok(nanos) if nanos > 0 => {
+            let time = UNIX_EPOCH + Duration::from_nanos(nanos);
+            let time = humantime::format_rfc3339_seconds(time);
+            format!(" (its newest bytes were written at {time})")
+        }
+        _ => String::new(),
+    }
+}
+
+/// What to do about a metadata service that went back.
+pub(crate) const SERVICE_REFUSED: &str = "the metadata service is refused: its folder is older than what the servers heard of it. Put the newest copy of the \
+     folder back; or take this one by `weft server accept-rollback metadata`, and names and small files that were changed since are lost";
