@@ -20,6 +20,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+
 use crate::cli::{Cli, misuse};
 use crate::remote::connect;
 use crate::terminal::{interrupt, output};
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
         return misuse_code(&args, 2);
     }
     let (command, global) = cli.into_parts();
-    match command.run(global.clone(), Cli::whole) {
+    match command.run(global.clone(), Cli::command) {
         Ok(code) => code,
         Err(error) => failed(&connect::explained(&global, error)),
     }

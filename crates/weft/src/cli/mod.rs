@@ -7,6 +7,7 @@ pub(crate) mod misuse;
 use std::ffi::{OsStr, OsString};
 
 use clap::builder::Resettable;
+use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand};
 use clap::{CommandFactory, FromArgMatches, Id, Parser};
 
 use crate::args::Global;
@@ -29,14 +30,9 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// The definition of the command line, with the commands by family in its help.
-    pub(crate) fn whole() -> clap::Command {
-        help::by_family(Cli::command())
-    }
-
     /// Reads the command line. An option whose variable is set to nothing (`WEFT_VOLUME= weft …`) is as if the variable were not set.
     pub(crate) fn parse_from_words(args: &[OsString]) -> Result<Cli, clap::Error> {
-        let mut command = Cli::whole();
+        let mut command = Cli::command();
         let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
         let unset: Vec<Id> = command
             .get_arguments()
@@ -46,7 +42,15 @@ impl Cli {
         for id in unset {
             command = command.mut_arg(id, |arg| arg.env(Resettable::Reset));
         }
-        let mut matches = command.try_get_matches_from_mut(args)?;
+        let mut matches = command.try_get_matches_from_mut(args);
+        if let Err(DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand) =
+            matches.as_ref().map_err(clap::Error::kind)
+        {
+            // Only help pays for its families.
+            command = help::by_family(command);
+            matches = command.try_get_matches_from_mut(args);
+        }
+        let mut matches = matches?;
         Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
     }
 
