@@ -1,5 +1,6 @@
 //! Valid bytes, from where they are fixed for ever: the documents and the tests of golden bytes.
 
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use weft_proto::io::{Access, Contiguous, Grid, Partition, Pattern, PatternKind, View, ViewKind};
@@ -11,11 +12,12 @@ use crate::mutate::sealed;
 /// Golden bytes of the store, by name.
 const FORMAT: &str = include_str!("../../../docs/format.md");
 /// Folders of tests with golden bytes of records and messages, among other things.
-const GOLDEN: [&str; 3] = [
+const GOLDEN: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../weft-meta/tests"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../weft-proto/tests"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../weft-proto/tests/bytes"),
 ];
+/// The folder of the golden bytes of messages: a folder for each family, a file for each message.
+const MESSAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../weft-proto/tests/golden");
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text
@@ -33,14 +35,35 @@ pub(crate) fn all() -> &'static [Vec<u8>] {
     ALL.get_or_init(gather)
 }
 
-/// The texts of the tests in these folders.
+/// What a folder beside this crate holds.
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = std::fs::read_dir(folder).expect("the tests are beside this crate");
+    entries.map(|entry| entry.expect("the folder can be listed").path())
+}
+
+/// The texts of these files with the extension `extension`.
+fn texts(
+    files: impl Iterator<Item = PathBuf>,
+    extension: &'static str,
+) -> impl Iterator<Item = String> {
+    let files = files.filter(move |path| path.extension().is_some_and(|e| e == extension));
+    files.map(|path| std::fs::read_to_string(path).expect("a test is text"))
+}
+
+/// The texts of the tests with golden bytes.
 fn sources() -> impl Iterator<Item = String> {
-    let entries = GOLDEN.iter().flat_map(|folder| {
-        let entries = std::fs::read_dir(folder).expect("the tests are beside this crate");
-        entries.map(|entry| entry.expect("the folder can be listed").path())
-    });
-    let sources = entries.filter(|path| path.extension().is_some_and(|e| e == "rs"));
-    sources.map(|path| std::fs::read_to_string(path).expect("a test is text"))
+    let folders = GOLDEN.iter().map(Path::new);
+    texts(folders.flat_map(entries), "rs")
+}
+
+/// The bytes of every message. Behind a `#` stands what the bytes mean.
+fn messages() -> impl Iterator<Item = Vec<u8>> {
+    let families = entries(Path::new(MESSAGES)).filter(|path| path.is_dir());
+    let texts = texts(families.flat_map(|family| entries(&family)), "txt");
+    texts.filter_map(|text| {
+        let digits = text.lines().filter_map(|line| line.split('#').next());
+        from_hex(&digits.collect::<String>())
+    })
 }
 
 fn gather() -> Vec<Vec<u8>> {
@@ -59,6 +82,7 @@ fn gather() -> Vec<Vec<u8>> {
         let quoted = text.split('"').skip(1).step_by(2);
         seeds.extend(quoted.filter_map(|text| from_hex(&text.replace('\\', ""))));
     }
+    seeds.extend(messages());
     seeds.sort();
     seeds.dedup();
     seeds

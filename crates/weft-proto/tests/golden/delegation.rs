@@ -1,0 +1,68 @@
+//! Messages of directories that are delegated to a client.
+
+use bytes::Bytes;
+use weft_proto::delegation::{
+    ChangeNamesReply, ChangeNamesRequest, DelegateReply, DelegateRequest, NameChange, NameChanged,
+    NewFile,
+};
+use weft_proto::meta::{Attributes, Credentials, Layout};
+use weft_proto::{Code, Failure};
+
+use super::cases::Golden;
+
+fn two_cells() -> Layout {
+    Layout {
+        cells: 2,
+        servers: vec![1, 2],
+        ..Layout::default()
+    }
+}
+
+fn created() -> NameChange {
+    let made = NewFile {
+        mode: 0o666,
+        umask: 0o22,
+        layout: two_cells(),
+        reading: true,
+        writing: true,
+        data: Some(Bytes::from_static(b"x")),
+        modified: 3,
+    };
+    NameChange {
+        who: Credentials::default(),
+        directory: 77,
+        name: Bytes::from_static(b"n\xff"),
+        file: 301,
+        time: 2,
+        made: Some(made),
+    }
+}
+
+pub fn messages(golden: &mut Golden) {
+    golden.call(
+        &DelegateRequest {
+            directory: 77,
+            ids: 300,
+        },
+        &DelegateReply {
+            granted: true,
+            first: 301,
+            layouts: vec![two_cells()],
+        },
+    );
+    golden.call(
+        &ChangeNamesRequest {
+            changes: vec![created()],
+            given_back: vec![77],
+        },
+        &ChangeNamesReply {
+            done: vec![NameChanged {
+                refused: Some(Failure {
+                    code: Code::Exists as i32,
+                    ..Failure::default()
+                }),
+                attributes: Some(Attributes::default()),
+            }],
+        },
+    );
+}
