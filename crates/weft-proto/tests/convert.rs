@@ -1,4 +1,5 @@
-//! Between messages and the checked types of `weft-layout`: there and back, and nothing illegal comes through.
+//! Between messages and the checked types of `weft-layout`: there and back, and nothing illegal
+//! comes through.
 
 use proptest::prelude::*;
 use weft_layout::{

@@ -1,7 +1,10 @@
-//! `weft`: one binary for servers, administrators and users. Each subcommand is one file in `commands/`; it parses,
-//! validates and calls a library.
+//! `weft`: one binary for servers, administrators and users. `cli` parses the command line; a
+//! command in `commands/` validates its options and calls a library.
+//!
+//! Imports run downward: `cli` and `commands` at the top; `apps`, `transfer` and `copy`; `remote`
+//! and `streams`; `volume_config` and `args`; `process` and `terminal` at the bottom.
 
-// These macros panic where nobody can hear: `output` says things.
+// These macros panic when their stream is closed; `terminal::output` does not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod apps;
@@ -26,17 +29,19 @@ use crate::cli::{Cli, misuse};
 use crate::remote::connect;
 use crate::terminal::{interrupt, output};
 
-/// A small call takes some sixty pieces of memory, many beyond what the system's allocator keeps per thread: with that one, a
-/// seventh of the processor time of such a call.
+/// A small call makes some sixty allocations, many beyond what the system's allocator caches per
+/// thread. With the system's allocator they took a seventh of the call's processor time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means something else.
+/// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means
+/// something else.
 fn misused(args: &[OsString], error: clap::Error) -> ExitCode {
     let code = error.exit_code();
     if code == 0 {
         let printed = error.print().and_then(|()| std::io::stdout().flush());
-        // Help that nobody got is a failure, as is any other output. Of misuse the exit code tells.
+        // Help that cannot be written is a failure, as is any other output. Misuse is told by the
+        // exit code.
         return printed.map_or_else(|e| failed(&anyhow::Error::new(e)), |()| ExitCode::SUCCESS);
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -56,7 +61,7 @@ fn misuse_code(args: &[OsString], code: i32) -> ExitCode {
 
 fn main() -> ExitCode {
     let Some(args) = commands::as_mount_helper(std::env::args_os()) else {
-        // mount(8) was asked only to do as if.
+        // mount(8) asked for a dry run.
         return ExitCode::SUCCESS;
     };
     let cli = match Cli::parse_from_words(&args) {
@@ -74,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what ended the command. A reader that went away (`weft cat … | head`) is no failure of ours to talk about.
+/// Reports what ended the command. A reader that went away (`weft cat … | head`) is not reported.
 fn failed(error: &anyhow::Error) -> ExitCode {
     if output::is_broken_pipe(error) {
         return ExitCode::from(141);

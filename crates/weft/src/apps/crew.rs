@@ -37,7 +37,8 @@ pub(crate) fn run_worker(work: impl Future<Output = Result<()>>) -> ExitCode {
     ran.unwrap_or(ExitCode::FAILURE)
 }
 
-/// Runs `work` until it ends or the user interrupts, whichever comes first. Interrupted, `work` is dropped.
+/// Runs `work` until it ends or the user interrupts, whichever comes first. Interrupted, `work` is
+/// dropped.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     interrupt::guard(work, || "nothing was replaced".to_owned()).await
 }

@@ -1,8 +1,9 @@
 //! Parallel applications on a volume: sorting, duplicates, and the picture of a grid.
 //!
-//! An application is a leader (the process the user started) and workers (the same binary, started by the leader).
-//! The leader attaches files and hands the attachments over; workers open views and move the data themselves,
-//! straight to the servers (`weft-crew`). Nothing but barriers and counts goes through the leader.
+//! An application is a leader (the process the user started) and workers (the same binary, started
+//! by the leader). The leader attaches files and hands the attachments over; workers open views and
+//! move the data themselves, straight to the servers (`weft-crew`). Nothing but barriers and counts
+//! goes through the leader.
 //!
 //! docs/applications.md says what each application does and why it is right.
 

@@ -133,7 +133,8 @@ fn fill(length: u64, longest: u64, line: usize, style: Style) -> char {
     }
 }
 
-/// A line of labels below the bars; those that would run into the one before or past the width are left out.
+/// A line of labels below the bars; those that would run into the one before or past the width are
+/// left out.
 fn labels(
     text: &mut String,
     what: &str,

@@ -1,8 +1,9 @@
 //! Fixed-size records and the order they are sorted in.
 //!
-//! The order is by the bytes of the key, then by the whole record. Records that compare equal are therefore equal
-//! byte for byte, which two things rest on: any of them may stand for any other, and padding of 0xFF bytes, which
-//! no record follows, can be cut off from the end again (docs/applications.md).
+//! The order is by the bytes of the key, then by the whole record. Records that compare equal are
+//! therefore equal byte for byte, which two things rest on: any of them may stand for any other,
+//! and padding of 0xFF bytes, which no record follows, can be cut off from the end again
+//! (docs/applications.md).
 
 use std::cmp::Ordering;
 use std::hash::Hasher;
@@ -80,7 +81,8 @@ impl RecordOrder {
             .then_with(|| a.cmp(b))
     }
 
-    /// The first bytes of the key as a number: where two differ, they are in the order of the records.
+    /// The first bytes of the key as a number: where two differ, they are in the order of the
+    /// records.
     #[inline]
     pub(crate) fn prefix(self, record: &[u8]) -> u64 {
         let key = &record[self.from..self.to];

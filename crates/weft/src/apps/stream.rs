@@ -1,4 +1,5 @@
-//! Long reads and writes of a space of bytes, mostly a view, as requests of a bounded size with several in flight.
+//! Long reads and writes of a space of bytes, mostly a view, as requests of a bounded size with
+//! several in flight.
 
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ impl Space for OpenView {
     }
 }
 
-/// Fills `buffer` from byte `from` on, `piece` bytes a request. Returns the bytes that were there: what was not
-/// is left as it was.
+/// Fills `buffer` from byte `from` on, `piece` bytes a request. Returns the bytes that were there:
+/// what was not is left as it was.
 pub(crate) async fn read_into(
     space: &impl Space,
     from: u64,
@@ -51,8 +52,8 @@ pub(crate) async fn read_into(
 
 /// Writes what a producer makes, from byte `from` on; the producer runs on a thread of its own.
 ///
-/// The producer gives its pieces to a function that answers whether there is any use in going on. Returns the bytes
-/// written and what the producer returned.
+/// The producer gives its pieces to a function that answers whether there is any use in going on.
+/// Returns the bytes written and what the producer returned.
 pub(crate) async fn write_from<T: Send + 'static>(
     space: Arc<impl Space>,
     from: u64,

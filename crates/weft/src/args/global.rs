@@ -22,7 +22,8 @@ pub(crate) struct Global {
         value_name = "FILE"
     )]
     pub(crate) key: Option<PathBuf>,
-    /// The least protection of connections: mac (the usual), encrypted, or plain; with `weft up`, the setting of a new volume
+    /// The least protection of connections: mac (the usual), encrypted, or plain; with `weft up`,
+    /// the setting of a new volume
     #[arg(long, global = true, value_name = "LEVEL")]
     pub(crate) wire: Option<Wire>,
 }

@@ -1,4 +1,4 @@
-//! The options that make a command one of a group's that read or write together.
+//! The options by which a command joins a group whose members read or write together.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use weft_proto::limits;
 
 use crate::terminal::output;
 
-/// What is said of groups in the help of commands that take part in one.
+/// The help text about groups, for commands that can join one.
 pub(crate) const GROUPS: &str = "\
 Together: the commands of a group, started anywhere, become one job on each server: what several of them want is read \
 once, and blocks that they fill between them are written whole. All name the group, how many they are, and each its number:
   for k in 0 1 2 3; do weft read /grid 1/4x8 --offset $k --group show --members 4 --member $k > part.$k & done; wait";
 
-/// As which member of which group.
+/// The group that a command joins, and its place in it.
 #[derive(Args)]
 pub(crate) struct GroupArgs {
     /// Do it together with the other members of this group, in whatever processes
@@ -106,7 +106,7 @@ impl GroupArgs {
 }
 
 impl Membership {
-    /// As the library knows it.
+    /// The group as the library describes it.
     pub(crate) fn group(&self) -> Group {
         Group::new(&self.id, self.members, self.member)
             .sequence(self.sequence)
@@ -114,7 +114,7 @@ impl Membership {
             .missing(self.missing)
     }
 
-    /// Refuses what is no place in a group; servers refuse the same.
+    /// Refuses a place that no group has. Servers refuse the same.
     pub(crate) fn check(&self) -> Result<()> {
         if self.member >= self.members {
             let (member, members) = (self.member, self.members);
@@ -139,7 +139,7 @@ pub(crate) fn members(numbers: &[u32]) -> String {
     format!("{plural} {}", names.join(", "))
 }
 
-/// Says on the error output who was missing.
+/// Reports the missing members on standard error.
 pub(crate) fn warn_of(missing: &[u32]) {
     if !missing.is_empty() {
         output::say(format_args!("weft: went on without {}", members(missing)));

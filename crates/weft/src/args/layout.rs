@@ -6,7 +6,7 @@ use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout};
 
 use weft_layout::size;
 
-/// What the creator asks for; the rest comes from the directory, else from the volume.
+/// The layout that a command asks for. The directory, else the volume, supplies the rest.
 #[derive(Args, Clone, Debug, Default)]
 #[command(
     next_help_heading = "Layout (what is left out comes from the directory, else from the volume)"

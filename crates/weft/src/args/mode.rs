@@ -10,10 +10,10 @@ enum Kind {
     Symbolic(Vec<Clause>),
 }
 
-/// One `who op perms`; a word such as `u+r-w` is two.
+/// One clause of classes, operator and permissions. A word such as `u+r-w` holds two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Clause {
-    /// Bits of the classes meant: `0o700` for u, and so on.
+    /// Bits of the named classes: `0o700` for `u`, and so on.
     who: u32,
     /// No class was named: the umask protects its bits.
     masked: bool,
@@ -33,7 +33,8 @@ pub(crate) fn octal(text: &str) -> Result<u32, String> {
 
 /// The process's mask for new files.
 pub(crate) fn umask() -> u32 {
-    // The mask can only be read by setting it; no thread of ours creates files in between that do not set their mode.
+    // The mask can only be read by setting it; meanwhile no thread of this process creates a file
+    // without setting its mode.
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     rustix::process::umask(mask);
     mask.as_raw_mode() & 0o777
@@ -94,7 +95,8 @@ impl ModeChange {
     /// The permission bits that a file with `mode` gets.
     pub(crate) fn apply(&self, mode: u32, directory: bool, umask: u32) -> u32 {
         match &self.0 {
-            // As chmod: a directory keeps set-id bits that an octal mode of up to three digits does not name.
+            // As chmod: a directory keeps set-id bits that an octal mode of up to three digits does
+            // not name.
             Kind::Octal(new) if directory => new | (mode & 0o6000),
             Kind::Octal(new) => *new,
             Kind::Symbolic(clauses) => clauses
@@ -147,7 +149,7 @@ impl Clause {
     }
 }
 
-/// As ls shows it, e.g. `rwsr-xr-t`.
+/// The bits as `ls` shows them, such as `rwsr-xr-t`.
 pub(crate) fn show(mode: u32) -> String {
     let mut out = String::with_capacity(9);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {

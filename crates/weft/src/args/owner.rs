@@ -1,12 +1,14 @@
 //! Users and groups by name and by number.
 //!
-//! Names come from `/etc/passwd` and `/etc/group`, else from `getent`, which asks whatever else the machine is
-//! configured to ask; looking them up in the process would need foreign code.
+//! Names come from `/etc/passwd` and `/etc/group`, else from `getent`, which queries the other
+//! sources that the machine is configured with. A lookup within the process would need foreign
+//! code.
 
 use std::collections::HashMap;
 use std::process::Command;
 
-/// A change of owner, as chown takes it: `USER`, `USER:GROUP`, `USER:` (the user's own group) or `:GROUP`.
+/// A change of owner, as chown takes it: `USER`, `USER:GROUP`, `USER:` (the user's own group) or
+/// `:GROUP`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The user.
@@ -54,7 +56,7 @@ fn unknown(what: &str, name: &str) -> String {
     format!("there is no {what} `{name}` on this machine: give its number")
 }
 
-/// A name's number; digits stand for themselves unless something is called so.
+/// The number of a name. Digits stand for themselves, unless they are a name.
 fn id(database: &str, name: &str) -> Option<u32> {
     field(database, name, 2).or_else(|| name.parse().ok().filter(|id| *id != u32::MAX))
 }

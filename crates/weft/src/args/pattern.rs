@@ -1,4 +1,4 @@
-//! Patterns on the command line: the sentence that the library's builder says, in one word.
+//! Patterns on the command line: a chain of calls of the library's builder, in one word.
 //!
 //! ```text
 //! 64                        64 bytes
@@ -11,7 +11,7 @@
 
 use weft_layout::{Pattern, size};
 
-/// Nesting that is read at most; the library bounds it further.
+/// The deepest nesting that is parsed. The library's own bound is lower.
 const DEPTH_MAX: usize = 32;
 
 /// Reads a pattern.

@@ -10,7 +10,7 @@ use weft_proto::limits::TRANSFER_MAX;
 use crate::args::ViewArgs;
 use crate::args::pattern;
 
-/// What is said of patterns in the help of commands that take them.
+/// The help text about patterns, for commands that take one.
 pub(crate) const PATTERNS: &str = "\
 Patterns (numbers may have units: 4K, 1M):
   64                         64 bytes
@@ -30,7 +30,8 @@ pub(crate) struct RequestArgs {
     /// A part of the file's array, dimension by dimension
     #[arg(long, value_name = "START[:STRIDE]:COUNT[:BLOCK],…", value_parser = slabs)]
     slab: Option<Slabs>,
-    /// The array that the file holds, as in `f64 1000x500 column`; without it, what the file says itself
+    /// The array that the file holds, as in `f64 1000x500 column`; without it, what the file says
+    /// itself
     #[arg(long, value_name = "ARRAY", requires = "slab")]
     array: Option<Array>,
     /// Where the bytes lie in the input or output; without it, one after another
@@ -79,7 +80,7 @@ impl RequestArgs {
         Ok(file.view_of_fork(self.view.view(), self.view.fork())?)
     }
 
-    /// Refuses an option that says what the request says itself.
+    /// Refuses `--length`, which the request states itself.
     pub(crate) fn check_length(&self) -> Result<()> {
         if self.view.length.is_some() {
             bail!("--length does not go with a request, which says its own length");
@@ -87,17 +88,17 @@ impl RequestArgs {
         Ok(())
     }
 
-    /// The array of the call, if it is said here.
+    /// The array that the command line names.
     pub(crate) fn array(&self) -> Option<&Array> {
         self.array.as_ref()
     }
 
-    /// A part is asked for of an array that only the file knows.
+    /// Whether the request names a part of an array that only the file describes.
     pub(crate) fn asks_file(&self) -> bool {
         self.slab.is_some() && self.array.is_none()
     }
 
-    /// The array that the file says it holds, if the request needs to know.
+    /// The array that the file describes, if the request depends on it.
     pub(crate) async fn array_in(&self, file: &File) -> Result<Option<Array>> {
         if !self.asks_file() {
             return Ok(None);
@@ -114,11 +115,12 @@ impl RequestArgs {
     /// Refuses a request that touches a byte twice.
     pub(crate) fn check_disjoint(&self, array: Option<&Array>) -> Result<()> {
         let (at, pattern) = self.bytes(array)?;
-        // As it will be written; which bytes those are does not depend on the view.
+        // The order of writing does not matter here, nor does the view.
         Ok(Request::sorted(at, &pattern, true)?.check_disjoint()?)
     }
 
-    /// The request, and how many bytes of input or output it spans. `array`: what [`RequestArgs::array_in`] the file found.
+    /// The request, and how many bytes of input or output it spans. `array`: what
+    /// [`RequestArgs::array_in`] the file found.
     pub(crate) fn transfer(&self, array: Option<&Array>) -> Result<(Transfer, usize)> {
         let (at, pattern) = self.bytes(array)?;
         let length = pattern.length()?;

@@ -11,12 +11,13 @@ use weft_layout::{CellIndex, Order, Partition, Subfile, View};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "View (without one: the whole file in canonical order)")]
 pub(crate) struct ViewArgs {
-    /// Vesta's subfile: vertical block size, subfiles down, horizontal block size, subfiles across, and
-    /// which one of them
+    /// Vesta's subfile: vertical block size, subfiles down, horizontal block size, subfiles across,
+    /// and which one of them
     #[arg(long, value_name = "Vbs,Vn,Hbs,Hn,INDEX", value_parser = subfile,
           conflicts_with_all = ["partition", "cell"])]
     subfile: Option<Subfile>,
-    /// Order of the subfile's bytes; `column` rearranges one access, so all of it is one access then
+    /// Order of the subfile's bytes; `column` rearranges one access, so all of it is one access
+    /// then
     #[arg(long, value_enum, requires = "subfile")]
     order: Option<OrderArg>,
     /// PVFS's partition: GSIZE bytes of every STRIDE from OFFSET on, in canonical order
@@ -70,8 +71,8 @@ impl ViewArgs {
         &self.fork
     }
 
-    /// Refuses a fork that no cell has: where some have it, the others hold zeros, but a name that was misspelt does not. One
-    /// request to each server, none for `data`.
+    /// Refuses a fork that no cell has: cells without a fork read as zeros, but a misspelt name
+    /// must not. Cost: one request to each server, none for `data`.
     pub(crate) async fn check_fork(&self, file: &File) -> Result<()> {
         if self.fork == "data" || file.forks().await?.iter().any(|f| f.fork == self.fork) {
             return Ok(());
@@ -83,17 +84,17 @@ impl ViewArgs {
         )
     }
 
-    /// Nothing was asked for but the plain file from its start.
+    /// Whether the options name nothing but the plain file from its start.
     pub(crate) fn is_plain(&self) -> bool {
         self.is_canonical() && self.offset.is_none()
     }
 
-    /// Nothing was asked for but the whole plain file.
+    /// Whether the options name nothing but the whole plain file.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_plain() && self.length.is_none()
     }
 
-    /// The view is the whole file in canonical order.
+    /// Whether the view is the whole file in canonical order.
     pub(crate) fn is_canonical(&self) -> bool {
         self.subfile.is_none()
             && self.partition.is_none()
@@ -101,7 +102,7 @@ impl ViewArgs {
             && self.fork == "data"
     }
 
-    /// The bytes of the view depend on how they are cut into accesses.
+    /// Whether the order of the view's bytes depends on how they are divided into accesses.
     pub(crate) fn one_access(&self) -> bool {
         self.order == Some(OrderArg::Column)
     }

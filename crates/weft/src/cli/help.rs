@@ -75,7 +75,10 @@ mod tests {
 
     #[test]
     fn every_command_is_in_one_family() {
-        let families: Vec<String> = FAMILIES.iter().flat_map(|f| f.names()).collect();
+        let families: Vec<String> = FAMILIES
+            .iter()
+            .flat_map(crate::commands::Family::names)
+            .collect();
         let distinct: BTreeSet<&String> = families.iter().collect();
         assert_eq!(distinct.len(), families.len(), "{families:?}");
         let whole = Cli::command();

@@ -1,4 +1,5 @@
-//! What is said of a command line that is none: clap's words, without what leads nowhere.
+//! The messages for a command line that does not parse: clap's, without suggestions that lead
+//! nowhere.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -11,7 +12,7 @@ use weft_proto::text;
 
 use super::Cli;
 
-/// The error in words; `args` is the command line.
+/// The message of a parse error. `args` is the command line.
 pub(crate) fn words(args: &[OsString], mut error: Error) -> String {
     let all = Cli::command();
     let command = args.iter().skip(1).find_map(|arg| all.find_subcommand(arg));
@@ -34,7 +35,7 @@ pub(crate) fn words(args: &[OsString], mut error: Error) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is said of an address whose volume's key is not named, if that is so.
+/// The message for an address without the volume's key, if the command line lacks the key.
 pub(crate) fn lacks_key(cli: &Cli) -> Option<String> {
     let address = cli.global.address.as_ref()?;
     let among_options = cli.command.names_key();
@@ -47,14 +48,14 @@ pub(crate) fn lacks_key(cli: &Cli) -> Option<String> {
     ))
 }
 
-/// Of a list of mount options only what is wrong in it: the rest of the list may be mount(8)'s.
+/// The message for a wrong mount option alone: the rest of its list may be mount(8)'s.
 fn of_a_mount_option(error: &Error) -> Option<String> {
     let is_list = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg == "-o <OPTIONS>");
     let wrong = error.source().filter(|_| is_list)?;
     Some(format!("weft: {wrong}"))
 }
 
-/// Shows what the words of the command line could tell a terminal. Rendering would leave it out without a word.
+/// Escapes control characters in words of the command line. Rendering would drop them silently.
 fn escape(error: &mut Error) {
     let context = error.context();
     let escaped: Vec<_> = context
@@ -68,7 +69,7 @@ fn escape(error: &mut Error) {
     }
 }
 
-/// Takes away suggestions of commands and options that are none of a user's.
+/// Removes suggestions of hidden commands and options.
 fn suggest_what_is_shown(error: &mut Error, all: &Command, command: Option<&Command>) {
     let hidden = |name: &str| all.find_subcommand(name).is_some_and(Command::is_hide_set);
     for kind in [
@@ -91,7 +92,7 @@ fn suggest_what_is_shown(error: &mut Error, all: &Command, command: Option<&Comm
     }
 }
 
-/// Why a text is no number, in words that name what is wanted.
+/// Why a text is not a number, in words that name what is wanted.
 fn no_number(error: &ParseIntError) -> &'static str {
     match error.kind() {
         IntErrorKind::PosOverflow => "this number is too large",
@@ -100,8 +101,8 @@ fn no_number(error: &ParseIntError) -> &'static str {
     }
 }
 
-/// A usage line without the options that every command has. Of those that were given, or that the environment gives, clap names
-/// each once for itself and once as the command's own.
+/// A usage line without the options of every command. clap names each that is set, by the command
+/// line or the environment, twice: once for itself and once as the command's own.
 fn without_global(usage: &str, all: &Command) -> String {
     let global = all.get_arguments().filter(|arg| arg.is_global_set());
     global.fold(usage.to_owned(), |usage, arg| {

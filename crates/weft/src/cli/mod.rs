@@ -1,5 +1,5 @@
 //! The whole command line: global options and all commands, how it is parsed, the families in its
-//! help, and what is said of misuse.
+//! help, and the messages about misuse.
 
 mod help;
 pub(crate) mod misuse;
@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line. An option whose variable is set to nothing (`WEFT_VOLUME= weft …`) is as if the variable were not set.
+    /// Reads the command line. An empty variable (`WEFT_VOLUME= weft …`) counts as unset.
     pub(crate) fn parse_from_words(args: &[OsString]) -> Result<Cli, clap::Error> {
         let mut command = Cli::command();
         let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());

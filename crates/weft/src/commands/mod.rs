@@ -105,11 +105,11 @@ impl Command {
         }
         match self {
             Command::Volume(command) => command.run(global),
-            Command::Files(command) => command.run(global, whole),
-            Command::Data(command) => command.run(global),
+            Command::Files(command) => command.run(&global, whole),
+            Command::Data(command) => command.run(&global),
             Command::Upkeep(command) => command.run(global),
-            Command::Apps(command) => command.run(global),
-            Command::Help(command) => command.run(global, whole),
+            Command::Apps(command) => command.run(&global),
+            Command::Help(command) => command.run(&global, whole),
         }
     }
 }

@@ -44,7 +44,8 @@ pub(super) struct Copy {
     pub(super) far: Far,
     pub(super) small: Buffers,
     pub(super) large: Buffers,
-    /// For what a piece is compared with: never taken before one of `large`, so nobody waits for ever.
+    /// For what a piece is compared with: never taken before one of `large`, so that no task waits
+    /// for ever.
     pub(super) second: Buffers,
     pub(super) streams: Semaphore,
     pub(super) servers: Mutex<BTreeSet<ServerId>>,

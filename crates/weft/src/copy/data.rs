@@ -1,5 +1,5 @@
-//! The bytes of one file, from where it is to where it goes: pieces of 4 MiB, several in flight, holes left out. Within a volume its
-//! servers move what is large.
+//! The bytes of one file, from where it is to where it goes: pieces of 4 MiB, several in flight,
+//! holes left out. Within a volume its servers move what is large.
 
 use std::sync::Arc;
 
@@ -127,7 +127,8 @@ async fn move_all(
     Ok((poured, length, cut))
 }
 
-/// Moves all there is. Returns what was moved, how long the source turned out to be, and whether somebody cut it meanwhile.
+/// Moves all there is. Returns what was moved, how long the source turned out to be, and whether it
+/// was truncated meanwhile.
 async fn pour_all(
     source: &mut Source,
     sink: &Sink,
@@ -270,7 +271,7 @@ async fn pour_by_servers(
     copy: &Copy,
     moving: &mut Moving,
 ) -> Result<Poured> {
-    // What a file held that somebody cuts meanwhile is not told: its size is looked at in the end.
+    // A truncation meanwhile is not reported here: the file's size is compared at the end.
     let mut poured = Poured {
         short: Some(size),
         ..Poured::default()

@@ -208,7 +208,8 @@ impl Engine {
             .await;
     }
 
-    /// Gives directories their times and bits: the deepest first, as bits may lock those below away.
+    /// Gives directories their times and bits: the deepest first, as bits may lock those below
+    /// away.
     async fn finish(&mut self, copy: &Arc<Copy>) {
         let mut made = std::mem::take(&mut self.made);
         let depth = |job: &Job| job.to.split(|b| *b == b'/').count();

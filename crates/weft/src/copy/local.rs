@@ -22,8 +22,8 @@ const PAGE: usize = 1000;
 /// Holes below this are read and copied like data: seeking costs more.
 const HOLE_MIN: u64 = 64 << 10;
 
-/// A local path that calls take: of one that is too long for the kernel its last part, in the directory to which the parts before it
-/// lead.
+/// A local path that calls take: of one that is too long for the kernel its last part, in the
+/// directory to which the parts before it lead.
 struct Reach {
     path: PathBuf,
     /// What `path` leads through.
@@ -302,8 +302,9 @@ pub(crate) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<us
     Ok(filled)
 }
 
-/// How long a file of `size` bytes turned out to be, and whether that is because somebody cut it. `short`: the first byte
-/// that a read did not find. A file that ends in a hole may have been cut without any read coming short.
+/// How long a file of `size` bytes turned out to be, and whether that is because it was truncated.
+/// `short`: the first byte that a read did not find. A file that ends in a hole may have been cut
+/// without any read coming short.
 pub(super) fn end(file: &File, size: u64, short: Option<u64>) -> io::Result<(u64, bool)> {
     if let Some(short) = short {
         return Ok((short, !states_any_size(file)?));
@@ -312,11 +313,12 @@ pub(super) fn end(file: &File, size: u64, short: Option<u64>) -> io::Result<(u64
     Ok((now.min(size), now < size))
 }
 
-/// Whether the file lies in a file system of the kernel's own: its files are made as they are read, and the size that they
-/// state says nothing (0 in /proc, a page in /sys).
+/// Whether the file lies in a file system of the kernel's own: its files are made as they are read,
+/// and the size that they state says nothing (0 in /proc, a page in /sys).
 fn states_any_size(file: &File) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type;
-    // From linux/magic.h: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs; configfs has its number to itself.
+    // From linux/magic.h: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs; configfs has
+    // its number to itself.
     Ok(matches!(
         kind,
         0x9fa0

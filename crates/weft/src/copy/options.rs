@@ -20,7 +20,8 @@ pub(crate) struct Options {
     pub(crate) no_clobber: bool,
     /// Refuse to replace a file that is there.
     pub(crate) refuse: bool,
-    /// Leave files alone whose copy has the size and the time of modification of its source; replace others.
+    /// Leave files alone whose copy has the size and the time of modification of its source;
+    /// replace others.
     pub(crate) resume: bool,
     /// Read every file again on both sides, and compare.
     pub(crate) verify: bool,

@@ -1,4 +1,4 @@
-//! One process's share of a transfer: it follows from the length and two numbers, so nobody needs to be asked.
+//! One process's share of a transfer: it follows from the length and two numbers alone.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,8 +20,9 @@ impl Part {
     /// The only part.
     pub(crate) const WHOLE: Part = Part { number: 1, of: 1 };
 
-    /// The bytes of a transfer of `length` bytes that are this part's: whole pieces of `step` bytes, the last one of the
-    /// transfer excepted. The parts are disjoint, in order, and together everything.
+    /// The bytes of a transfer of `length` bytes that are this part's: whole pieces of `step`
+    /// bytes, the last one of the transfer excepted. The parts are disjoint, in order, and together
+    /// everything.
     pub(crate) fn share(self, length: u64, step: u64) -> Range<u64> {
         let pieces = u128::from(length.div_ceil(step));
         let place = |number: u32| {

@@ -1,8 +1,9 @@
-//! A file that is copied to. It never looks like a copy before it is one: a new local file has a name of its own until it is whole, and
-//! what cannot be ended is taken away ([`Sink::discard`]).
+//! A file that is copied to. It never looks like a copy before it is one: a new local file has a
+//! name of its own until it is whole, and what cannot be ended is taken away ([`Sink::discard`]).
 //!
-//! Deliberately absent: a name of its own for a new file of the volume, which would cost another request for each file. Killed without
-//! notice, a copy leaves an incomplete file there, with the time of the copy.
+//! Deliberately absent: a name of its own for a new file of the volume, which would cost another
+//! request for each file. Killed without notice, a copy leaves an incomplete file there, with the
+//! time of the copy.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +27,8 @@ use crate::streams::Buffer;
 use crate::streams::blocking;
 use crate::terminal::name;
 
-/// Zeros from this length on are left out of writes to a volume: a request costs about as much as its bytes.
+/// Zeros from this length on are left out of writes to a volume: a request costs about as much as
+/// its bytes.
 const REMOTE_HOLE: usize = 64 << 10;
 
 /// An open file to write to.

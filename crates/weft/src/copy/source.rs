@@ -16,9 +16,11 @@ use crate::streams::Buffer;
 use crate::streams::ZeroedReader;
 use crate::streams::blocking;
 
-/// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller one costs as much.
+/// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller
+/// one costs as much.
 const ASK_FOR_DATA: u64 = 64 << 20;
-/// Shorter holes of a file of a volume are read like data: a request of its own for what is behind costs more.
+/// Shorter holes of a file of a volume are read like data: a request of its own for what is behind
+/// costs more.
 const HOLE_MIN: u64 = 256 << 10;
 
 /// An open file to read from.
@@ -63,7 +65,8 @@ impl Source {
         }
     }
 
-    /// The first range at or after `at` that may hold data; `at` is 0, then where the last range ended.
+    /// The first range at or after `at` that may hold data; `at` is 0, then where the last range
+    /// ended.
     pub(super) async fn next_data(&mut self, at: u64, size: u64) -> Result<Option<Range<u64>>> {
         match self {
             // Holes cannot matter in a file of one small piece.
@@ -84,13 +87,14 @@ impl Source {
         }
     }
 
-    /// Whether the size says how much there is to read: a local file of none may be one that is made as it is read.
+    /// Whether the size says how much there is to read: a local file of none may be one that is
+    /// made as it is read.
     pub(super) fn states_size(&self, size: u64) -> bool {
         size > 0 || matches!(self, Source::Weft { .. })
     }
 
-    /// How long a file of `size` bytes turned out to be when all of it was read, and whether that is because somebody cut
-    /// it. `short`: the first byte that a read did not find.
+    /// How long a file of `size` bytes turned out to be when all of it was read, and whether that
+    /// is because it was truncated. `short`: the first byte that a read did not find.
     pub(super) async fn end(&self, size: u64, short: Option<u64>) -> Result<(u64, bool)> {
         match self {
             // One read, which found everything.

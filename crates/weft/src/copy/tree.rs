@@ -107,7 +107,8 @@ impl Tree {
         }
     }
 
-    /// Makes a directory that its owner can fill; a directory that is there will do. Returns its identity.
+    /// Makes a directory that its owner can fill; a directory that is there will do. Returns its
+    /// identity.
     pub(crate) async fn make_directory(&self, path: &[u8], mode: u32) -> Result<(u64, u64)> {
         let created = match self {
             Tree::Local => {
@@ -184,7 +185,8 @@ impl Tree {
         }
     }
 
-    /// Makes room for something that is no directory: removes what has the name, unless that is a directory.
+    /// Makes room for something that is no directory: removes what has the name, unless that is a
+    /// directory.
     pub(super) async fn make_room(&self, path: &[u8], keep: bool) -> Result<bool> {
         let Some(there) = self.stat(path, false).await? else {
             return Ok(true);

@@ -1,8 +1,9 @@
-//! What a process that runs for long has to say, on standard error.
+//! The log of a long-running process, on standard error.
 //!
-//! A process in the background writes to a file that its starter opened, and nobody empties that. So it is turned over: at 16 MiB the
-//! file becomes `NAME.1`, the one before `NAME.2` and so on, and the oldest is removed. Whatever else goes to standard error, as what
-//! a panic says, goes to the new file, too.
+//! A background process writes to a file that its parent opened and that nothing else truncates. So
+//! the process rotates it: at 16 MiB the file becomes `NAME.1`, the one before `NAME.2` and so on,
+//! and the oldest is removed. Other output on standard error, such as the message of a panic, goes
+//! to the new file, too.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,41 +18,41 @@ use weft_proto::text;
 
 use crate::process::private_files::open_log;
 
-/// A log of so many bytes is turned over, and so many older ones are kept: 80 MiB for each process.
+/// A log is rotated at this size, and this many older ones are kept: 80 MiB for each process.
 const BYTES_MAX: u64 = 16 << 20;
 const KEPT: u32 = 4;
-/// After a turn that failed the next one is tried when so much was written.
+/// After a failed rotation, the next is tried once this much was written.
 const AGAIN: u64 = 1 << 20;
 
-/// Begins the log. `background`: standard error is a file that belongs to the volume.
+/// Starts the log. `background`: standard error is a file that belongs to the volume.
 pub(crate) fn start(level: &str, background: bool) {
     let filter = EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let turned = background.then(Turned::of_stderr).flatten();
-    let turned = turned.map(|turned| Arc::new(Mutex::new(turned)));
-    let writer = BoxMakeWriter::new(move || Line(turned.clone()));
+    let rotated = background.then(RotatedLog::of_stderr).flatten();
+    let rotated = rotated.map(|rotated| Arc::new(Mutex::new(rotated)));
+    let writer = BoxMakeWriter::new(move || Line(rotated.clone()));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer)
-        // Where the log's own disk is full it would say so there, and panic.
+        // With the log's disk full it would report that in the log, and panic.
         .log_internal_errors(false)
-        // Colours could not be told from the commands of a name.
+        // Colours could not be told from escape sequences in a name.
         .with_ansi(false)
         .init();
 }
 
-/// A log that is turned over.
-struct Turned {
+/// A log that is rotated.
+struct RotatedLog {
     path: PathBuf,
     file: File,
     bytes: u64,
     max: u64,
-    /// Standard error is to follow.
+    /// Standard error moves to the new file, too.
     is_stderr: bool,
 }
 
-impl Turned {
-    /// The file that standard error is, if it is one that can be found.
-    fn of_stderr() -> Option<Turned> {
+impl RotatedLog {
+    /// The file behind standard error, if it has a path.
+    fn of_stderr() -> Option<RotatedLog> {
         let path = fs::read_link("/proc/self/fd/2").ok()?;
         let here = fs::symlink_metadata(&path).ok()?;
         let open = fs::metadata("/proc/self/fd/2").ok()?;
@@ -59,7 +60,7 @@ impl Turned {
         if !(same && here.is_file()) {
             return None;
         }
-        Some(Turned {
+        Some(RotatedLog {
             file: open_log(&path).ok()?,
             path,
             bytes: here.len(),
@@ -71,9 +72,9 @@ impl Turned {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let length = line.len() as u64;
         if self.bytes > 0 && self.bytes + length > self.max {
-            self.bytes = match self.turn_over() {
+            self.bytes = match self.rotate() {
                 Ok(()) => 0,
-                // It grows on: nothing of what is said is lost for that.
+                // The file keeps growing: no line is lost for it.
                 Err(_) => self.max.saturating_sub(AGAIN),
             };
         }
@@ -81,7 +82,7 @@ impl Turned {
         self.file.write_all(line)
     }
 
-    fn turn_over(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         for number in (1..KEPT).rev() {
             match fs::rename(
                 numbered(&self.path, number),
@@ -104,16 +105,17 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_added_extension(number.to_string())
 }
 
-/// Writes each event as one line whatever is in it, to a log that is turned over or else to standard error.
-struct Line(Option<Arc<Mutex<Turned>>>);
+/// Writes each event as one line, whatever it contains, to the rotated log or else to standard
+/// error.
+struct Line(Option<Arc<Mutex<RotatedLog>>>);
 
 impl Write for Line {
-    /// The log hands over each event whole, with the end of its line.
+    /// `tracing` hands over each event whole, with its line end.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = format!("{}\n", text::one_line(text.trim_end_matches('\n')));
         match &self.0 {
-            Some(turned) => turned.lock().write(line.as_bytes())?,
+            Some(rotated) => rotated.lock().write(line.as_bytes())?,
             None => io::stderr().lock().write_all(line.as_bytes())?,
         }
         Ok(event.len())
@@ -132,7 +134,7 @@ mod tests {
     fn a_log_takes_no_more_than_its_bound_and_keeps_the_latest_lines_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.log");
-        let mut log = Turned {
+        let mut log = RotatedLog {
             file: open_log(&path).unwrap(),
             path: path.clone(),
             bytes: 0,
@@ -161,7 +163,7 @@ mod tests {
     fn an_event_is_one_line_that_commands_no_terminal() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.log");
-        let log = Turned {
+        let log = RotatedLog {
             file: open_log(&path).unwrap(),
             path: path.clone(),
             bytes: 0,

@@ -1,13 +1,15 @@
 //! How much memory a process may use, and how the defaults of a node come from that.
 //!
-//! A container's limit is below what the machine has, and who passes it is killed. So the least of the machine's memory and of the
-//! limits of all control groups that this process is in counts. What a node takes by default is a part of that, shared by all
-//! nodes of the volume that this machine has: they are processes of one container, or of none.
+//! A container's limit is below the machine's memory, and the kernel kills a process that exceeds
+//! it. So the limit is the least of the machine's memory and of the limits of all control groups of
+//! this process. The default of a node is a share of that: all nodes of the volume on this machine
+//! divide it, as processes of one container, or of none.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Of a node's share, the parts for a server's data, for the blocks and the fresh entries of a key-value engine, and for payloads
-/// that peers have begun to send. The rest is for calls under way and the allocator.
+/// The parts of a node's share for a server's data, for the blocks and memtables of a key-value
+/// engine, and for payloads that peers have begun to send. The rest is for calls in progress and
+/// the allocator.
 const CACHE_PART: u64 = 4;
 const ENGINE_PART: u64 = 16;
 const WINDOWS_PART: u64 = 8;
@@ -16,27 +18,27 @@ const CACHE: (u64, u64) = (8 << 20, 1 << 30);
 const ENGINE: (u64, u64) = (4 << 20, 64 << 20);
 const WINDOWS: (u64, u64) = (8 << 20, 128 << 20);
 
-/// What a node may take where the configuration does not say.
+/// The memory that a node may take unless the configuration says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share(u64);
 
 impl Share {
-    /// One of so many nodes on this machine.
+    /// The share of one of `nodes` nodes on this machine.
     pub(crate) fn of(nodes: usize) -> Share {
         Share(limit() / nodes.max(1) as u64)
     }
 
-    /// Of a server's data.
+    /// For the cache of a server's data.
     pub(crate) fn cache(self) -> u64 {
         self.part(CACHE_PART, CACHE)
     }
 
-    /// Of the blocks that a key-value engine has read, and of what it has not written to tables yet.
+    /// For the block cache and the memtables of a key-value engine.
     pub(crate) fn engine(self) -> u64 {
         self.part(ENGINE_PART, ENGINE)
     }
 
-    /// Of payloads that are under way to it.
+    /// For payloads on their way to the node.
     pub(crate) fn windows(self) -> u64 {
         self.part(WINDOWS_PART, WINDOWS)
     }
@@ -47,7 +49,7 @@ impl Share {
     }
 }
 
-/// What this process may use: of the machine's memory, what its control groups allow.
+/// The memory that this process may use: the machine's, within the limits of its control groups.
 pub(crate) fn limit() -> u64 {
     let total = rustix::system::sysinfo();
     let total = total.totalram.saturating_mul(u64::from(total.mem_unit));
@@ -55,8 +57,8 @@ pub(crate) fn limit() -> u64 {
     allowed(&groups, Path::new("/sys/fs/cgroup"), total)
 }
 
-/// The least limit of the control groups that are named, and of those above them. Where the hierarchy is another one than the names
-/// mean, as in a container that sees its own group as the root, what is there counts.
+/// The least limit of the named control groups and of those above them. In a container that sees
+/// its own group as the root, the names do not match the hierarchy; what is there counts.
 fn allowed(groups: &str, root: &Path, total: u64) -> u64 {
     let mut least = total;
     for line in groups.lines() {

@@ -1,5 +1,5 @@
-//! What a process takes from its machine: memory, threads that outlive every refusal of the kernel,
-//! a log that is rotated, and files that no other user may read.
+//! What a process takes from its machine: memory, threads that start early and stay, a log that is
+//! rotated, and files that no other user may read.
 //!
 //! Nothing here knows a volume.
 

@@ -16,12 +16,12 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 /// The bits of users other than the owner.
 pub(crate) const OTHERS: u32 = 0o077;
 
-/// Keeps what this process makes from other users, also where a library makes it.
+/// Keeps the files that this process makes from other users, including those that libraries make.
 pub(crate) fn narrow_umask() {
     rustix::process::umask(Mode::from_raw_mode(OTHERS));
 }
 
-/// Makes a folder, and those above it that are not there.
+/// Makes a folder and its missing parents.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -29,14 +29,14 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-/// To write a file, or make one.
+/// Options that open a file for writing, and make it if it is missing.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(FILE_MODE);
     options
 }
 
-/// Opens a log, to write at its end.
+/// Opens a log for appending.
 pub(crate) fn open_log(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(FILE_MODE);
@@ -44,7 +44,7 @@ pub(crate) fn open_log(path: &Path) -> Result<File> {
     log.with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// Writes a small file: on return it survives power loss, and before that it is there as it was or not at all.
+/// Replaces a small file atomically. On return the new content survives power loss.
 pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
     let write = || {
         let beside = path.with_extension("new");
@@ -56,7 +56,7 @@ pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
         if let Some(folder) = folders.next() {
             File::open(folder)?.sync_all()?;
         }
-        // The folder may be new, too. Whoever made it can mostly read where it lies; else its name is the system's care.
+        // The folder may be new, too. Its parent is synced where this process may read it.
         if let Some(Ok(above)) = folders.next().map(File::open) {
             above.sync_all()?;
         }

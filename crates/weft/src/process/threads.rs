@@ -1,8 +1,9 @@
-//! Runtimes of processes that run for long: the threads that they cannot do without are there from the beginning.
+//! Runtimes of long-running processes, whose indispensable threads start with the runtime.
 //!
-//! A runtime starts threads for work that blocks (looking up a name, waiting for the kernel) when there is some, and ends them when
-//! there is none for a while. Where the system refuses a thread at that moment, the work waits until another thread is granted, or
-//! panics. So a few are started at once and kept: with those there is always one that comes to it.
+//! A runtime starts threads for blocking work (resolving a name, waiting for the kernel) on demand,
+//! and ends them when they have been idle for a while. If the system refuses a thread at that
+//! moment, the work waits until one is granted, or panics. So a few threads start at once and stay:
+//! blocking work always finds one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,18 +12,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads for blocking work that are there from the beginning, and the most there are.
+/// Threads for blocking work: how many start at once, and the most at a time.
 const KEPT: usize = 2;
 const BLOCKING_MAX: usize = 64;
 /// Longer than any process runs.
 const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 10);
-/// How long the threads may take to come.
+/// How long the threads may take to start.
 const START: Duration = Duration::from_secs(10);
 
-/// Builds a runtime whose threads run already.
+/// Builds a runtime whose threads are running.
 ///
 /// # Errors
-/// Where the system does not grant the threads.
+/// When the system refuses the threads.
 pub(crate) fn lasting(builder: &mut Builder) -> Result<Runtime> {
     let runtime = builder
         .enable_all()
@@ -33,7 +34,7 @@ pub(crate) fn lasting(builder: &mut Builder) -> Result<Runtime> {
     for _ in 0..KEPT {
         let there = Arc::clone(&there);
         runtime.spawn_blocking(move || {
-            // Each waits for the others, so that none does the work of two.
+            // Each waits for the others, so that no thread is counted twice.
             there.fetch_add(1, Ordering::AcqRel);
             wait_for(&there);
         });
@@ -46,7 +47,7 @@ pub(crate) fn lasting(builder: &mut Builder) -> Result<Runtime> {
     Ok(runtime)
 }
 
-/// Whether all came in time.
+/// Whether all threads started in time.
 fn wait_for(there: &AtomicUsize) -> bool {
     let begun = Instant::now();
     while there.load(Ordering::Acquire) < KEPT {

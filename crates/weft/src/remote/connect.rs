@@ -1,4 +1,4 @@
-//! Finds the volume that a command is about and connects to it.
+//! Finds the volume that the command line names, and connects to it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,13 +10,14 @@ use crate::args::Global;
 use crate::volume_config;
 use crate::volume_config::{Config, NodeName, lock_of};
 
-/// How long a command that ends waits until the service knows that its files are closed.
+/// How long an ending command waits until the service knows that its files are closed.
 const LEAVE: Duration = Duration::from_secs(1);
 
 /// The volumes that this command has connected to.
 static CONNECTED: Mutex<Vec<Volume>> = Mutex::new(Vec::new());
 
-/// How to reach the volume: `--address` and `--key-file`, else `--volume` or `WEFT_VOLUME`, else `./weft-volume`.
+/// How to reach the volume: `--address` and `--key-file`, else `--volume` or `WEFT_VOLUME`, else
+/// `./weft-volume`.
 pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
     let mut options = place(global)?;
     options.wire = global.wire.unwrap_or(options.wire);
@@ -55,7 +56,8 @@ fn place(global: &Global) -> Result<ConnectOptions> {
     )
 }
 
-/// Says of an error, where it is that no service answers, that the volume is not running if its folder on this machine tells so.
+/// Replaces the error that no service answers by the reason, if the volume's folder on this machine
+/// shows that the volume is not running.
 pub(crate) fn explained(global: &Global, error: anyhow::Error) -> anyhow::Error {
     let away = error
         .chain()
@@ -104,8 +106,8 @@ pub(crate) async fn volume(global: &Global) -> Result<Volume> {
     Ok(volume)
 }
 
-/// The service hears that the files of a command that fails are closed: else it would take the command for one that may come
-/// back, and keep what was removed for it.
+/// Tells the service that the files of this command are closed. Otherwise the service would wait
+/// for a failed command to reconnect, and keep removed files for it.
 async fn leave() {
     let connected = std::mem::take(&mut *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner));
     for volume in connected {
@@ -116,8 +118,8 @@ async fn leave() {
 
 /// Runs a client command on a runtime of its own.
 ///
-/// Threads that block are few: copying 20,000 small files out with up to 512 of them took half as much system time
-/// again, waiting for the lock of the directory that they fill.
+/// Threads that block are few: copying 20,000 small files out with up to 512 of them took half as
+/// much system time again, waiting for the lock of the directory that they fill.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,5 +1,5 @@
-//! Whether a view can be opened on a file that is still to be made: asked before it is made, so that what is refused
-//! leaves no empty file behind. Taking the file away again would be no answer: others may have found it by then.
+//! Checks a view against a file before the file is made, so that a refused view leaves no empty
+//! file behind. Removing the file again is no option: another process may have found it.
 
 use anyhow::{Context, Result};
 use weft_client::Volume;
@@ -8,12 +8,12 @@ use weft_layout::{BSU_DEFAULT, Grid, Map, View};
 use crate::args::LayoutArgs;
 use crate::remote::path::{RemotePath, look, look_link};
 
-/// Refuses a view that no file could have which is made here with this layout. Of a file that is there, and of a view that
-/// goes with every file, nothing is asked.
+/// Refuses a view that no new file at this place and of this layout could have. A file that exists,
+/// and a view that fits every file, need no check.
 ///
 /// # Errors
-/// Those of opening the view. A view can pass and yet be refused of the file: where servers are down, a new file may get
-/// fewer cells than the volume has servers.
+/// Those of opening the view. A view can pass and yet be refused of the file: where servers are
+/// down, a new file may get fewer cells than the volume has servers.
 pub(crate) async fn check_view(
     volume: &Volume,
     file: &RemotePath,

@@ -113,8 +113,8 @@ async fn stat(
     }
 }
 
-/// The place of a path of any length: of one that is too long for a call its last part, in the directory to which the parts before it
-/// lead.
+/// The place of a path of any length: of one that is too long for a call its last part, in the
+/// directory to which the parts before it lead.
 ///
 /// Cost: nothing for a path that is short enough, one request for each part before the last.
 pub(crate) async fn reach(volume: &Volume, path: &[u8]) -> Result<Place, weft_client::Error> {
@@ -142,8 +142,8 @@ fn present(found: Result<Attributes, weft_client::Error>) -> Result<Option<Attri
     }
 }
 
-/// The places that several sources get: inside the last path if that is a directory, else the last path itself, which
-/// only one source can get. For `what`, such as "move".
+/// The places that several sources get: inside the last path if that is a directory, else the last
+/// path itself, which only one source can get. For `what`, such as "move".
 pub(crate) async fn places(
     volume: &Volume,
     what: &str,

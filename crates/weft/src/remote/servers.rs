@@ -9,8 +9,8 @@ use weft_client::{Server, ServerState, Volume};
 use super::connect;
 use crate::volume_config::{Config, NodeName};
 
-/// Waits until the metadata service has heard of every server; returns what is to be said of nodes that are refused because
-/// their folders are older than what they said before.
+/// Waits until the metadata service has heard of every server; returns what is to be said of nodes
+/// that are refused because their folders are older than what they said before.
 pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec<String>> {
     let options = weft_client::ConnectOptions::from_folder(&config.base)?;
     connect::block_on(async {

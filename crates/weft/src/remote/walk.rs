@@ -1,8 +1,9 @@
 //! Walks a directory tree of the volume, many requests at a time, each directory a page at a time.
 //!
-//! One owner of all state ([`Tree`]): what waits for its turn, and which directories are open. What is found last goes first, so that
-//! what waits stays little. What is found is named by its directory's id, so that no path gets too long, however deep the tree, and
-//! nobody can lead the walk out of its tree by renaming.
+//! One owner of all state ([`Tree`]): what waits for its turn, and which directories are open. What
+//! is found last goes first, so that what waits stays little. What is found is named by its
+//! directory's id, so that no path gets too long, however deep the tree, and no rename leads the
+//! walk out of its tree.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,7 +104,8 @@ where
         }
     }
 
-    /// What is to be said when the user ends a walk: the names so far are `done`, such as "changed".
+    /// What is to be said when the user ends a walk: the names so far are `done`, such as
+    /// "changed".
     pub(crate) fn interrupted(&self, done: &str) -> String {
         format!(
             "{} names are {done}, the others are as they were; the same command goes on",
@@ -213,7 +215,8 @@ impl Tree {
         true
     }
 
-    /// Something in this directory is done. Returns false if that was the tree itself, and it did not go well.
+    /// Something in this directory is done. Returns false if that was the tree itself, and it did
+    /// not go well.
     fn done(&mut self, parent: Option<Number>, well: bool) -> bool {
         let (mut parent, mut well) = (parent, well);
         while let Some(number) = parent {
@@ -236,7 +239,8 @@ impl Tree {
                     .push(Task::Visit(Visit::Leave, parent, spot, attributes));
                 return true;
             }
-            // What could not be done below has been said; a directory left with a failure inside is no success.
+            // What could not be done below has been said; a directory left with a failure inside is
+            // no success.
             (parent, well) = (directory.parent, false);
         }
         well

@@ -14,7 +14,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A task of ours panicked: a defect, said as such.
+/// The error of a task that panicked, which is a defect of weft.
 pub(crate) fn panicked(error: &tokio::task::JoinError) -> anyhow::Error {
     anyhow!("a task of weft itself failed: {error}")
 }

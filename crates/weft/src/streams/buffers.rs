@@ -1,4 +1,4 @@
-//! Buffers that are used again, so that memory stays constant however much passes through.
+//! Reused buffers, so that memory stays constant whatever the amount of data.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -20,10 +20,10 @@ pub(crate) const REQUEST: usize = 4 << 20;
 /// Requests in flight of one stream.
 const DEPTH: usize = 6;
 
-/// Reads view bytes into buffers whose bytes that hold no data are zeros.
+/// Reads bytes of a view; where the view holds no data, buffers hold zeros.
 pub(crate) struct ZeroedReader {
     view: Arc<OpenView>,
-    /// A read came short: bytes without data lie around here, so buffers are cleared beforehand.
+    /// A read came short, so the view has bytes without data: buffers are cleared beforehand.
     short: AtomicBool,
 }
 
@@ -42,8 +42,9 @@ impl ZeroedReader {
 
     /// Fills `buffer` with the view's bytes from `offset` on.
     ///
-    /// Clearing a buffer costs a good part of moving it, and files without holes beyond a cell's end never need it:
-    /// so the first read that comes short is repeated into a cleared buffer, and from then on all are cleared.
+    /// Clearing a buffer costs a good part of moving it, and files without holes beyond a cell's
+    /// end never need it: so the first read that comes short is repeated into a cleared buffer, and
+    /// from then on all are cleared.
     pub(crate) async fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let length = buffer.len() as u64;
         if !self.short.load(Ordering::Relaxed) {
@@ -58,7 +59,8 @@ impl ZeroedReader {
     }
 }
 
-/// Writes view bytes `start..end` to `sink`, `step` bytes by one request; what holds no data is zeros.
+/// Writes view bytes `start..end` to `sink`, `step` bytes by one request; ranges without data are
+/// zeros.
 pub(crate) async fn read_out(
     view: Arc<OpenView>,
     start: u64,
@@ -90,8 +92,8 @@ pub(crate) async fn read_out(
     block_in_place(|| sink.flush()).context("cannot write to standard output")
 }
 
-/// Writes what `source` yields, at most `limit` bytes, to view bytes `start..`. `bar` comes to stand at how many of the first bytes are
-/// written for sure.
+/// Writes what `source` yields, at most `limit` bytes, to view bytes `start..`. `bar` advances to
+/// the length of the prefix that is written.
 ///
 /// # Cancellation
 /// A read of `source` that waits for input goes on waiting, on a thread of its own.

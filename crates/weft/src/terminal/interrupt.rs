@@ -1,13 +1,16 @@
 //! Ctrl-C, `kill` and a terminal that goes away: how a long command ends before its work does.
 //!
-//! The first SIGINT, SIGTERM or SIGHUP after the first [`guard`] or [`Orderly`] asks the command to end. Work under a [`guard`] is dropped; work in a
-//! section that ends in order by itself ([`Orderly`]) hears of it by [`asked`] or [`check`]. Either way the command says on standard
-//! error how far it came, in which state its target is and how to go on, and its exit code is 128 and the signal's number. A second
-//! signal ends the process at once.
+//! The first SIGINT, SIGTERM or SIGHUP after the first [`guard`] or [`Orderly`] asks the command to
+//! end. Work under a [`guard`] is dropped; work in a section that ends in order by itself
+//! ([`Orderly`]) learns of it through [`asked`] or [`check`]. Either way the command reports on
+//! standard error how far it came, the state of its target and how to go on, and its exit code is
+//! 128 plus the signal's number. A second signal ends the process at once.
 //!
-//! A signal that the process was started to ignore (`nohup`, a background job of a script) stays ignored.
+//! A signal that the process was started to ignore (`nohup`, a background job of a script) stays
+//! ignored.
 //!
-//! Deliberately absent: commands that only print or ask once. The signal itself ends those, and nothing is to be said.
+//! Deliberately absent: commands that only print or ask once. The signal itself ends those, and
+//! there is nothing to report.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -20,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::terminal::output;
 
-/// How long an orderly end may take before the user hears that it is under way.
+/// How long an orderly end may take before the user is told of it.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// What the whole process knows of signals.
@@ -50,7 +53,7 @@ pub(crate) struct Interrupted {
     state: String,
 }
 
-/// While it exists, a signal drops no work: whoever holds it listens by itself.
+/// While it exists, a signal drops no work: its holder checks for signals itself.
 pub(crate) struct Orderly(());
 
 impl Signal {
@@ -110,8 +113,8 @@ impl Drop for Orderly {
     }
 }
 
-/// Runs `work` until it ends or the user asks for an end, whichever comes first. Asked, `work` is dropped, and `state` says how far it
-/// came.
+/// Runs `work` until it ends or the user asks for an end, whichever comes first. Asked, `work` is
+/// dropped, and `state` says how far it came.
 ///
 /// # Errors
 /// Those of `work`; [`Interrupted`]; signals cannot be listened to.
@@ -168,7 +171,7 @@ async fn wait(when: impl Fn(&State) -> bool) -> Signal {
     }
 }
 
-/// Hears of signals from now on; once in a process.
+/// Listens for signals from now on; called once in a process.
 fn listen() -> Result<()> {
     static LISTENING: OnceLock<()> = OnceLock::new();
     if LISTENING.set(()).is_err() {
@@ -204,7 +207,8 @@ fn listen() -> Result<()> {
     Ok(())
 }
 
-/// The signals that this process was started to ignore, by bit; none where the kernel does not tell.
+/// The signals that this process was started to ignore, by bit; none where the kernel does not
+/// tell.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,5 @@
-//! Names and times as people read them. Names are bytes: a terminal gets none that could command it.
+//! Names and times as people read them. Names are bytes; those that could control a terminal are
+//! escaped.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -9,7 +10,8 @@ use weft_proto::limits::PATH_MAX;
 
 pub(crate) use weft_proto::text::escape;
 
-/// A name as a shell reads it back; what is not printable is shown escaped and has to be typed otherwise.
+/// A name as a shell reads it back; what is not printable is shown escaped and has to be typed
+/// otherwise.
 pub(crate) fn quote(name: &[u8]) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(b);
     if !name.is_empty() && name.iter().all(plain) {
@@ -61,10 +63,11 @@ pub(crate) fn last(path: &[u8]) -> &[u8] {
     &path[start..end]
 }
 
-/// Bytes of a path that any call takes, local or of the volume, with room for a prefix of ours.
+/// The longest path that every call takes, local or of the volume, with room for a prefix.
 const SHORT: usize = PATH_MAX - 64;
 
-/// Of a path that is too long for a call the longest part that is not, and what comes behind it, relative to that.
+/// Splits a path that is too long for a call: the longest prefix that is not, and the rest,
+/// relative to it.
 pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if path.len() < SHORT {
         return None;
@@ -91,7 +94,8 @@ pub(crate) fn time(nanos: i64, precise: bool) -> String {
     }
 }
 
-/// A time for programs, by RFC 3339: many of them take numbers for floating point, which a count of nanoseconds does not fit into.
+/// A time for programs, by RFC 3339: many of them read numbers as floating point, which cannot hold
+/// a count of nanoseconds.
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
 pub(crate) fn as_rfc3339<S: Serializer>(nanos: &i64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&rfc3339(*nanos))
@@ -101,7 +105,8 @@ fn rfc3339(nanos: i64) -> String {
     time(nanos, true).replacen(' ', "T", 1)
 }
 
-/// Year, month and day of a day since 1970 in the Gregorian calendar, in eras of 400 years that start in March.
+/// Year, month and day of a day since 1970 in the Gregorian calendar, in eras of 400 years that
+/// start in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

@@ -1,7 +1,8 @@
 //! What commands print: tables for people, JSON for programs, logs.
 //!
-//! Invariant: names and words of peers, wherever in a text, command no terminal. Here is where texts leave, so here they are
-//! escaped, whoever composed them; the bytes of files, and names that are a command's result (`weft ls`), do not come this way.
+//! Invariant: names, and words of peers, cannot control a terminal. Text is escaped here, where it
+//! leaves, whichever code composed it. The bytes of files, and names that are a command's result
+//! (`weft ls`), do not pass through here.
 
 use std::fmt::{self, Display};
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -16,7 +17,7 @@ pub(crate) use weft_layout::size::count;
 pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
-    /// Adds a row; names in it command no terminal and break no line.
+    /// Adds a row. Names in it cannot control a terminal or break a line.
     pub(crate) fn add_row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let cells = cells.into_iter().map(|cell| text::one_line(&cell.into()));
         self.0.add_row(cells.collect::<Vec<_>>());
@@ -39,7 +40,8 @@ pub(crate) fn table(headings: &[&str]) -> Table {
     Table(table)
 }
 
-/// Prints a value as indented JSON, in which characters that command a terminal are escaped as JSON has it.
+/// Prints a value as indented JSON. Characters that could control a terminal are escaped as JSON
+/// escapes them.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     let text = json_text(value)?;
     writeln!(std::io::stdout().lock(), "{text}")?;
@@ -48,7 +50,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 
 fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_string_pretty(value)?;
-    // Outside strings there are ends of lines and blanks only.
+    // Outside strings the only such characters are line ends.
     let shown = |c| c == '\n' || !text::is_command(c);
     if text.chars().all(shown) {
         return Ok(text);
@@ -64,15 +66,16 @@ fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(out)
 }
 
-/// Prints a line, or a text of several. Unlike `println!` a reader that went away is an error, not a panic.
+/// Prints a line, or a text of several. Unlike `println!` a reader that went away is an error, not
+/// a panic.
 pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
     let text = text::lines(&text.to_string());
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
 }
 
-/// Says something on standard error. Unlike `eprintln!` nothing ends if nobody can hear it: what was to be said is said
-/// by the exit code, too.
+/// Prints a line on standard error. Unlike `eprintln!` it does not panic when that is closed: the
+/// exit code carries the outcome as well.
 pub(crate) fn say(text: impl Display) {
     let text = text::lines(&text.to_string());
     let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -104,7 +107,8 @@ pub(crate) fn scaled(bytes: f64) -> String {
     }
 }
 
-/// An error with its causes on one line. Causes that an error's own words include already are not said twice.
+/// An error with its causes on one line. Causes that an error's own words include already are not
+/// said twice.
 pub(crate) fn error(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -117,7 +121,7 @@ pub(crate) fn error(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whether an error is about a disk without room, here or in the volume, or about a quota that is used up.
+/// Whether an error is about a full disk, here or in the volume, or about an exhausted quota.
 pub(crate) fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let local = cause
@@ -131,7 +135,7 @@ pub(crate) fn is_full(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Whether an error is about a reader that went away.
+/// Whether an error is about a closed pipe.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

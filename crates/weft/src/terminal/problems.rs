@@ -1,4 +1,4 @@
-//! Failures that do not end a command: said as they come, counted for the exit code.
+//! Failures that do not end a command: reported as they occur, counted for the exit code.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -9,21 +9,21 @@ use indicatif::ProgressBar;
 
 use crate::terminal::output;
 
-/// Failures of one kind that are named; the others are counted.
+/// Failures of one kind that are named; further ones are only counted.
 const NAMED: u64 = 10;
 
-/// A failure that many things can have alike, and of which one advice holds for all.
+/// A kind of failure that many files may share, with one advice for all of them.
 #[derive(Default)]
 pub(crate) struct Alike(AtomicU64);
 
 impl Alike {
-    /// How many things had it.
+    /// How many files failed in this way.
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What went wrong so far.
+/// The failures so far.
 pub(crate) struct Problems {
     count: Arc<AtomicU64>,
     heard: bool,
@@ -37,7 +37,7 @@ impl Default for Problems {
 }
 
 impl Problems {
-    /// Problems that nobody hears of: of a look at things that are about to be worked on.
+    /// Problems that are counted but not reported: of a first look before the work itself.
     pub(crate) fn unheard() -> Problems {
         Problems {
             heard: false,
@@ -45,7 +45,7 @@ impl Problems {
         }
     }
 
-    /// Says problems above a progress bar.
+    /// Problems that are reported above a progress bar.
     pub(crate) fn beside(bar: ProgressBar) -> Problems {
         Problems {
             count: Arc::default(),
@@ -54,7 +54,7 @@ impl Problems {
         }
     }
 
-    /// The same problems, said above a progress bar that is there for a while.
+    /// The same problems, reported above a progress bar.
     pub(crate) fn above(&self, bar: &ProgressBar) -> Problems {
         Problems {
             count: self.count.clone(),
@@ -69,7 +69,7 @@ impl Problems {
         self.remark(problem);
     }
 
-    /// Counts one of many problems that are alike, and says it if it is one of the first.
+    /// Counts a problem of a kind, and reports it if it is among the first of its kind.
     pub(crate) fn say_alike(&self, alike: &Alike, problem: impl Display) {
         if alike.0.fetch_add(1, Ordering::Relaxed) < NAMED {
             self.say(problem);
@@ -78,7 +78,8 @@ impl Problems {
         }
     }
 
-    /// Says how many problems were alike, and what is to be done about them; nothing if there was none. `what`: such as "files that are there".
+    /// Reports how many problems were of a kind, and the advice for them; nothing if there were
+    /// none. `what` names them, such as "files that are there".
     pub(crate) fn sum_up(&self, alike: &Alike, what: &str, advice: &str) {
         let count = alike.count();
         let named = match count {
@@ -89,7 +90,7 @@ impl Problems {
         self.remark(format_args!("{what}: {count}{named}; {advice}"));
     }
 
-    /// Says something that is no problem of its own.
+    /// Prints a remark that does not count as a problem.
     pub(crate) fn remark(&self, text: impl Display) {
         if self.heard {
             self.bar

@@ -1,6 +1,8 @@
-//! Progress of long commands on standard error: one line of one form, and nothing where there is no terminal.
+//! Progress of long commands on standard error: one line in a fixed format, and none without a
+//! terminal.
 //!
-//! `WHAT [=====>    ] DONE of TOTAL, RATE, TIME left` where the total is known, else `WHAT DONE, RATE, TIME so far`.
+//! `WHAT [=====>    ] DONE of TOTAL, RATE, TIME left` where the total is known, else `WHAT DONE,
+//! RATE, TIME so far`.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use crate::terminal::output;
 
 /// Characters of the bar between its brackets.
 const WIDTH: u64 = 20;
-/// No time is left to tell before so much has passed: the rate says nothing yet.
+/// No time left is shown before this much time has passed: the rate is not meaningful yet.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// What is counted.
@@ -22,7 +24,7 @@ enum Unit {
     Things(&'static str),
 }
 
-/// How far something has come.
+/// How far the work has come.
 struct Far {
     done: u64,
     total: Option<u64>,
@@ -59,7 +61,7 @@ fn bar(what: &str, total: Option<u64>, unit: Unit) -> ProgressBar {
             rate: state.per_sec(),
             elapsed: state.elapsed(),
         };
-        // A line that cannot be written is one nobody sees.
+        // A progress line that cannot be written does no harm.
         let _ = line.write_str(&text(unit, &far));
     };
     let style = ProgressStyle::with_template("{msg} {far}").expect("the template is legal");

@@ -13,7 +13,8 @@ use crate::copy::Part;
     reason = "each is an option of the command line"
 )]
 pub(crate) struct TransferArgs {
-    /// Take one share of N, in whole pieces of 4 MiB; another process, on any machine, takes each of the others
+    /// Take one share of N, in whole pieces of 4 MiB; another process, on any machine, takes each
+    /// of the others
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     pub(crate) part: Part,
     /// Pieces under way at a time; of a tree, files
@@ -37,8 +38,8 @@ pub(crate) struct TransferArgs {
     /// Bytes per second at most
     #[arg(long, value_name = "BYTES", value_parser = size::parse_positive)]
     pub(crate) limit: Option<u64>,
-    /// Everything that a directory holds, a view for each of its files; a part takes whole files, --resume (without a view)
-    /// skips those of equal size and time
+    /// Everything that a directory holds, a view for each of its files; a part takes whole files,
+    /// --resume (without a view) skips those of equal size and time
     #[arg(short, long, conflicts_with = "limit")]
     pub(crate) recursive: bool,
     /// One of several at a time: it shows no progress of its own

@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::mark::{Found, Identity, Record};
 use crate::copy::Part;
 
-/// A part whose record speaks of bytes that are not at the target any more.
+/// A part whose record names bytes that the target no longer holds.
 pub(super) struct Lost {
     pub(super) part: u32,
     /// The byte of the transfer that it had come to.
@@ -198,7 +198,7 @@ mod tests {
             let error = with_lost(&lost(2), &own, false, false, true, false).unwrap_err();
             assert!(error.contains("b is gone") && error.contains("--force"));
         }
-        // Bytes of another part are lost: nobody may hide it.
+        // Bytes of another part are lost, which must not be hidden.
         for (empty, resume) in [(false, false), (false, true), (true, false), (true, true)] {
             let error = with_lost(&lost(1), &sibling, empty, false, resume, false).unwrap_err();
             assert!(error.contains("part 1") && error.contains("--force"));

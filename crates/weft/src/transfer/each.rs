@@ -1,8 +1,10 @@
-//! Trees file by file, where each file is more than copied: through a view, or only compared. Each regular file is a
-//! transfer of its own, with all that [`super`] promises of one; several are under way at a time.
+//! Trees file by file, where each file is more than copied: through a view, or only compared. Each
+//! regular file is a transfer of its own, with all that [`super`] promises of one; several are
+//! under way at a time.
 //!
-//! Without a view everything is compared: kinds, texts of links, and whether either side has names that the other lacks.
-//! A view is one of bytes, so with one only directories and regular files count; what else there is, is left out and said.
+//! Without a view everything is compared: kinds, texts of links, and whether either side has names
+//! that the other lacks. A view is one of bytes, so with one only directories and regular files
+//! count; what else there is, is left out and said.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -154,8 +156,8 @@ pub(super) async fn each(
 }
 
 impl Each<'_> {
-    /// Files go before directories, so that what waits stays little. Whatever is under way is polled all the time: one that
-    /// is not could hold what the others wait for.
+    /// Files go before directories, so that what waits stays little. Whatever is under way is
+    /// polled all the time: one that is not could hold what the others wait for.
     async fn walk(&self, root: Job, at_a_time: usize) {
         let (mut files, mut directories) = (Vec::new(), vec![root]);
         let mut running: FuturesUnordered<BoxFuture<'_, Result<Vec<Job>>>> =

@@ -25,7 +25,8 @@ use crate::remote::RemotePath;
 use crate::streams::blocking;
 use crate::terminal::name;
 
-/// Copies a part of a view of a file of the volume into a local file, which is made if it is not there.
+/// Copies a part of a view of a file of the volume into a local file, which is made if it is not
+/// there.
 pub(crate) async fn export(
     volume: &Volume,
     from: &RemotePath,
@@ -86,7 +87,8 @@ pub(crate) async fn export(
     let modified = there.and_then(|there| there.modified().ok());
     let same =
         args.view.is_plain() && held == length && modified == Some(time(attributes.modified));
-    // Noted before the local file is there, so that no other part takes it for somebody else's.
+    // Noted before the local file exists, so that another part recognizes the file as this
+    // transfer's.
     let Begin::From(at) = task.begin(held == 0, same).await? else {
         file.close().await?;
         return Ok(task.nothing());
@@ -115,7 +117,8 @@ async fn length(view: &OpenView, attributes: &Attributes, args: &TransferArgs) -
     Ok(args.view.length.map_or(rest, |length| length.min(rest)))
 }
 
-/// The local file, and what is there: inside a directory it gets the name that it has in the volume.
+/// The local file, and what is there: inside a directory it gets the name that it has in the
+/// volume.
 async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Metadata>)> {
     let (mut path, mut there) = (local.to_owned(), look(local).await?);
     if there.as_ref().is_some_and(Metadata::is_dir) && !from.name().is_empty() {
@@ -142,8 +145,8 @@ async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Meta
     Ok((path, there))
 }
 
-/// Opens the local file. With a length it is opened to be copied to: made if it is not there, and as long as that. Says
-/// its inode, too.
+/// Opens the local file. With a length it is opened to be copied to: made if it is not there, and
+/// as long as that. Says its inode, too.
 async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Result<(Side, u64)> {
     let write = length.is_some();
     let mut options = File::options();
@@ -171,7 +174,8 @@ async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Resu
     Ok((side, inode))
 }
 
-/// Gives the local file mode and time of its source. Not before every part is done: a mode could keep parts out.
+/// Gives the local file mode and time of its source. Not before every part is done: a mode could
+/// keep parts out.
 async fn finish(local: &Side, attributes: &Attributes) -> Result<()> {
     let Side::Local(local) = local else {
         return Ok(());

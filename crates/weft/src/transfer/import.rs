@@ -32,7 +32,8 @@ struct Opened {
     metadata: Metadata,
 }
 
-/// Copies a part of a local file into a view of a file of the volume, which is made if it is not there.
+/// Copies a part of a local file into a view of a file of the volume, which is made if it is not
+/// there.
 pub(crate) async fn import(
     volume: &Volume,
     local: &Path,
@@ -50,7 +51,8 @@ pub(crate) async fn import(
     }
     let file = attach(volume, &to, &source, layout, args).await?;
     let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
-    // Before the marks are looked for: bytes that another part has written so far come after its mark.
+    // Before the marks are looked for: bytes that another part has written so far come after its
+    // mark.
     let held = held(&file, &view, args).await?;
     let task = task(volume, &source, &to, &view, pieces, args, clock);
     let transfer = Transfer {
@@ -88,7 +90,8 @@ pub(crate) async fn import(
     transfer.verify(std::mem::take(&mut moved.digests)).await?;
     file.close().await?;
     if task.end().await? && plain {
-        // Not before every part has closed the file, or a time would not stay, and a mode could keep parts out.
+        // Not before every part has closed the file, or a time would not stay, and a mode could
+        // keep parts out.
         let changes = Changes {
             mode: Some(source.metadata.mode() & 0o7777),
             modified: Some(Time::Nanos(task.identity.modified)),
@@ -232,7 +235,7 @@ async fn open(path: &Path) -> Result<Opened> {
 }
 
 impl Opened {
-    /// The path still names the file that was copied, and nobody has written to it.
+    /// Whether the path still names the file that was copied, unchanged.
     async fn unchanged(&self, path: &Path) -> Result<()> {
         let path = name::bytes(path.as_os_str());
         let now = local::at(path, |place| std::fs::metadata(place)).await;

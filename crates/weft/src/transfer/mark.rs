@@ -1,10 +1,12 @@
-//! What a part of a transfer leaves at the target while it is under way: which transfer it is, and how far it came.
+//! What a part of a transfer leaves at the target while it is under way: which transfer it is, and
+//! how far it came.
 //!
-//! One record for each part: of an import an extended attribute of the file, of an export a small file beside the local
-//! one. The records of a transfer go when the last of its parts is complete.
+//! One record for each part: of an import an extended attribute of the file, of an export a small
+//! file beside the local one. The records of a transfer go when the last of its parts is complete.
 //!
 //! Invariants:
-//! 1. A record is durable before the part writes its first byte, so whoever finds bytes of another part finds its record.
+//! 1. A record is durable before the part writes its first byte, so a part that finds bytes of
+//!    another part also finds its record.
 //! 2. `done` counts only what was synced before.
 
 use std::io::{self, Write};
@@ -56,7 +58,7 @@ pub(super) struct Record {
 
 /// Where the records of a transfer are.
 pub(super) enum Marks {
-    /// Attributes of a file, whose names begin so.
+    /// The prefix of the names of attributes that hold records.
     File(Volume, u64, String),
     /// Files beside this one.
     Beside(PathBuf),

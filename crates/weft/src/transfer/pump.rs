@@ -1,5 +1,5 @@
-//! Moves one part's share from one side to the other: pieces of 4 MiB, several under way, holes left out, what is done
-//! made durable and noted from time to time.
+//! Moves one part's share from one side to the other: pieces of 4 MiB, several under way, holes
+//! left out, what is done made durable and noted from time to time.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -117,8 +117,8 @@ impl Plan {
 impl Pump<'_> {
     /// Moves everything. `note` is called with the byte that everything before is durable to.
     ///
-    /// After a failure, and when the user asks for an end, what was done before is made durable and noted all the same, as far as that
-    /// goes.
+    /// After a failure, and when the user asks for an end, what was done before is made durable and
+    /// noted all the same, as far as that goes.
     pub(super) async fn run(
         &self,
         note: impl Fn(u64) -> BoxFuture<'static, Result<()>>,

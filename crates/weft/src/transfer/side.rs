@@ -1,4 +1,5 @@
-//! The two sides of a transfer: a local file and a view, both counted from the transfer's first byte.
+//! The two sides of a transfer: a local file and a view, both counted from the transfer's first
+//! byte.
 
 use std::fs::File;
 use std::ops::Range;
@@ -133,8 +134,8 @@ impl Side {
         }
     }
 
-    /// Writes what is not zeros. Where `old` bytes may lie, the zeros are made, too; with `last` the last byte is written
-    /// whatever it is.
+    /// Writes what is not zeros. Where `old` bytes may lie, the zeros are made, too; with `last`
+    /// the last byte is written whatever it is.
     pub(super) async fn write(
         &self,
         at: u64,
@@ -191,7 +192,8 @@ impl Side {
         Ok(written)
     }
 
-    /// Whether a byte falls on a ghost. Of an order that exists only within an access nobody can say.
+    /// Whether a byte falls on a ghost. In an order that exists only within one access, this is not
+    /// known.
     pub(super) fn is_ghost(&self, at: u64) -> bool {
         let Side::View(view) = self else {
             return false;
@@ -232,7 +234,8 @@ impl Side {
         }
     }
 
-    /// Has the kernel forget what it keeps in memory of a synced range, so that reading it again reads the disk.
+    /// Has the kernel forget what it keeps in memory of a synced range, so that reading it again
+    /// reads the disk.
     pub(super) async fn forget(&self, range: Range<u64>) -> Result<()> {
         if let Side::Local(local) = self
             && let Some(length) = std::num::NonZero::new(range.end - range.start)

@@ -1,7 +1,9 @@
-//! Where the bytes of a transfer go, as the records of its progress speak of it: whoever goes on with a transfer, or adds
-//! a part to it, must not take progress for bytes that were removed or cut off since.
+//! Where the bytes of a transfer go, as the records of its progress speak of it: a process that
+//! resumes a transfer, or adds a part to it, must not count progress for bytes that were removed or
+//! cut off since.
 //!
-//! Not looked at is the device of a local file: parts on several machines find one file on several devices.
+//! Not looked at is the device of a local file: parts on several machines find one file on several
+//! devices.
 
 use std::fs::Metadata;
 use std::io;
@@ -27,7 +29,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// How what is there `now` shows that bytes of which a record of `then` speaks are lost; `None`: it does not.
+    /// How what is there `now` shows that bytes of which a record of `then` speaks are lost;
+    /// `None`: it does not.
     ///
     /// Records of before targets were noted say nothing of it: an empty target alone shows it then.
     pub(super) fn lost(then: Option<Held>, now: Option<Held>) -> Option<String> {
@@ -53,7 +56,8 @@ impl Held {
 pub(super) enum Target {
     /// A local file: its path, and what it is once it is open.
     Local(PathBuf, OnceLock<Held>),
-    /// A view, and how many bytes it has for sure while the transfer is under way, if that is known.
+    /// A view, and how many bytes it has for sure while the transfer is under way, if that is
+    /// known.
     View(Arc<OpenView>, Option<u64>),
 }
 

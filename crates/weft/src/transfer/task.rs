@@ -35,8 +35,8 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Finds out where to begin, and notes that it begins. `empty`: the target holds no bytes; `same`: it looks like a
-    /// complete copy.
+    /// Finds out where to begin, and notes that it begins. `empty`: the target holds no bytes;
+    /// `same`: it looks like a complete copy.
     pub(super) async fn begin(&self, empty: bool, same: bool) -> Result<Begin> {
         let (part, found) = (self.args.part, self.marks.find().await?);
         let lost = self.lost(&found).await?;
@@ -106,7 +106,7 @@ impl Task<'_> {
         }
     }
 
-    /// Parts whose records speak of bytes that are not at the target any more.
+    /// Parts whose records name bytes that the target no longer holds.
     async fn lost(&self, found: &Found) -> Result<Vec<Lost>> {
         let speaks = |part: u32, record: &Record| {
             record.transfer == self.identity
@@ -136,8 +136,8 @@ impl Task<'_> {
         share.start
     }
 
-    /// Takes away the records of other parts whose bytes are lost: once this part has made the target as long as it was,
-    /// nothing would tell.
+    /// Takes away the records of other parts whose bytes are lost: once this part has made the
+    /// target as long as it was, nothing would tell.
     async fn forget(&self, lost: &[Lost]) -> Result<()> {
         for lost in lost.iter().filter(|l| l.part != self.args.part.number) {
             self.marks.remove(lost.part).await?;

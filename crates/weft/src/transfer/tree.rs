@@ -1,5 +1,5 @@
-//! Trees: the copies of `weft cp`, several files at a time; a part takes whole files. Through a view, or only compared, they
-//! go file by file ([`super::each`]).
+//! Trees: the copies of `weft cp`, several files at a time; a part takes whole files. Through a
+//! view, or only compared, they go file by file ([`super::each`]).
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -69,7 +69,8 @@ async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) ->
         sync: true,
         go_on: "give --resume",
     };
-    // What it holds: whether the target is there already makes no difference then, so parts may come in any order.
+    // What it holds: whether the target is there already makes no difference then, so parts may
+    // come in any order.
     let from = Side {
         path: name::join(&from.path, b"."),
         ..from

@@ -1,7 +1,7 @@
-//! A note beside the namespace that it was closed whole.
+//! A note beside the namespace that its last shutdown was clean.
 //!
-//! The engine takes damage in its journal for the torn end of a crash and drops what follows. After
-//! a clean stop there is no torn end, and the note tells the two apart.
+//! The engine takes damage in its journal for the torn end of a crash, and drops what follows.
+//! After a clean shutdown there is no torn end; the note tells the two apart.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn sync_folder(note: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a namespace that was closed whole and is not whole any more.
+/// Refuses a namespace that was shut down cleanly and is no longer complete.
 pub(crate) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
     let note = path(namespace);
     if !note.exists() {
@@ -35,12 +35,12 @@ pub(crate) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
             note.display()
         );
     }
-    // Gone for certain before the engine's own mark goes.
+    // The removal is durable before the engine's own mark goes.
     std::fs::remove_file(&note)?;
     sync_folder(&note)
 }
 
-/// Takes the note away: what is missing is known, and to be missing.
+/// Removes the note: the missing changes are known, and accepted.
 pub(crate) fn forget(namespace: &Path) -> Result<()> {
     let note = path(namespace);
     if note.exists() {
@@ -50,7 +50,7 @@ pub(crate) fn forget(namespace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Leaves the note after a clean stop.
+/// Leaves the note after a clean shutdown.
 pub(crate) fn leave(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
     if Namespace::closed_cleanly(kv)? {
         let note = path(namespace);

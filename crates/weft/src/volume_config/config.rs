@@ -15,7 +15,8 @@ use crate::terminal::output;
 pub(crate) const FILE: &str = "weft.toml";
 /// The name of the file that says where the metadata service listens.
 pub(crate) const ADDRESS: &str = "volume.address";
-/// The name of the file that says how connections are protected, for clients that read no configuration.
+/// The name of the file that says how connections are protected, for clients that read no
+/// configuration.
 pub(crate) const WIRE: &str = "volume.wire";
 
 /// A volume's configuration. Relative paths count from the folder the file is in.
@@ -53,7 +54,7 @@ pub(crate) struct VolumeSection {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetaSection {
-    /// Where the metadata service listens, and where everybody finds it.
+    /// Where the metadata service listens, and where its peers find it.
     pub(crate) address: String,
     /// Where it is bound, if that is another address (say `0.0.0.0:4700`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +74,7 @@ pub(crate) struct MetaSection {
 pub(crate) struct ServerSection {
     /// The server's id, for ever.
     pub(crate) id: u32,
-    /// Where the server listens, and where everybody finds it.
+    /// Where the server listens, and where its peers find it.
     pub(crate) address: String,
     /// Where it is bound, if that is another address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,7 +206,7 @@ impl Config {
         Ok(())
     }
 
-    /// Tells the clients that find the volume by its folder how connections are protected.
+    /// Writes how connections are protected, for clients that find the volume by its folder.
     pub(crate) fn tell_wire(&self) -> Result<()> {
         let path = self.base.join(WIRE);
         let text = format!("{}\n", self.volume.wire.0);
@@ -240,7 +241,7 @@ impl Config {
     }
 }
 
-/// A configuration could not be read. Only one that is not there says that the folder is none.
+/// A configuration could not be read. Only a missing one means that the folder is not a volume's.
 fn unreadable(place: &Path, file: &Path, error: std::io::Error) -> anyhow::Error {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let (place, file) = (place.display(), file.display());

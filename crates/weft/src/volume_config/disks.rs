@@ -15,7 +15,8 @@ use super::config::{Config, NodeName, ServerSection};
 use super::identity::volume_id;
 use super::marker::Marker;
 
-/// How a server's store is opened. Disks without a label are taken into use only where `new` says so.
+/// How a server's store is opened. Disks without a label are taken into use only where `new` says
+/// so.
 pub(crate) fn store_config(
     config: &Config,
     section: &ServerSection,
@@ -88,7 +89,7 @@ pub(crate) fn check_new_disk(path: &Path) -> Result<()> {
     Ok(disk.check_new()?)
 }
 
-/// A disk that cannot be reached is missing; one that somebody else uses is an error.
+/// A disk that cannot be reached is missing; a disk that another process uses is an error.
 fn open(path: &Path, new: bool) -> Result<Result<Arc<dyn Storage>, String>> {
     let done: Result<Arc<dyn Storage>, StoreError> = match std::fs::metadata(path) {
         Ok(kind) if kind.is_dir() => FolderStorage::open(path).map(|s| Arc::new(s) as _),
@@ -116,7 +117,7 @@ fn device(path: &Path) -> Option<u64> {
     Some(std::fs::metadata(path).ok()?.dev())
 }
 
-/// A disk's state in words.
+/// The name of a disk's state.
 pub(crate) fn disk_state(state: DiskState) -> &'static str {
     match state {
         DiskState::InUse => "in use",

@@ -1,5 +1,6 @@
-//! Waiting for the end of a process. One that is ending lets go of its locks one by one: a node's own may be free while
-//! those of its disks are still held, so whoever comes next waits for the process, not for a lock.
+//! Waiting for the end of a process. An ending process releases its locks one by one: a node's own
+//! may be free while those of its disks are still held. So the next process waits for the end of
+//! the process, not for a lock.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -59,7 +60,7 @@ mod tests {
         assert!(!wait_for_end(pid, Duration::from_millis(20)));
         drop(cat.stdin.take());
         assert!(wait_for_end(pid, Duration::from_secs(10)));
-        // Nobody has asked for its result yet.
+        // Its parent has not collected its exit status yet.
         assert!(is_ending(pid));
         cat.wait().unwrap();
         assert!(wait_for_end(pid, Duration::from_secs(10)));

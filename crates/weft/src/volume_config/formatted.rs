@@ -1,5 +1,5 @@
-//! A configuration beside what was formatted on this machine: the servers that the volume has, its
-//! key, and the memory that each node may take.
+//! A configuration compared with the nodes that were formatted on this machine: the volume's
+//! servers, its key, and the memory that each node may take.
 
 use anyhow::{Context, Result, bail};
 use weft_net::VolumeKey;
@@ -9,7 +9,8 @@ use super::marker::Marker;
 use crate::process::memory::Share;
 
 impl Config {
-    /// Refuses a configuration that does not name the servers that the volume has, as far as the metadata service's folder tells.
+    /// Refuses a configuration that does not name the volume's servers, as far as the metadata
+    /// service's folder knows them.
     pub(crate) fn check_servers(&self, nodes: &[NodeName]) -> Result<()> {
         let folder = NodeName::Meta.folder(self)?;
         let Some(marker) = Marker::read(&folder) else {
@@ -18,8 +19,9 @@ impl Config {
         self.check_servers_are(marker.servers(), nodes)
     }
 
-    /// Refuses those of `nodes` that are none of the servers `has`; with the metadata service among `nodes`, also that one of them
-    /// is not named. Of a volume whose servers are not known nothing is refused.
+    /// Refuses a server among `nodes` that is not among `has`, the volume's servers. With the
+    /// metadata service among `nodes`, also refuses a configuration that omits one of them. Without
+    /// known servers, refuses nothing.
     pub(crate) fn check_servers_are(&self, has: &[u32], nodes: &[NodeName]) -> Result<()> {
         if has.is_empty() {
             return Ok(());
@@ -53,7 +55,8 @@ impl Config {
         Ok(())
     }
 
-    /// What each node on this machine may take of its memory: of all that were formatted here, and at least one is being started.
+    /// The share of this machine's memory for each node. It is divided among all nodes that were
+    /// formatted here.
     pub(crate) fn share(&self) -> Share {
         Share::of(self.formatted_here())
     }

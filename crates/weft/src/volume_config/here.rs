@@ -1,5 +1,5 @@
-//! A volume on this machine as far as its folder tells, also where its configuration cannot be read or has changed: which nodes
-//! may run, and where their folders are.
+//! A volume on this machine, as its folder shows it even if the configuration cannot be read or has
+//! changed: which nodes may run, and where their folders are.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,11 @@ use super::lock::LOCK;
 use super::marker::Marker;
 use crate::terminal::output;
 
-/// In the volume's folder: a file for each node that `weft up` started, which holds the path of the node's folder.
+/// In the volume's folder: a file for each node that `weft up` started, which holds the path of the
+/// node's folder.
 pub(super) const STARTED: &str = "started";
 
-/// A volume's folder and what it tells.
+/// A volume's folder and what it shows.
 pub(crate) struct Here {
     base: PathBuf,
     config: Result<Config>,
@@ -106,8 +107,8 @@ impl Here {
         self.config.as_ref().err()
     }
 
-    /// Every node that may run: those of the configuration, those that were started, and those whose folders lie in the
-    /// volume's.
+    /// Every node that may run: those of the configuration, those that were started, and those
+    /// whose folders lie in the volume's.
     pub(crate) fn nodes(&self) -> Vec<NodeHere> {
         let mut found: BTreeMap<PathBuf, String> = BTreeMap::new();
         let mut add = |name: String, folder: PathBuf| {
@@ -153,7 +154,8 @@ pub(crate) fn note_started(config: &Config, node: NodeName) -> Result<()> {
     let notes = config.base.join(STARTED);
     fs::create_dir_all(&notes)?;
     let folder = std::path::absolute(node.folder(config)?)?;
-    // Within the volume's folder by its place there: a copy of the volume is not to find the nodes of the original.
+    // Within the volume's folder by its place there: a copy of the volume is not to find the nodes
+    // of the original.
     let folder = folder.strip_prefix(&config.base).unwrap_or(&folder);
     Ok(fs::write(
         notes.join(node.to_string()),

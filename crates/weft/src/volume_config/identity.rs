@@ -12,7 +12,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The volume's id: which key it has, without the key.
+/// The volume's id: it identifies the key without revealing it.
 pub(crate) fn volume_id(key: &VolumeKey) -> [u8; 16] {
     let hash = blake3::keyed_hash(&key.0, b"weft volume id");
     let mut id = [0; 16];

@@ -1,4 +1,4 @@
-//! The lock in a node's folder: a running node holds it, and says in it how it runs.
+//! The lock in a node's folder. A running node holds it, and writes its state and settings into it.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -17,10 +17,10 @@ use crate::process::private_files;
 
 /// The name of a node's lock in its folder.
 pub(super) const LOCK: &str = "weft-node.lock";
-/// How long a node waits for the end of the process that was this node before.
+/// How long a node waits for the end of its previous process.
 const LAST_ENDS: Duration = Duration::from_secs(30);
 
-/// Held by a running node; free as soon as its process ends, however it ends.
+/// Held by a running node. The kernel releases it when the process ends, however it ends.
 pub(crate) struct Lock {
     file: File,
     node: NodeName,
@@ -32,7 +32,8 @@ impl Lock {
         let path = lock_path(config, node)?;
         let open = private_files::options().read(true).open(&path);
         let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
-        // Whoever only looks holds the lock for an instant, too: a few tries tell the two apart.
+        // A process that only inspects the lock holds it for an instant, too: a few attempts tell
+        // the two apart.
         let mut tries = 0;
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             tries += 1;
@@ -53,10 +54,10 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Waits for who had the lock before and is just ending.
+    /// Waits for the previous holder, which is ending.
     fn wait_for_the_last(&mut self) {
         let mut said = String::new();
-        // What is no number says nothing.
+        // Other text says nothing about the holder.
         let _ = self.file.read_to_string(&mut said);
         let last = said.lines().next().and_then(|l| l.parse().ok());
         if let Some(last) = last.and_then(Pid::from_raw).filter(|p| is_ending(*p))
@@ -68,7 +69,7 @@ impl Lock {
         }
     }
 
-    /// Notes that the node serves, and the settings that it goes by.
+    /// Notes that the node serves, and with which settings.
     pub(crate) fn ready(&mut self, config: &Config) -> Result<()> {
         let settings = settings::of(config, self.node)?;
         self.say(&format!("{}\nready\n{settings}", std::process::id()))
@@ -86,23 +87,23 @@ fn lock_path(config: &Config, node: NodeName) -> Result<PathBuf> {
     Ok(node.folder(config)?.join(LOCK))
 }
 
-/// What a node's lock says.
+/// The content of a node's lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Running {
     /// The process that holds it.
     pub(crate) pid: i32,
-    /// It serves.
+    /// Whether the node serves.
     pub(crate) ready: bool,
-    /// The settings that it goes by; nothing where it does not say.
+    /// The node's settings; empty if the lock does not hold them.
     pub(crate) settings: String,
 }
 
-/// Who runs this node, if anybody.
+/// The process that runs this node, if one does.
 pub(crate) fn lock_of(config: &Config, node: NodeName) -> Result<Option<Running>> {
     lock_in(&node.folder(config)?)
 }
 
-/// Who runs the node of this folder, if anybody.
+/// The process that runs the node of this folder, if one does.
 pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
     let Ok(mut file) = weft_client::open_regular(folder.join(LOCK)) else {
         return Ok(None);
@@ -117,7 +118,7 @@ pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
     let ready = lines.next() == Some("ready");
     let ends = pid.and_then(Pid::from_raw).filter(|p| is_ending(*p));
     if ends.is_some_and(|p| wait_for_end(p, LAST_ENDS)) {
-        // Whoever has it now may have to say so first.
+        // The new holder may not have written its number yet.
         std::thread::sleep(Duration::from_millis(10));
         return lock_in(folder);
     }
@@ -130,8 +131,8 @@ pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
     }))
 }
 
-/// Whether a process has the lock of this folder open. The number in a lock may be that of its last owner, which is another process
-/// by now, until the node that has taken the lock writes its own.
+/// Whether a process has the lock of this folder open. The number in a lock may be that of its last
+/// owner, which is another process by now, until the node that has taken the lock writes its own.
 pub(crate) fn holds_lock(pid: Pid, folder: &Path) -> bool {
     let Ok(lock) = std::fs::metadata(folder.join(LOCK)) else {
         return false;

@@ -1,4 +1,4 @@
-//! The marker in a node's folder: it says whose folder this is.
+//! The marker in a node's folder: it names the node that owns the folder.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use super::config::NodeName;
 use super::identity::hex;
 use crate::process::private_files::write_durably;
 
-/// Says whose folder this is, so that a disk that is not mounted is not taken for an empty store.
+/// Names the owner of a folder, so that the mount point of a missing disk is not taken for an empty
+/// store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Marker {
@@ -17,10 +18,12 @@ pub(crate) struct Marker {
     pub(crate) volume: String,
     /// `meta` or `server-N`.
     pub(crate) node: String,
-    /// A server's store: a random id, made with the folder, so that one that was replaced is told from one that was moved.
+    /// A server's store: a random id, made with the folder, so that one that was replaced is told
+    /// from one that was moved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) store: String,
-    /// The metadata service's: the servers that the volume has. Not in folders of earlier versions before they are served again.
+    /// The metadata service's: the servers that the volume has. Not in folders of earlier versions
+    /// before they are served again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     servers: Vec<u32>,
 }
@@ -38,28 +41,28 @@ impl Marker {
         }
     }
 
-    /// What a folder says of itself, if it is a node's.
+    /// The marker of a folder, if the folder has one.
     pub(super) fn read(folder: &Path) -> Option<Marker> {
         let text = std::fs::read_to_string(folder.join(MARKER)).ok()?;
         toml::from_str(&text).ok()
     }
 
-    /// Whether it is of the volume of this id.
+    /// Whether the folder belongs to the volume with this id.
     pub(super) fn is_of(&self, volume: [u8; 16]) -> bool {
         self.volume == hex(&volume)
     }
 
-    /// The servers that the volume has; none where this is not known.
+    /// The volume's servers; empty if they are not known.
     pub(crate) fn servers(&self) -> &[u32] {
         &self.servers
     }
 
-    /// The same, of a volume that has these servers.
+    /// The same marker, for a volume with these servers.
     pub(crate) fn with_servers(self, servers: Vec<u32>) -> Marker {
         Marker { servers, ..self }
     }
 
-    /// The same, of a store that is made now.
+    /// The same marker, for a new store.
     pub(crate) fn of_new_store(self) -> Marker {
         let mut id = [0; 16];
         weft_net::Env::system().entropy.fill(&mut id);
@@ -89,7 +92,8 @@ impl Marker {
         Ok(named.store)
     }
 
-    /// Notes the servers of the volume in the metadata service's folder, if it does not say them yet.
+    /// Notes the servers of the volume in the metadata service's folder, if it does not say them
+    /// yet.
     pub(crate) fn note_servers(&self, folder: &Path, servers: &[u32]) -> Result<()> {
         let found = self.check(folder)?;
         if found.servers == servers {

@@ -7,11 +7,11 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use anyhow::{Result, bail};
 use weft_net::Env;
 
-/// Below the range from which the system takes ports of outgoing connections, so that none of those is in the way.
+/// Below the system's range of ports for outgoing connections, so that none of those is in the way.
 const PORTS: std::ops::Range<u16> = 17_000..32_000;
 
-/// Addresses on which nobody listens, and which no other volume that is being made takes as long as this lives: servers
-/// listen some moments after their addresses were chosen.
+/// Addresses that are free, and that no other volume in the making takes while this lives: servers
+/// begin to listen some moments after their addresses were chosen.
 pub(crate) struct FreeAddresses {
     pub(crate) addresses: Vec<String>,
     /// Sockets in the abstract namespace, one named after each port: they leave nothing behind.
@@ -23,7 +23,7 @@ fn take(port: u64) -> Option<UnixListener> {
     UnixListener::bind_addr(&name).ok()
 }
 
-/// `count` loopback addresses on which nobody listens now.
+/// `count` loopback addresses that are free now.
 pub(crate) fn free_addresses(count: usize) -> Result<FreeAddresses> {
     let env = Env::system();
     let span = u64::from(PORTS.end - PORTS.start);

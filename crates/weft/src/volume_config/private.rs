@@ -1,5 +1,5 @@
-//! What a volume keeps on this machine is open to its owner alone: folders have the mode 0700 and files 0600, whatever the
-//! umask. They hold the bytes of files that other users may not read.
+//! A volume's files on this machine are open to their owner alone: folders have the mode 0700 and
+//! files 0600, whatever the umask. They hold the bytes of files that other users may not read.
 
 use std::ffi::OsStr;
 use std::fs::{OpenOptions, Permissions};
@@ -15,11 +15,11 @@ use super::here::STARTED;
 use super::starter::is_starter;
 use crate::process::private_files::{FILE_MODE, FOLDER_MODE, OTHERS};
 
-/// What file systems have of their own at their root.
+/// A folder that file systems keep at their root.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Takes from other users what they may do with the files of a node, and of the volume's own folder: earlier versions left that to
-/// the umask. Says in one line what was changed.
+/// Removes the permissions of other users on the files of a node and of the volume's own folder:
+/// earlier versions left them to the umask. Logs the changes in one line.
 pub(crate) fn close_to_others(config: &Config, node: NodeName) -> Result<()> {
     let mut closed = Closed {
         key: config.at(&config.volume.key),
@@ -69,9 +69,9 @@ fn is_own(config: &Config, name: &OsStr) -> bool {
         || folders.into_iter().any(|f| f == path)
 }
 
-/// What was open to others.
+/// The files that were open to other users.
 struct Closed {
-    /// Who may read that, its owner has decided (`ConnectOptions`).
+    /// The key's owner decides on its mode (`ConnectOptions`).
     key: PathBuf,
     count: usize,
     first: Option<(PathBuf, u32)>,
@@ -97,7 +97,8 @@ impl Closed {
         Ok(())
     }
 
-    /// The files in a folder that may hold others' files as well, and the folder itself if it does not.
+    /// The files in a folder that may hold others' files as well, and the folder itself if it does
+    /// not.
     fn own(&mut self, folder: &Path, is_own: impl Fn(&OsStr, bool) -> bool) -> io::Result<()> {
         let mut alone = true;
         for entry in std::fs::read_dir(folder)? {
@@ -121,7 +122,8 @@ impl Closed {
         Ok(())
     }
 
-    /// One file or folder; true: it is a folder. Goes past symbolic links, and what a link was put in the place of meanwhile.
+    /// One file or folder; true: it is a folder. Goes past symbolic links, and what a link was put
+    /// in the place of meanwhile.
     fn one(&mut self, path: &Path) -> io::Result<bool> {
         let metadata = std::fs::symlink_metadata(path)?;
         let kind = metadata.file_type();

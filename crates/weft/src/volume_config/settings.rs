@@ -1,5 +1,5 @@
-//! What a running node goes by: it writes its settings into its lock, so that a configuration that has changed since can be told
-//! from the one that it read.
+//! The settings of a running node. The node writes them into its lock, so that a later change of
+//! the configuration is noticed.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ pub(super) fn of(config: &Config, node: NodeName) -> Result<String> {
     Ok(own + &volume.collect::<String>())
 }
 
-/// What differs between the settings that a node runs with and those of the configuration, in words.
+/// What differs between the settings that a node runs with and those of the configuration, in
+/// words.
 pub(crate) fn changed(runs: &str, config: &Config, node: NodeName) -> Result<Vec<String>> {
     Ok(differences(runs, &of(config, node)?))
 }

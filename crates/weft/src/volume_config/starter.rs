@@ -1,5 +1,5 @@
-//! One command at a time starts or stops the nodes of a volume on this machine: it holds a lock in the volume's folder.
-//! The lock goes with its process, however that ends.
+//! The lock of the command that starts or stops the nodes of a volume on this machine, one command
+//! at a time. The kernel releases it when the process ends, however it ends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -30,7 +30,8 @@ pub(crate) fn is_starter(name: &std::ffi::OsStr) -> bool {
 }
 
 impl Starter {
-    /// Takes the lock of a volume that may still have to be made. Waits for the command that has it, and says so.
+    /// Takes the lock of a volume that may still have to be made. Waits for the command that has
+    /// it, and says so.
     pub(crate) fn of_any(folder: &Path, wait: Duration) -> Result<Starter> {
         let made = !folder.exists();
         if !made && !folder.is_dir() {
@@ -86,7 +87,8 @@ fn take(folder: &Path, make: bool, wait: Duration) -> Result<Starter> {
             open => open.with_context(|| format!("cannot open {}", path.display()))?,
         };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // Its last owner may have removed it in between: then the next one looks at another file.
+            // Its last owner may have removed it in between: then the next one looks at another
+            // file.
             let same = fs::metadata(&path).is_ok_and(|now| {
                 file.metadata()
                     .is_ok_and(|held| (held.dev(), held.ino()) == (now.dev(), now.ino()))

@@ -1,5 +1,5 @@
-//! Nodes that run without the folder that they were started with: it was removed, moved or replaced under them, so no lock of
-//! theirs is found in it. Their command lines still say which volume they serve.
+//! Nodes that still run after their folder was removed, moved or replaced, so that their lock is
+//! not found in it. Their command lines still name the volume that they serve.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,8 +18,8 @@ pub(crate) struct Stray {
     pub(crate) pid: Pid,
 }
 
-/// The processes of this user that `weft up` started as nodes of the volume in this folder. Those that were found by their locks are
-/// among them while they run.
+/// The processes of this user that `weft up` started as nodes of the volume in this folder. Those
+/// that were found by their locks are among them while they run.
 pub(crate) fn strays(base: &Path) -> Vec<Stray> {
     let Ok(config) = fs::metadata(base.join(FILE)) else {
         return Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn strays(base: &Path) -> Vec<Stray> {
     processes.collect()
 }
 
-/// A path as a process sees it, whose entry in /proc this is.
+/// A path as the process of this entry of /proc sees it.
 fn seen_by(process: &Path, path: &Path) -> PathBuf {
     let root = process.join("root");
     root.join(path.strip_prefix("/").unwrap_or(path))

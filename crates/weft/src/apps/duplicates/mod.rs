@@ -1,7 +1,7 @@
 //! Duplicate blocks of a local tree, found by sorting one record per block.
 //!
 //! - `record`: the formats of records and of the list of files
-//! - `tree`: which files there are, and which blocks are whose
+//! - `tree`: the files of a tree, and the blocks that each worker reads
 //! - `scan`: a worker: reads blocks, writes records through its view of the grid
 //! - `groups`: counting what the sort brought together
 //! - `lead`: the leader

@@ -1,8 +1,9 @@
 //! The records of a grid of blocks, and the list of files that they number.
 //!
-//! A record is 64 bytes: the BLAKE3 hash of the block's bytes (32), the file's number (8), the block's offset in the
-//! file (8), the block's length (8), zeros (8); numbers are big-endian, so that the order of the bytes is the order
-//! of hash, file and offset. docs/applications.md fixes this format.
+//! A record is 64 bytes: the BLAKE3 hash of the block's bytes (32), the file's number (8), the
+//! block's offset in the file (8), the block's length (8), zeros (8); numbers are big-endian, so
+//! that the order of the bytes is the order of hash, file and offset. docs/applications.md fixes
+//! this format.
 
 use anyhow::{Context, Result};
 
@@ -64,8 +65,8 @@ pub(crate) struct TreeFile {
     pub(crate) size: u64,
 }
 
-/// The bytes of the list of files: for each its size (8), the length of its path (4), its path. A file's number is
-/// its place in the list, from 0.
+/// The bytes of the list of files: for each its size (8), the length of its path (4), its path. A
+/// file's number is its place in the list, from 0.
 pub(crate) fn encode_names(files: &[TreeFile]) -> Vec<u8> {
     let mut out = Vec::new();
     for file in files {

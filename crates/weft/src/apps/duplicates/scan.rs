@@ -1,4 +1,5 @@
-//! A worker of the search: reads its blocks and writes a record of each through its own view of the grid.
+//! A worker of the search: reads its blocks and writes a record of each through its own view of the
+//! grid.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
@@ -122,7 +123,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Makes the records of a run of blocks; false when nobody takes them any more.
+    /// Makes the records of a run of blocks; false once the receiver is gone.
     fn file(&mut self, file: &TreeFile, part: &Share) -> bool {
         let path = self
             .tree

@@ -24,7 +24,8 @@ impl Skipped {
     }
 }
 
-/// Every regular file below `root`, in the order of their paths' bytes; symbolic links are not followed.
+/// Every regular file below `root`, in the order of their paths' bytes; symbolic links are not
+/// followed.
 pub(crate) fn walk(root: &Path) -> Result<(Vec<TreeFile>, Vec<Skipped>)> {
     // The root itself must be there; below, what cannot be read is skipped.
     let top = std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
@@ -71,7 +72,8 @@ pub(crate) struct Share {
 /// What opening a file costs, in blocks.
 const OPENING: u64 = 4;
 
-/// The part of a worker: runs of blocks in order. Large files are split, so that all parts weigh about the same.
+/// The part of a worker: runs of blocks in order. Large files are split, so that all parts weigh
+/// about the same.
 pub(crate) fn share(files: &[TreeFile], block: u64, worker: u32, workers: u32) -> Vec<Share> {
     let blocks = |file: &TreeFile| file.size.div_ceil(block);
     let weight = |file: &TreeFile| match blocks(file) {

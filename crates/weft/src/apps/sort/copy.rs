@@ -1,4 +1,5 @@
-//! What else a file has: its layout, its other forks, its extended attributes. The result takes them over.
+//! What else a file has: its layout, its other forks, its extended attributes. The result takes
+//! them over.
 
 use std::sync::Arc;
 

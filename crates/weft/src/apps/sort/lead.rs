@@ -1,12 +1,13 @@
-//! The leader of a sort: lays the mesh, starts the workers, keeps the barriers, checks, and puts the result in place.
+//! The leader of a sort: lays the mesh, starts the workers, keeps the barriers, checks, and puts
+//! the result in place.
 //!
 //! What a user can rely on:
-//! 1. Until the rename at the end the file is not touched; the rename is one step, so whoever opens the name finds
-//!    all of the old or all of the new.
-//! 2. Before it the result was read back: as many records, the same sum of their hashes, each in order; and it was
-//!    synced.
-//! 3. What else happens, scratch files are removed, unless this process is killed outright; the next sort of the
-//!    same file names what was left then.
+//! 1. Until the rename at the end the file is not touched; the rename is one step, so opening the
+//!    name finds all of the old or all of the new.
+//! 2. Before it the result was read back: as many records, the same sum of their hashes, each in
+//!    order; and it was synced.
+//! 3. What else happens, scratch files are removed, unless this process is killed outright; the
+//!    next sort of the same file names what was left then.
 
 use std::time::Instant;
 
@@ -130,7 +131,7 @@ impl Sorting<'_> {
 
     async fn steps(&self, scratch: &mut Scratch, place: Place, target: &Place) -> Result<Summary> {
         let source = self.source(place).await?;
-        // A file to sort may itself be such a one, of whoever asked for the sort.
+        // The file to sort may itself be a temporary file of the sort's caller.
         let stale = scratch.stale().await?;
         for stale in stale.iter().filter(|stale| **stale != source.place) {
             output::say(format_args!(

@@ -1,13 +1,13 @@
-//! The mesh: how many cells, how long, which rows are whose, and the phases.
+//! The mesh: how many cells, how long, which worker owns which rows, and the phases.
 //!
 //! Arithmetic only. docs/applications.md argues why these phases sort.
 //!
 //! Invariants:
 //! 1. There are `2^n` cells of equal length, and at least as many as workers.
-//! 2. A cell's length is a multiple of a block's, so no request of a row phase reaches past the end of a cell: a
-//!    write there would lengthen the cell.
-//! 3. A worker holds at most the memory it was given: one cell and its index and the pieces on their way, or the
-//!    blocks on their way.
+//! 2. A cell's length is a multiple of a block's, so no request of a row phase reaches past the end
+//!    of a cell: a write there would lengthen the cell.
+//! 3. A worker holds at most the memory it was given: one cell and its index and the pieces on
+//!    their way, or the blocks on their way.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -125,8 +125,8 @@ impl Mesh {
             block -= block % aligned;
         }
         let block = block.min(least.div_ceil(u64::from(workers)));
-        // A piece of a cell is a quarter of a request: three in flight and one being filled stay within the share
-        // that the cell leaves.
+        // A piece of a cell is a quarter of a request: three in flight and one being filled stay
+        // within the share that the cell leaves.
         let request = (share / 4).min(REQUEST_BYTES / 2).max(record);
         Mesh {
             records,
@@ -191,10 +191,11 @@ impl Mesh {
         self.cells >> round
     }
 
-    /// The view through which a worker sees its rows of a group: blocks of rows are dealt to the workers in turn.
+    /// The view through which a worker sees its rows of a group: blocks of rows are dealt to the
+    /// workers in turn.
     ///
-    /// The default order puts the records that a block has of one cell next to each other, so each block is
-    /// `2^round` long runs.
+    /// The default order puts the records that a block has of one cell next to each other, so each
+    /// block is `2^round` long runs.
     pub(crate) fn rows_view(&self, round: u32, group: u32, worker: u32) -> View {
         let groups = u64::from(self.groups(round));
         View::Subfile(Subfile {

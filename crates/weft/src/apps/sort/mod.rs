@@ -11,7 +11,8 @@
 //! - `scratch`, `target`: files that go whatever happens, and the one that is replaced
 //!
 //! # Source
-//! Vesta §3.3; Corbett and Scherson, "Sorting in mesh connected multiprocessors" (1992); Batcher (1968).
+//! Vesta §3.3; Corbett and Scherson, "Sorting in mesh connected multiprocessors" (1992); Batcher
+//! (1968).
 
 mod copy;
 mod job;

@@ -1,4 +1,5 @@
-//! The files of a sort as a worker opens them: in a volume, through views; or on any file system, through POSIX calls.
+//! The files of a sort as a worker opens them: in a volume, through views; or on any file system,
+//! through POSIX calls.
 
 use std::path::PathBuf;
 
@@ -69,7 +70,8 @@ impl Opened {
         })
     }
 
-    /// Before a phase reads: the kernel forgets what it keeps of a file on a path, so that the file system is asked.
+    /// Before a phase reads: the kernel forgets what it keeps of a file on a path, so that the file
+    /// system is asked.
     pub(crate) fn forget(&self) -> Result<()> {
         match self {
             Opened::Weft(_) => Ok(()),

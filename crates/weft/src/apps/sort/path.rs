@@ -1,7 +1,8 @@
-//! The leader of a sort on a path of any file system: for `weft bench sort --path`, which shows what views are worth.
+//! The leader of a sort on a path of any file system: for `weft bench sort --path`, which shows
+//! what views are worth.
 //!
-//! The same phases, barriers and checks as on a volume; the file is replaced by a rename at the end. Attributes are not
-//! carried over: the benchmark made the file.
+//! The same phases, barriers and checks as on a volume; the file is replaced by a rename at the
+//! end. Attributes are not carried over: the benchmark made the file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The phases of a sort as its leader sees them: workers, barriers, and the check of what came of it.
+//! The phases of a sort as its leader sees them: workers, barriers, and the check of what came of
+//! it.
 
 use std::time::Instant;
 
@@ -51,8 +52,8 @@ impl PhaseSummary {
     }
 }
 
-/// Runs all phases with a worker for each job, and checks what they made. `synced` syncs the result; it runs while the
-/// workers read the result back.
+/// Runs all phases with a worker for each job, and checks what they made. `synced` syncs the
+/// result; it runs while the workers read the result back.
 pub(super) async fn work(
     global: &Global,
     mesh: &Mesh,

@@ -1,10 +1,10 @@
 //! A sort's files on any file system: one `pread` or `pwrite` for each run of bytes.
 //!
-//! The mesh is one file in which cells follow one another, as a program without views would store it: a cell is one run,
-//! a block of rows one run in each of its cells.
+//! The mesh is one file in which cells follow one another, as a program without views would store
+//! it: a cell is one run, a block of rows one run in each of its cells.
 //!
-//! Calls block the thread that makes them. A worker has one call under way, as the clients of the other cases of
-//! `weft bench` have on a path; what it sorts meanwhile is on a thread of its own.
+//! Calls block the thread that makes them. A worker has one call under way, as the clients of the
+//! other cases of `weft bench` have on a path; what it sorts meanwhile is on a thread of its own.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -69,7 +69,8 @@ impl Runs {
         }
     }
 
-    /// Calls `each` with the place in the file and the length of every run of bytes `at..at + length`, in order.
+    /// Calls `each` with the place in the file and the length of every run of bytes `at..at +
+    /// length`, in order.
     fn each(
         self,
         at: u64,

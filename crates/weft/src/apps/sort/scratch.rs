@@ -87,7 +87,8 @@ impl Scratch {
 
     /// Scratch files of other sorts of the same target: of one that runs now, or that was killed.
     ///
-    /// Cost: one request for each thousand names up to these, which start with a dot and so come early.
+    /// Cost: one request for each thousand names up to these, which start with a dot and so come
+    /// early.
     pub(crate) async fn stale(&self) -> Result<Vec<Place>> {
         let start = name(&self.target.name, "");
         let mut listing = self.volume.list(&self.target.directory);

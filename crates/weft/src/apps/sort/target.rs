@@ -67,7 +67,8 @@ impl Place {
         }
     }
 
-    /// Where the symbolic links at the end of a path lead: what is put there does not replace a link.
+    /// Where the symbolic links at the end of a path lead: what is put there does not replace a
+    /// link.
     ///
     /// One request for each link, and one for what is no link or is not there.
     pub(crate) async fn resolve(volume: &Volume, path: &[u8]) -> Result<Place> {

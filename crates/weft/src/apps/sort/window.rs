@@ -1,8 +1,9 @@
 //! Sorting in memory: one window, which is a cell, or the rows of a block.
 //!
-//! Three tools, each for what is known of its input: [`sort`] knows nothing, [`merge`] knows a bitonic sequence and
-//! takes linear time, [`sort_rows`] sorts many short bitonic sequences side by side without moving anything
-//! through an index. All three move whole records and lose none, whatever the input is.
+//! Three tools, each for what is known of its input: [`sort`] knows nothing, [`merge`] knows a
+//! bitonic sequence and takes linear time, [`sort_rows`] sorts many short bitonic sequences side by
+//! side without moving anything through an index. All three move whole records and lose none,
+//! whatever the input is.
 
 use std::cmp::Ordering;
 
@@ -40,7 +41,8 @@ pub(crate) fn sort(
     }
 }
 
-/// Emits a bitonic sequence in order: records that, read around in a circle, rise once and fall once.
+/// Emits a bitonic sequence in order: records that, read around in a circle, rise once and fall
+/// once.
 ///
 /// From the first in order on, both ways around the circle are in order; so two fingers merge them.
 ///
@@ -80,11 +82,11 @@ pub(crate) fn merge(
     emit_pieces(merged, size, piece, emit);
 }
 
-/// Sorts every row of a block of `columns` columns (a power of two) that lie one after the other in memory. Each
-/// row is a bitonic sequence.
+/// Sorts every row of a block of `columns` columns (a power of two) that lie one after the other in
+/// memory. Each row is a bitonic sequence.
 ///
-/// Batcher's half-cleaners: first columns half the block apart are compared, then a quarter, down to neighbours.
-/// Whole columns are compared at a time, so that memory is read in sequence.
+/// Batcher's half-cleaners: first columns half the block apart are compared, then a quarter, down
+/// to neighbours. Whole columns are compared at a time, so that memory is read in sequence.
 pub(crate) fn sort_rows(order: RecordOrder, block: &mut [u8], columns: usize, descending: bool) {
     let size = order.size();
     let column = block.len() / columns;

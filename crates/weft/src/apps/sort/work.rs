@@ -174,7 +174,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Sorts a cell's records on their way out: to the mesh, or to the result if this phase makes it.
+    /// Sorts a cell's records on their way out: to the mesh, or to the result if this phase makes
+    /// it.
     ///
     /// `look` sees the records first, on the thread that sorts. Returns the buffer to use again.
     async fn emit<T: Send + 'static>(
@@ -233,7 +234,8 @@ impl Worker {
         Ok(done.1)
     }
 
-    /// Reads the worker's part of the result back: what is there, and the first record out of order.
+    /// Reads the worker's part of the result back: what is there, and the first record out of
+    /// order.
     async fn verify(&self) -> Result<(Tally, Option<u64>)> {
         let mut tally = Tally::default();
         let record = self.mesh.record;

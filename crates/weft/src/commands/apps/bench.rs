@@ -31,11 +31,13 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand)]
 enum What {
-    /// Galley: broadcast, partitioned and interleaved records, a call per record against strided calls
+    /// Galley: broadcast, partitioned and interleaved records, a call per record against strided
+    /// calls
     Galley(CaseArgs),
     /// PVFS: the local disk, many servers, stripe sizes, matching and mismatched partitions
     Pvfs(CaseArgs),
-    /// Vesta: one client with three striping units, subfiles by cell and across, a matrix by rows and columns
+    /// Vesta: one client with three striping units, subfiles by cell and across, a matrix by rows
+    /// and columns
     VestaViews(CaseArgs),
     /// Vesta: one client on many servers, whole systems, one client to a server
     VestaScale(CaseArgs),
@@ -74,7 +76,8 @@ struct CaseArgs {
     /// Factor of the bytes moved
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
-    /// Runs of each point; their median counts. With more than one, another one before them warms up
+    /// Runs of each point; their median counts. With more than one, another one before them warms
+    /// up
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// A write ends when it is acknowledged, not when it is synced
@@ -125,7 +128,8 @@ impl Plot {
     }
 }
 
-/// All rows; those without a label are named by their file, where rows of several files would be one line.
+/// All rows; those without a label are named by their file, where rows of several files would be
+/// one line.
 fn told_apart(mut files: Vec<(String, Vec<Row>)>) -> Vec<Row> {
     let meet = |one: &[Row], other: &[Row]| {
         let mut pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));

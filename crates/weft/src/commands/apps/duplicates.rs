@@ -37,7 +37,8 @@ pub(crate) struct Duplicates {
     /// Bytes of a block
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = block)]
     block: u64,
-    /// Memory for the records that one process holds [default: a quarter of what is available, shared]
+    /// Memory for the records that one process holds [default: a quarter of what is available,
+    /// shared]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     memory: Option<u64>,
     /// Groups of duplicates to show, those that waste the most

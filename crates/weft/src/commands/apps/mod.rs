@@ -1,7 +1,7 @@
 //! Parallel applications on a volume, and benchmarks.
 //!
-//! The applications themselves are in `crate::apps` and `weft-suite`; hidden commands are their worker
-//! processes.
+//! The applications themselves are in `crate::apps` and `weft-suite`; hidden commands are their
+//! worker processes.
 
 mod bench;
 mod duplicates;
@@ -34,15 +34,15 @@ pub(crate) enum AppsCommand {
 
 impl AppsCommand {
     /// Runs the command.
-    pub(crate) fn run(self, global: Global) -> Result<ExitCode> {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
         match self {
-            AppsCommand::Sort(command) => command.run(&global),
-            AppsCommand::SortPath(command) => command.run(&global),
-            AppsCommand::SortWorker(_) => Ok(sort::run_worker(&global)),
-            AppsCommand::Duplicates(command) => command.run(&global),
-            AppsCommand::DuplicatesWorker(_) => Ok(duplicates::run_worker(&global)),
-            AppsCommand::Grid(command) => command.run(&global),
-            AppsCommand::Bench(command) => command.run(&global),
+            AppsCommand::Sort(command) => command.run(global),
+            AppsCommand::SortPath(command) => command.run(global),
+            AppsCommand::SortWorker(_) => Ok(sort::run_worker(global)),
+            AppsCommand::Duplicates(command) => command.run(global),
+            AppsCommand::DuplicatesWorker(_) => Ok(duplicates::run_worker(global)),
+            AppsCommand::Grid(command) => command.run(global),
+            AppsCommand::Bench(command) => command.run(global),
             AppsCommand::BenchWorker(_) => Ok(bench::run_worker()),
         }
     }

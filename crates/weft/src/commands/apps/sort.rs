@@ -30,7 +30,8 @@ pub(crate) struct Sort {
     /// Bytes of a record
     #[arg(long, value_name = "N", value_parser = size::parse)]
     record: u64,
-    /// Bytes of the record to sort by, as FROM..TO; either may be left out [default: the whole record]
+    /// Bytes of the record to sort by, as FROM..TO; either may be left out [default: the whole
+    /// record]
     #[arg(long = "key", id = "sort-key", value_name = "FROM..TO")]
     key: Option<String>,
     /// Worker processes
@@ -39,7 +40,8 @@ pub(crate) struct Sort {
     /// Write the result here instead of over FILE
     #[arg(long, value_name = "OUT", value_parser = remote::parser())]
     output: Option<RemotePath>,
-    /// Memory for the records that one process holds [default: a quarter of what is available, shared]
+    /// Memory for the records that one process holds [default: a quarter of what is available,
+    /// shared]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     memory: Option<u64>,
     /// Read FILE cell after cell instead of in canonical order

@@ -52,7 +52,8 @@ enum Action {
     },
     /// Copy a file's checkpoint to standard output
     Read(Which),
-    /// Make a file or tree what it was at a checkpoint; what was written since is gone, unless another checkpoint has it
+    /// Make a file or tree what it was at a checkpoint; what was written since is gone, unless
+    /// another checkpoint has it
     Rollback(Which),
     /// Delete a checkpoint; the file or tree stays as it is
     Delete(Which),

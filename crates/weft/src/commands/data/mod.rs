@@ -37,18 +37,18 @@ pub(crate) enum DataCommand {
 
 impl DataCommand {
     /// Runs the command.
-    pub(crate) fn run(self, global: Global) -> Result<ExitCode> {
+    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
         match self {
-            DataCommand::Create(command) => command.run(&global),
-            DataCommand::Put(command) => command.run(&global),
-            DataCommand::Cat(command) => command.run(&global),
-            DataCommand::Read(command) => command.run(&global),
-            DataCommand::Write(command) => command.run(&global),
-            DataCommand::Truncate(command) => command.run(&global),
-            DataCommand::Fork(command) => command.run(&global),
-            DataCommand::Import(command) => command.run(&global),
-            DataCommand::Export(command) => command.run(&global),
-            DataCommand::Checkpoint(command) => command.run(&global),
+            DataCommand::Create(command) => command.run(global),
+            DataCommand::Put(command) => command.run(global),
+            DataCommand::Cat(command) => command.run(global),
+            DataCommand::Read(command) => command.run(global),
+            DataCommand::Write(command) => command.run(global),
+            DataCommand::Truncate(command) => command.run(global),
+            DataCommand::Fork(command) => command.run(global),
+            DataCommand::Import(command) => command.run(global),
+            DataCommand::Export(command) => command.run(global),
+            DataCommand::Checkpoint(command) => command.run(global),
         }
     }
 }

@@ -86,7 +86,8 @@ impl Write {
 }
 
 impl Write {
-    /// The file, and what is to be written to it. All that can be refused beforehand is refused before the file is made.
+    /// The file, and what is to be written to it. All that can be refused beforehand is refused
+    /// before the file is made.
     async fn open(&self, volume: &Volume) -> Result<(File, (Transfer, Vec<u8>))> {
         if self.request.asks_file() {
             // A file that is still to be made knows no array.

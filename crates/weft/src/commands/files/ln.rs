@@ -17,7 +17,8 @@ use crate::terminal::Problems;
   weft ln -s ../data /results/input     the text of a symbolic link is kept as it is
   weft ln -sf /results/2026 /results/latest")]
 pub(crate) struct Ln {
-    /// The files, and last the new name or the directory for new names (with one path only: the root)
+    /// The files, and last the new name or the directory for new names (with one path only: the
+    /// root)
     #[arg(value_name = "PATH", required = true, value_parser = remote::parser())]
     paths: Vec<RemotePath>,
     /// Make symbolic links

@@ -36,17 +36,17 @@ pub(crate) enum FilesCommand {
 
 impl FilesCommand {
     /// Runs the command. `whole`: the whole command line of `weft`.
-    pub(crate) fn run(self, global: Global, whole: fn() -> clap::Command) -> Result<ExitCode> {
+    pub(crate) fn run(self, global: &Global, whole: fn() -> clap::Command) -> Result<ExitCode> {
         match self {
-            FilesCommand::Ls(command) => command.run(&global),
-            FilesCommand::Stat(command) => command.run(&global),
-            FilesCommand::Mkdir(command) => command.run(&global),
-            FilesCommand::Rm(command) => command.run(&global),
-            FilesCommand::Mv(command) => command.run(&global),
-            FilesCommand::Ln(command) => command.run(&global),
-            FilesCommand::Cp(command) => command.run(&global, whole),
-            FilesCommand::Chmod(command) => command.run(&global),
-            FilesCommand::Chown(command) => command.run(&global),
+            FilesCommand::Ls(command) => command.run(global),
+            FilesCommand::Stat(command) => command.run(global),
+            FilesCommand::Mkdir(command) => command.run(global),
+            FilesCommand::Rm(command) => command.run(global),
+            FilesCommand::Mv(command) => command.run(global),
+            FilesCommand::Ln(command) => command.run(global),
+            FilesCommand::Cp(command) => command.run(global, whole),
+            FilesCommand::Chmod(command) => command.run(global),
+            FilesCommand::Chown(command) => command.run(global),
         }
     }
 }

@@ -133,7 +133,8 @@ async fn remove_tree(
     removed
 }
 
-/// How many names a tree has, and the checkpoints that its directories keep. What cannot be looked at is said when it cannot be removed.
+/// How many names a tree has, and the checkpoints that its directories keep. What cannot be looked
+/// at is said when it cannot be removed.
 async fn kept(
     volume: &Volume,
     path: &RemotePath,
@@ -184,7 +185,7 @@ async fn remove_one(volume: &Volume, when: Visit, place: Place) -> Result<(), we
         Visit::File => volume.unlink(place).await.map(drop),
     };
     match removed {
-        // Somebody else was quicker.
+        // Another process was quicker.
         Err(e) if e.code() == Code::NotFound => Ok(()),
         other => other,
     }

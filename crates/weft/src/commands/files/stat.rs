@@ -122,7 +122,7 @@ impl Stat {
             gid: a.gid,
             links: a.links,
             size: a.size,
-            stored: forks.iter().map(|f| f.stored()).sum(),
+            stored: forks.iter().map(ForkRow::stored).sum(),
             accessed: a.accessed,
             modified: a.modified,
             changed: a.changed,

@@ -23,9 +23,9 @@ pub(crate) enum HelpCommand {
 
 impl HelpCommand {
     /// Runs the command. `whole`: the whole command line of `weft`.
-    pub(crate) fn run(self, global: Global, whole: fn() -> clap::Command) -> Result<ExitCode> {
+    pub(crate) fn run(self, global: &Global, whole: fn() -> clap::Command) -> Result<ExitCode> {
         match self {
-            HelpCommand::Explain(command) => command.run(&global),
+            HelpCommand::Explain(command) => command.run(global),
             HelpCommand::Completions(command) => command.run(whole()),
             HelpCommand::Man(command) => command.run(whole()),
         }

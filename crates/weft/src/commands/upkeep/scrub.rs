@@ -31,8 +31,8 @@ const LOST: &str = "lost";
 
 /// Read everything the servers hold and find what is damaged
 ///
-/// Every server walks its chunks in the background and compares them with their checksums. Reads and writes go before it.
-/// An interrupted scrub can be continued where it was.
+/// Every server walks its chunks in the background and compares them with their checksums. Reads
+/// and writes go before it. An interrupted scrub can be continued where it was.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -174,7 +174,8 @@ impl Scrub {
             .collect())
     }
 
-    /// Starts the scrub of a server and waits for its end. A server that was restarted meanwhile begins again.
+    /// Starts the scrub of a server and waits for its end. A server that was restarted meanwhile
+    /// begins again.
     async fn of_server(
         &self,
         volume: &Volume,
@@ -210,14 +211,14 @@ impl Scrub {
                 Ok(ScrubState::Done) => return Ended::Done(now),
                 Ok(ScrubState::Running) => {}
                 _ => {
-                    // It was restarted, or somebody else stopped it.
+                    // It was restarted, or another user stopped it.
                     status = problems.note(volume.scrub(id, request(true, false)).await);
                     continue;
                 }
             }
             tokio::select! {
                 biased;
-                // An error would mean that nobody can interrupt any more: then nobody does.
+                // On an error no signal can arrive any more, so none is waited for.
                 Ok(_) = stopped.wait_for(|stop| *stop) => {
                     problems.note(volume.scrub(id, request(false, false)).await);
                     return Ended::Interrupted;

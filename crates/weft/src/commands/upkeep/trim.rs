@@ -15,8 +15,9 @@ use crate::terminal::{interrupt, progress};
 
 /// Give free space back to the machines that hold the volume
 ///
-/// Servers do so by themselves: ten seconds after the last write, the space of removed files, dropped checkpoints and the log goes
-/// back to the file system below (`fallocate`), or to the device (`BLKDISCARD`). This does it at once. The volume stays in use.
+/// Servers do so by themselves: ten seconds after the last write, the space of removed files,
+/// dropped checkpoints and the log goes back to the file system below (`fallocate`), or to the
+/// device (`BLKDISCARD`). This does it at once. The volume stays in use.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -94,7 +94,8 @@ fn wait_for(here: &Here, name: &str, pid: Pid, deadline: Instant) -> Result<()> 
     )
 }
 
-/// Stops the processes of nodes whose folders are not the ones they were started with; how many there were.
+/// Stops the processes of nodes whose folders are not the ones they were started with; how many
+/// there were.
 fn stop_strays(here: &Here, deadline: Instant) -> Result<usize> {
     let found = strays(here.base());
     for stray in &found {
@@ -118,8 +119,8 @@ fn stop_strays(here: &Here, deadline: Instant) -> Result<usize> {
     Ok(found.len())
 }
 
-/// Has the process of a node end, if it runs. The process that is told so is the one that holds the node's lock: numbers are given
-/// out again.
+/// Has the process of a node end, if it runs. The process that is told so is the one that holds the
+/// node's lock: numbers are given out again.
 fn stop(node: &NodeHere) -> Result<Option<Pid>> {
     let began = Instant::now();
     loop {

@@ -33,8 +33,8 @@ pub(crate) struct Format {
     /// Only these nodes (`meta`, `server-0`, …); without it, all of them
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     node: Vec<String>,
-    /// Of servers that are formatted already and do not run: take the disks into use that the configuration names and no
-    /// server has used
+    /// Of servers that are formatted already and do not run: take the disks into use that the
+    /// configuration names and no server has used
     #[arg(long)]
     new_disks: bool,
 }

@@ -50,7 +50,8 @@ enum Action {
         #[arg(long)]
         bounded: bool,
     },
-    /// Show what a file or directory counts for, or one user, group or tree; exit code 1 if more is used than allowed
+    /// Show what a file or directory counts for, or one user, group or tree; exit code 1 if more is
+    /// used than allowed
     Show(Show),
     /// Remove bounds; a tree's files then count for the next quota above only
     Clear(Clear),

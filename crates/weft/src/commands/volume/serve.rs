@@ -17,7 +17,8 @@ use crate::volume_config::{
     self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
 };
 
-/// With a reserve on the metadata service's disk, so that files can be deleted when others have filled it.
+/// With a reserve on the metadata service's disk, so that files can be deleted when others have
+/// filled it.
 const NAMESPACE: FjallOptions = FjallOptions {
     cache: 64 << 20,
     memtable: 64 << 20,
@@ -47,7 +48,8 @@ pub(crate) struct Serve {
     /// Leave the terminal's session (`weft up` starts its nodes so)
     #[arg(long, hide = true)]
     detach: bool,
-    /// Serve as if behind a link of so many bytes per second (`weft bench --link` without namespaces)
+    /// Serve as if behind a link of so many bytes per second (`weft bench --link` without
+    /// namespaces)
     #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse_positive)]
     link: Option<u64>,
 }
@@ -193,8 +195,8 @@ async fn asked_to_stop() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Lets this process have as many descriptors as the administrator allows, and returns how many: the soft limit is there for
-/// programs that cannot count beyond it.
+/// Lets this process have as many descriptors as the administrator allows, and returns how many:
+/// the soft limit is there for programs that cannot count beyond it.
 fn raise_descriptors() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

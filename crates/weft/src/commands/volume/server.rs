@@ -28,10 +28,12 @@ enum Action {
 
 /// Take in a server whose folder is older than what the server said before
 ///
-/// A server whose folder was replaced by an older copy is refused: nothing of it is read or written. If there is no newer
-/// copy, this takes the server as it is. What was written to it since the copy was made is lost, and nothing tells which files
-/// that were: reading what the server holds is an error until it is written anew, the file is restored or removed, or its bytes
-/// are accepted as they are. What checkpoints hold stays readable. `weft status` and `weft fsck` say what is left to decide.
+/// A server whose folder was replaced by an older copy is refused: nothing of it is read or
+/// written. If there is no newer copy, this takes the server as it is. What was written to it since
+/// the copy was made is lost, and nothing tells which files that were: reading what the server
+/// holds is an error until it is written anew, the file is restored or removed, or its bytes are
+/// accepted as they are. What checkpoints hold stays readable. `weft status` and `weft fsck` say
+/// what is left to decide.
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft status                           says which server is refused

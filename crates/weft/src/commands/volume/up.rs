@@ -36,17 +36,19 @@ pub(crate) struct Up {
     /// I/O servers of a new volume
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
-    /// Memory for each server's cache, of a new volume; without it, a part of what the machine or the container has
+    /// Memory for each server's cache, of a new volume; without it, a part of what the machine or
+    /// the container has
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// The most each server may hold, of a new volume; without it, what the disk has
     #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<Size>,
-    /// Servers as if behind links of so many bytes per second (`weft bench --link` without namespaces)
+    /// Servers as if behind links of so many bytes per second (`weft bench --link` without
+    /// namespaces)
     #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse_positive)]
     link: Option<u64>,
-    /// Folders or block devices for the data of a new volume, dealt out to its servers in turn; the volume's folder holds
-    /// no data then
+    /// Folders or block devices for the data of a new volume, dealt out to its servers in turn; the
+    /// volume's folder holds no data then
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     disks: Vec<PathBuf>,
     /// How long to wait for the nodes to serve, in seconds
@@ -310,7 +312,8 @@ impl Up {
     }
 }
 
-/// What was made of a volume that cannot be made whole, so that it can be tried again. Disks that have their label by then keep it.
+/// What was made of a volume that cannot be made whole, so that it can be tried again. Disks that
+/// have their label by then keep it.
 fn take_away(config: &Config) {
     for node in config.nodes() {
         if let Ok(folder) = node.folder(config) {
@@ -328,7 +331,7 @@ fn take_away(config: &Config) {
     let _ = fs::remove_dir(&config.base);
 }
 
-/// A server that may hold nothing is of no use, and says so only when somebody writes.
+/// A server that may hold nothing is of no use, and would say so only at the first write.
 fn capacity(text: &str) -> Result<Size, String> {
     weft_layout::size::parse_positive(text).map(Size)
 }

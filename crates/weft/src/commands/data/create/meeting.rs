@@ -1,11 +1,15 @@
-//! Members of a group that meet on one machine: member 0 waits for the others, and then tells each of them something.
+//! A meeting of a group's members on one machine: member 0 waits for the others, then sends each of
+//! them a message.
 //!
-//! Servers join members that read or write together; what comes before, one attach for all, members must share among
-//! themselves. Programs have ways of their own for that. Processes of a shell loop have none, so they meet at a Unix socket
-//! in Linux's abstract namespace, which leaves nothing behind whoever dies. Its name follows from the volume's key, the
-//! user, the group and the number of the collective; both ends see by the kernel's word that the other is the same user.
+//! Servers join members that read or write together; what comes before, one attach for all, members
+//! must share among themselves. Programs have ways of their own for that. Processes of a shell loop
+//! have none, so they meet at a Unix socket in Linux's abstract namespace, which leaves nothing
+//! behind, whichever process dies. Its name follows from the volume's key, the user, the group and
+//! the number of the collective; both ends learn from the kernel that the other belongs to the same
+//! user.
 //!
-//! Deliberately absent: members on several machines. Those attach each for themselves, which costs a request each.
+//! Deliberately absent: members on several machines. Those attach each for themselves, which costs
+//! a request each.
 
 use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
@@ -21,9 +25,9 @@ use weft_client::{ConnectOptions, Missing};
 
 use crate::args::group::{Membership, members};
 
-/// Between two looks for somebody who has not come yet.
+/// Pause between two attempts to reach a member that has not come yet.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long one that came may take to say who it is: the others wait meanwhile.
+/// How long a connected member may take to identify itself: the others wait meanwhile.
 const HELLO: Duration = Duration::from_secs(1);
 /// How much longer than it says member 0 is waited for.
 const GRACE: Duration = Duration::from_secs(5);
@@ -55,17 +59,19 @@ struct Hello {
 enum Told {
     /// What the members share.
     Shared(Vec<u8>),
-    /// All have come whom member 0 goes on with; these have not.
+    /// The meeting is complete without these members.
     Met(Vec<u32>),
     /// It failed for all.
     Failed(String),
 }
 
 impl Meeting {
-    /// Waits until all have come who want this, and says without whom it goes on.
+    /// Waits until all members have come, and returns the missing ones that the group goes on
+    /// without.
     ///
     /// # Errors
-    /// When members did not come and the group does not go on without; always when that is member 0, who does it for all.
+    /// When members are missing and the group does not go on without them, and always when member 0
+    /// is missing, which acts for all.
     pub(crate) async fn gather(
         place: &Membership,
         volume: &ConnectOptions,
@@ -80,7 +86,7 @@ impl Meeting {
         let listener = listen(place, &address, until).await?;
         let mut others: Vec<(u32, UnixStream)> = Vec::new();
         let missing = loop {
-            // Whoever died while it waited has left its place.
+            // A member that died while it waited has left its place.
             others.retain(|(_, stream)| alive(stream));
             let here = |member| others.iter().any(|(other, _)| *other == member);
             let missing: Vec<u32> = (1..place.members).filter(|m| !here(*m)).collect();
@@ -168,7 +174,7 @@ impl Meeting {
     }
 }
 
-/// Where the members meet: whoever does not have the volume's key cannot guess it.
+/// Where the members meet: a process without the volume's key cannot guess it.
 fn address(place: &Membership, volume: &ConnectOptions) -> Result<SocketAddr> {
     let user = rustix::process::geteuid().as_raw();
     let what = format!("weft group {user} {} {}", place.sequence, place.id);
@@ -196,7 +202,8 @@ async fn listen(place: &Membership, address: &SocketAddr, until: Instant) -> Res
     }
 }
 
-/// Comes to member 0, and hears who is missing. One that dies before it has met all may be replaced by another process.
+/// Connects to member 0, which reports the missing members. If member 0 dies before the meeting is
+/// complete, another process may take its place.
 async fn join(
     place: &Membership,
     address: &SocketAddr,

@@ -1,7 +1,8 @@
-//! What a call would do, worked out from attributes alone: the same arithmetic as the client's and the servers'.
+//! What a call would do, worked out from attributes alone: the same arithmetic as the client's and
+//! the servers'.
 //!
-//! Absent on purpose: data and lengths of cells. A read sends no bytes that lie beyond a cell's end, so what is said
-//! here is the most that can travel.
+//! Absent on purpose: data and lengths of cells. A read sends no bytes that lie beyond a cell's
+//! end, so what is said here is the most that can travel.
 
 use std::ops::Range;
 
@@ -162,8 +163,8 @@ fn part(
     }
     let touched = cells.iter().zip(0..).filter(|(touched, _)| **touched);
     part.cells = touched.map(|(_, cell)| cell).collect();
-    // The request, and the data: a write's first data travels with the request and ends in an answer, a read's first
-    // data travels with the answer; so both come to the same number.
+    // The request, and the data: a write's first data travels with the request and ends in an
+    // answer, a read's first data travels with the answer; so both come to the same number.
     part.messages = 1 + part.bytes.div_ceil(FRAME).max(1);
     Ok(part)
 }

@@ -1,4 +1,5 @@
-//! `weft explain`: what a read or write would do. `explanation` is the arithmetic, without a volume.
+//! `weft explain`: what a read or write would do. `explanation` is the arithmetic, without a
+//! volume.
 
 mod command;
 mod explanation;

@@ -22,10 +22,12 @@ const NAMED_MAX: usize = 10_000;
 
 /// Check a volume for disagreements between names, cells, chunks and blocks, and repair them
 ///
-/// Without --repair nothing that is stored is changed (--offline starts the nodes in this process, and they note that; a second copy
-/// of a server's tables is made anew by itself, which is told once). Both ways it runs while the volume is used. What cannot be
-/// placed goes to /lost+found. What cannot be read is gone on without, and named: of a damaged log that is everything behind the
-/// damage. What that may have changed is not proven from then on, and reading it fails. Restore the files that a repair names from a copy.
+/// Without --repair nothing that is stored is changed (--offline starts the nodes in this process,
+/// and they note that; a second copy of a server's tables is made anew by itself, which is told
+/// once). Both ways it runs while the volume is used. What cannot be placed goes to /lost+found.
+/// What cannot be read is gone on without, and named: of a damaged log that is everything behind
+/// the damage. What that may have changed is not proven from then on, and reading it fails. Restore
+/// the files that a repair names from a copy.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -56,12 +58,12 @@ pub(crate) struct Fsck {
     /// Read every block and compare it with its checksum, as `weft scrub` does
     #[arg(long)]
     data: bool,
-    /// Make zeros of what is lost of this file, in its cells and checkpoints, and show what is not proven, before the check; can be given
-    /// several times
+    /// Make zeros of what is lost of this file, in its cells and checkpoints, and show what is not
+    /// proven, before the check; can be given several times
     #[arg(long, value_name = "FILE", value_parser = remote::parser())]
     accept: Vec<RemotePath>,
-    /// Show what is not proven of all files on the server of this number, before the check, and make zeros of what it held before it was
-    /// formatted anew; can be given several times
+    /// Show what is not proven of all files on the server of this number, before the check, and
+    /// make zeros of what it held before it was formatted anew; can be given several times
     #[arg(long, value_name = "SERVER", conflicts_with = "offline")]
     accept_server: Vec<u32>,
     /// Print JSON
@@ -72,8 +74,8 @@ pub(crate) struct Fsck {
 /// Longer than clients have to tell what they have open.
 const CLIENTS_TELL: Duration = Duration::from_mins(1);
 
-/// Waits until a service that was started after it had died knows which files are open: sizes of those are not looked at, and until
-/// then they are all.
+/// Waits until a service that was started after it had died knows which files are open: sizes of
+/// those are not looked at, and until then they are all.
 async fn wait_for_clients(volume: &Volume) -> Result<()> {
     let began = Instant::now();
     let mut said = false;
@@ -206,7 +208,8 @@ impl Fsck {
     }
 }
 
-/// Makes zeros of what is lost of a file; which file that is, and a row for each server that had lost something of it.
+/// Makes zeros of what is lost of a file; which file that is, and a row for each server that had
+/// lost something of it.
 async fn accept(volume: &Volume, path: &RemotePath) -> Result<(FileId, Vec<Row>)> {
     let attributes = volume.stat(path).await?;
     if remote::kind(&attributes) != FileKind::Regular {
@@ -245,8 +248,9 @@ fn report_of(found: FsckReport) -> Report {
     }
 }
 
-/// What was found on the way to the check, without what the check finds of the same bytes after it. What opening a store repaired of a
-/// cell may be that its bytes are known to be lost since, or in doubt: they are said once, as they are now.
+/// What was found on the way to the check, without what the check finds of the same bytes after it.
+/// What opening a store repaired of a cell may be that its bytes are known to be lost since, or in
+/// doubt: they are said once, as they are now.
 fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
     let is_now = |row: &Row, now: &Row| {
         let place = |row: &Row| (row.file, row.server, row.cell, row.fork.clone());
@@ -257,7 +261,8 @@ fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
         let Some(now) = findings.iter_mut().find(|now| is_now(&row, now)) else {
             return Some(row);
         };
-        // What was cut with the log's end the finding says itself; what is wrong with a chunk it does not.
+        // What was cut with the log's end the finding says itself; what is wrong with a chunk it
+        // does not.
         if let Some(chunk) = row.chunk.filter(|_| !words::is_of_log(&row)) {
             now.what = format!("{}; of chunk {chunk}, {}", now.what, row.what);
         }
@@ -266,7 +271,8 @@ fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
     kept.collect()
 }
 
-/// Disks that are not there: what lies on them cannot be read, and is whole again when they are back.
+/// Disks that are not there: what lies on them cannot be read, and is whole again when they are
+/// back.
 async fn missing_disks(volume: &Volume) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for server in volume.server_map().await?.servers {

@@ -1,4 +1,4 @@
-//! A stopped volume, started inside this process where nobody else reaches it.
+//! A stopped volume, started inside this process, where no other process reaches it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,8 +40,8 @@ pub(super) struct Offline {
 }
 
 impl Offline {
-    /// Takes the locks of all nodes and starts them under a key of their own. A store that refuses to open is looked
-    /// through, and with `repair` made to open.
+    /// Takes the locks of all nodes and starts them under a key of their own. A store that refuses
+    /// to open is looked through, and with `repair` made to open.
     pub(super) async fn open(dir: &Path, repair: bool) -> Result<Offline> {
         let config = Config::read(dir)?;
         let id = volume_config::volume_id(&config.key()?);
@@ -197,7 +197,8 @@ fn server(
     Ok(node(identity, None, Some(role)))
 }
 
-/// What is wrong with the engines of all servers; where some cannot be looked at, all of these are said.
+/// What is wrong with the engines of all servers; where some cannot be looked at, all of these are
+/// said.
 fn indexes(sections: &[(ServerSection, PathBuf)], repair: bool) -> Result<Vec<Row>> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for (section, folder) in sections {
@@ -226,7 +227,8 @@ fn index(folder: &Path, server: u32, repair: bool) -> Result<Vec<Row>> {
     Ok(found)
 }
 
-/// Which of an engine's files are not what was written; what copies mend is mended, as by any start.
+/// Which of an engine's files are not what was written; what copies mend is mended, as by any
+/// start.
 fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     let bad = FjallKv::verify_folder(folder)?;
     let mends = !bad.is_empty() && bad.iter().all(|bad| bad.mend != Mend::Nothing);
@@ -248,8 +250,8 @@ fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     Ok(bad.iter().map(row).collect())
 }
 
-/// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it: where there is a log that has what
-/// came after, without all of that.
+/// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it:
+/// where there is a log that has what came after, without all of that.
 fn journal(
     folder: &Path,
     server: Option<u32>,

@@ -65,7 +65,8 @@ pub(crate) fn start(global: &Global, mount: &Mount) -> Result<PathBuf> {
     bail!("{words}")
 }
 
-/// Says to who started this process how it went: an empty text is success. Nothing more is said after it.
+/// Reports the outcome to the process that started this one: an empty text is success. Nothing
+/// follows it.
 pub(super) fn report(error: &str) -> Result<()> {
     let mut out = std::io::stdout();
     out.write_all(if error.is_empty() {
@@ -74,13 +75,14 @@ pub(super) fn report(error: &str) -> Result<()> {
         error.as_bytes()
     })?;
     out.flush()?;
-    // Whoever reads the other end reads until its end.
+    // The reader of the other end reads until end of file.
     let nothing = OpenOptions::new().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nothing)?;
     Ok(())
 }
 
-/// Where the process writes: as asked, else in the first of [`log_folders`] that can be written. A mount without a log says so.
+/// Where the process writes: as asked, else in the first of [`log_folders`] that can be written. A
+/// mount without a log says so.
 fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
     if let Some(log) = mount.log.as_ref().or(mount.options.log.as_ref()) {
         return Ok(open_log(log)?.into());
@@ -115,8 +117,8 @@ fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
     Ok(Stdio::null())
 }
 
-/// Where mounts write that have no volume's folder at hand, best first: with the machine's logs, if root may, else with what the
-/// user's programs keep (XDG Base Directory Specification).
+/// Where mounts write that have no volume's folder at hand, best first: with the machine's logs, if
+/// root may, else with what the user's programs keep (XDG Base Directory Specification).
 fn log_folders(root: bool, variable: impl Fn(&'static str) -> Option<OsString>) -> Vec<PathBuf> {
     let named = |name| {
         let folder = variable(name).map(PathBuf::from);

@@ -42,7 +42,7 @@ impl Mount {
             .serve(&global, || background::report(""))
             .map_err(|e| connect::explained(&global, e))
             .inspect_err(|e| {
-                // After the first word nobody listens any more.
+                // The reader has gone after the first report.
                 let _ = background::report(&output::error(e));
             })?;
         Ok(outcome)
@@ -103,7 +103,8 @@ impl Mount {
     }
 }
 
-/// What the kernel reads ahead of a program that reads a file from its start, enough for several servers.
+/// What the kernel reads ahead of a program that reads a file from its start, enough for several
+/// servers.
 const READ_AHEAD_KIB: u32 = 4096;
 
 /// Threads that take requests from the kernel: they do not wait, so few are enough.
@@ -121,7 +122,7 @@ fn hear_signals(runtime: &tokio::runtime::Runtime) -> Result<[Signal; 2]> {
     Ok([terminate?, interrupt?])
 }
 
-/// Whoever ends the process wants it unmounted; those who still use it lose it.
+/// A signal to the process means that it is to be unmounted, even while it is in use.
 fn unmount_on(
     [mut terminate, mut interrupt]: [Signal; 2],
     runtime: &tokio::runtime::Runtime,

@@ -69,7 +69,7 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
     Ok(path)
 }
 
-/// Whether a mount answers. One whose process is stopped is not asked.
+/// Whether a mount answers. A mount whose process is stopped is not asked.
 fn look(path: &Path) -> Result<Look> {
     let stopped = fuse::mounted_on(&real(path))?
         .as_ref()
@@ -77,7 +77,7 @@ fn look(path: &Path) -> Result<Look> {
     Ok(stopped.map_or_else(|| fuse::look(path), |_| Look::Silent))
 }
 
-/// Says of a mount that it does not answer, and whose fault that is.
+/// The message that a mount does not answer, with the process that is responsible.
 fn silent(mounted: &Mounted) -> String {
     let stopped = fuse::stopped_process(mounted).map(|pid| format!("its process {pid} is stopped"));
     let by = stopped

@@ -1,5 +1,6 @@
-//! mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-t TYPE] [-o OPTIONS]` for the type `fuse.weft`, and
-//! `/sbin/mount.weft` for `weft`; a link of that name to this program is all it takes. It calls it for a remount, too.
+//! mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-t TYPE] [-o OPTIONS]` for the type
+//! `fuse.weft`, and `/sbin/mount.weft` for `weft`; a link of that name to this program is all it
+//! takes. It calls it for a remount, too.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,8 +8,8 @@ use std::path::Path;
 /// The names that mount(8) looks for.
 const HELPERS: [&str; 2] = ["mount.fuse.weft", "mount.weft"];
 
-/// The command line, or `weft mount` with the words of the helper's, if the program was called by its name; nothing where that is
-/// to do as if only (`mount -f`).
+/// The command line, or `weft mount` with the words of the helper's, if the program was called by
+/// its name; nothing where that is to do as if only (`mount -f`).
 pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
     let words: Vec<OsString> = words.into_iter().collect();
     let name = words.first().and_then(|word| Path::new(word).file_name());

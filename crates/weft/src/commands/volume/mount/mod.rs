@@ -1,5 +1,5 @@
-//! `weft mount`: a volume under a path. The file system is in `weft-mount`; here are the process, its
-//! options, its start, and its end.
+//! `weft mount`: a volume under a path. The file system is in `weft-mount`; here are the process,
+//! its options, its start, and its end.
 //!
 //! `up` and `down` mount and unmount a volume with its servers ([`with_volume`], [`unmount_of`]).
 

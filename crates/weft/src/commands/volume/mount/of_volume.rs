@@ -36,7 +36,8 @@ pub(crate) fn take_along(config: &Config, path: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", note.display()))
 }
 
-/// Before a volume stops: takes away what [`with_volume`] mounted, and refuses while it is mounted elsewhere.
+/// Before a volume stops: takes away what [`with_volume`] mounted, and refuses while it is mounted
+/// elsewhere.
 pub(crate) fn unmount_of(volume: &Here, wait: Duration) -> Result<()> {
     let note = volume.base().join(NOTE);
     let ours = std::fs::read_to_string(&note).map(PathBuf::from).ok();
@@ -80,12 +81,13 @@ pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
     mounted.map_or(Ok(false), |mounted| is_of(&volume, &mounted, false))
 }
 
-/// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by its folder, by any address that its
-/// service has, and under any name (`-o fsname`). So the mount is asked, unless it is `silent`; only of one that does not answer its
-/// source decides.
+/// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by
+/// its folder, by any address that its service has, and under any name (`-o fsname`). So the mount
+/// is asked, unless it is `silent`; only of one that does not answer its source decides.
 fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
     let folder = std::fs::canonicalize(volume.base())?;
-    // Of a mount that names the folder of another volume nothing is asked: its own unmounting is not to be disturbed.
+    // Of a mount that names the folder of another volume nothing is asked: its own unmounting is
+    // not to be disturbed.
     let names_another =
         |source: &Path| source.is_absolute() && source.join(FILE).is_file() && *source != folder;
     if names_another(Path::new(&mounted.source)) {
@@ -94,7 +96,7 @@ fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
     let ask = || fuse::told(&mounted.path, VOLUME_XATTR);
     let told = (!silent).then(ask).flatten();
     if let Some(told) = told.filter(|told| !told.is_empty()) {
-        // Without its key nobody has mounted it from here.
+        // Without the volume's key no process of this machine has mounted it.
         return Ok(volume.id().is_some_and(|id| told == hex(&id)));
     }
     let by_address = |address| mounted.source.to_str() == Some(address);

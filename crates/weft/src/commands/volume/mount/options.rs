@@ -59,7 +59,8 @@ const WITHOUT_MEANING: [&str; 14] = [
     "default_permissions",
 ];
 
-/// What the table of mounts shows of every mount by FUSE: mount(8) says it again when one is to be mounted otherwise.
+/// What the table of mounts shows of every mount by FUSE: mount(8) says it again when one is to be
+/// mounted otherwise.
 const SHOWN: [&str; 6] = [
     "user_id", "group_id", "rootmode", "max_read", "blksize", "fd",
 ];

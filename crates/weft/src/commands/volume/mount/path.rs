@@ -49,8 +49,8 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Symbolic links on the way to a path, as its system has them: the same path without them. What a dead mount covers cannot be
-/// looked into, so the last name is only read as a link.
+/// Symbolic links on the way to a path, as its system has them: the same path without them. What a
+/// dead mount covers cannot be looked into, so the last name is only read as a link.
 pub(crate) fn real(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {

@@ -1,5 +1,5 @@
-//! `-o remount`: how a volume is mounted changes while it is. What the kernel keeps to (`ro`, `nosuid`, `noatime`, …) changes at once;
-//! what the mount's process was started with does not.
+//! `-o remount`: how a volume is mounted changes while it is. What the kernel keeps to (`ro`,
+//! `nosuid`, `noatime`, …) changes at once; what the mount's process was started with does not.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,8 @@ use weft_mount::fuse;
 use super::options::MountOptions;
 use super::path::real;
 
-/// Changes the mount on a path by the options that are named; returns the path as the kernel has it.
+/// Changes the mount on a path by the options that are named; returns the path as the kernel has
+/// it.
 pub(super) fn remount(path: &Path, options: &MountOptions) -> Result<PathBuf> {
     let path = real(&std::path::absolute(path)?);
     if fuse::mounted_on(&path)?.is_none() {

@@ -1,4 +1,4 @@
-//! Who uses a mount, when it cannot be taken away.
+//! The processes that keep a mount busy.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 /// Users named in a message.
 const NAMED: usize = 5;
 
-/// Processes with a working directory, an open file, a program or a map under the path, as `name (process 123)`.
+/// Processes with a working directory, an open file, a program or a map under the path, as `name
+/// (process 123)`.
 pub(crate) fn of(path: &Path) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! How every server is, asked of the servers themselves: what the metadata service has heard of them is seconds old.
+//! How every server is, asked of the servers themselves: what the metadata service has heard of
+//! them is seconds old.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

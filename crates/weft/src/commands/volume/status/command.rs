@@ -82,8 +82,8 @@ impl Status {
     }
 }
 
-/// What the volume's folder tells where the metadata service does not answer: which nodes there are, and which of them
-/// have a process.
+/// What the volume's folder tells where the metadata service does not answer: which nodes there
+/// are, and which of them have a process.
 fn silent(config: &Config, meta_address: String) -> Result<Report> {
     let row = |node: NodeName, address: String, metrics: Option<String>| -> Result<Row> {
         let pid = lock_of(config, node)?.map(|running| running.pid);

@@ -61,7 +61,7 @@ pub(super) fn print(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Who uses the volume now.
+/// The clients that are connected now.
 fn print_clients(report: &Report) -> Result<()> {
     let clients = report.clients.as_deref().unwrap_or_default();
     if clients.is_empty() {

@@ -8,7 +8,7 @@ use weft_store::DiskState;
 
 use crate::volume_config::disk_state;
 
-/// Every key is always there; what nobody could say is `null`.
+/// Every key is always there; a value that is not known is `null`.
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) volume: String,
