@@ -7,8 +7,7 @@ use weft_layout::array::{Array, Slab};
 use weft_layout::{Pattern, Request, ViewOffset, size};
 use weft_proto::limits::TRANSFER_MAX;
 
-use crate::args::ViewArgs;
-use crate::args::pattern;
+use crate::args::{ViewArgs, pattern};
 
 /// The help text about patterns, for commands that take one.
 pub(crate) const PATTERNS: &str = "\

@@ -17,8 +17,8 @@ use super::node::Node;
 use super::options::{Options, Side};
 use super::report::Summary;
 use crate::streams::panicked;
-use crate::terminal::interrupt::Orderly;
-use crate::terminal::{interrupt, name, progress};
+use crate::terminal::interrupt::{self, Orderly};
+use crate::terminal::{name, progress};
 
 /// The owner of what is still to do.
 #[derive(Default)]

@@ -23,8 +23,7 @@ use super::tree::Tree;
 use super::zeros::{BLOCK, runs};
 use crate::copy::local;
 use crate::remote::reach;
-use crate::streams::Buffer;
-use crate::streams::blocking;
+use crate::streams::{Buffer, blocking};
 use crate::terminal::name;
 
 /// Zeros from this length on are left out of writes to a volume: a request costs about as much as

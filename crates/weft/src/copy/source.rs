@@ -12,9 +12,7 @@ use super::context::SMALL;
 use super::tree::Tree;
 use crate::copy::local;
 use crate::remote::reach;
-use crate::streams::Buffer;
-use crate::streams::ZeroedReader;
-use crate::streams::blocking;
+use crate::streams::{Buffer, ZeroedReader, blocking};
 
 /// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller
 /// one costs as much.

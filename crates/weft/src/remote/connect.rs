@@ -7,8 +7,7 @@ use anyhow::{Result, bail};
 use weft_client::{ConnectOptions, Volume};
 
 use crate::args::Global;
-use crate::volume_config;
-use crate::volume_config::{Config, NodeName, lock_of};
+use crate::volume_config::{self, Config, NodeName, lock_of};
 
 /// How long an ending command waits until the service knows that its files are closed.
 const LEAVE: Duration = Duration::from_secs(1);

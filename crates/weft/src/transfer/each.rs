@@ -18,15 +18,12 @@ use indicatif::ProgressBar;
 use weft_client::{FileKind, Volume};
 
 use super::args::TransferArgs;
-use super::begin::Occupied;
+use super::resume::Occupied;
 use super::{export, import};
-use crate::args::LayoutArgs;
-use crate::args::mode;
-use crate::copy::Part;
-use crate::copy::{Node, Side, Summary, Tree};
+use crate::args::{LayoutArgs, mode};
+use crate::copy::{Node, Part, Side, Summary, Tree};
 use crate::remote::RemotePath;
-use crate::terminal::{Alike, Problems};
-use crate::terminal::{interrupt, name, output, progress};
+use crate::terminal::{Alike, Problems, interrupt, name, output, progress};
 
 /// Pieces of one file under way at a time: several files are.
 const PIECES: u16 = 2;

@@ -10,18 +10,14 @@ use anyhow::{Context, Result, bail};
 use weft_client::{Access, Attributes, OpenView, Volume};
 
 use super::args::TransferArgs;
-use super::begin::Begin;
 use super::checks::{changed, regular, step, view_text};
-use super::mark::{Identity, Marks};
-use super::report::Clock;
-use super::report::Summary;
+use super::data::{Local, Side, View};
+use super::report::{Clock, Summary};
+use super::resume::{Begin, Identity, Marks, Target, look};
 use super::share::Transfer;
-use super::side::{Local, Side, View};
-use super::target::{Target, look};
 use super::task::Task;
 use crate::copy::local;
-use crate::remote;
-use crate::remote::RemotePath;
+use crate::remote::{self, RemotePath};
 use crate::streams::blocking;
 use crate::terminal::name;
 

@@ -9,20 +9,15 @@ use anyhow::{Context, Result, bail};
 use weft_client::{Access, Changes, OpenView, Place, Time, Volume};
 
 use super::args::TransferArgs;
-use super::begin::Begin;
 use super::checks::{changed, end_of, regular, step, view_text};
-use super::mark::{Identity, Marks};
-use super::report::Clock;
-use super::report::Summary;
+use super::data::{Local, Side, View};
+use super::report::{Clock, Summary};
+use super::resume::{Begin, Identity, Marks, Target};
 use super::share::Transfer;
-use super::side::{Local, Side, View};
-use super::target::Target;
 use super::task::Task;
-use crate::args::LayoutArgs;
-use crate::args::mode;
+use crate::args::{LayoutArgs, mode};
 use crate::copy::local;
-use crate::remote::new_view;
-use crate::remote::{self, RemotePath};
+use crate::remote::{self, RemotePath, new_view};
 use crate::terminal::{name, output};
 
 /// A local file that is open.

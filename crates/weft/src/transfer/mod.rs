@@ -5,7 +5,7 @@
 //! The view decides which bytes move and in which order: byte `i` of the local file is byte
 //! `--offset + i` of the view. Which bytes are a part's follows from the length, the part's number
 //! and the number of parts; the parts never talk to each other, and what one does at the target
-//! (creating it, setting its size, the marks of [`mark`]) is right whether another did it before,
+//! (creating it, setting its size, the marks of [`resume`]) is right whether another did it before,
 //! does it at the same time or will do it again.
 //!
 //! Invariants:
@@ -14,7 +14,7 @@
 //! 2. What is noted as done is durable.
 //! 3. A transfer whose source has changed never ends well.
 //! 4. Nothing that holds data is written over unasked.
-//! 5. Progress is not taken for bytes that are not at the target any more ([`target`]).
+//! 5. Progress is not taken for bytes that are not at the target any more ([`resume`]).
 //!
 //! Trees go through [`crate::copy`], which has several files under way at a time; file by file
 //! ([`each`]) where there is a view, or nothing is copied.
@@ -23,22 +23,17 @@
 //! Vesta §4.6.
 
 mod args;
-mod begin;
 mod checks;
+mod data;
 mod each;
 mod export;
-mod hole;
 mod import;
-mod mark;
-mod pump;
 mod report;
+mod resume;
 mod run;
 mod share;
-mod side;
-mod target;
 mod task;
 mod tree;
-mod verify;
 
 pub(crate) use args::TransferArgs;
 pub(crate) use export::export;

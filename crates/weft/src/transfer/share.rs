@@ -6,12 +6,10 @@ use anyhow::Result;
 use futures_util::FutureExt;
 use indicatif::ProgressBar;
 
-use super::pump::{Digest, Moved, Pump};
-use super::side::Side;
+use super::data::{Comparison, Digest, Moved, OnGhost, Pump, Side};
 use super::task::Task;
-use super::verify::{Comparison, OnGhost};
-use crate::terminal::interrupt::Orderly;
-use crate::terminal::{interrupt, output, progress};
+use crate::terminal::interrupt::{self, Orderly};
+use crate::terminal::{output, progress};
 
 /// One part of a transfer, both of whose sides are open.
 pub(super) struct Transfer<'a> {

@@ -7,12 +7,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::args::TransferArgs;
-use super::begin::{Begin, Lost, Situation, decide};
-use super::mark::{Found, Identity, Marks, Record};
-use super::pump::Moved;
-use super::report::Clock;
-use super::report::Summary;
-use super::target::{Held, Target};
+use super::data::Moved;
+use super::report::{Clock, Summary};
+use super::resume::{Begin, Found, Held, Identity, Lost, Marks, Record, Situation, Target, decide};
 use crate::copy::Part;
 use crate::terminal::output;
 

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::config::{ADDRESS, Config, NodeName};
-use super::identity::volume_id;
-use super::lock::LOCK;
-use super::marker::Marker;
 use crate::terminal::output;
+use crate::volume_config::config::file::{ADDRESS, Config, NodeName};
+use crate::volume_config::config::identity::volume_id;
+use crate::volume_config::node::lock::LOCK;
+use crate::volume_config::node::marker::Marker;
 
 /// In the volume's folder: a file for each node that `weft up` started, which holds the path of the
 /// node's folder.

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use rustix::fs::OFlags;
 
-use super::config::{ADDRESS, Config, FILE, NodeName, WIRE};
 use super::here::STARTED;
 use super::starter::is_starter;
 use crate::process::private_files::{FILE_MODE, FOLDER_MODE, OTHERS};
+use crate::volume_config::config::file::{ADDRESS, Config, FILE, NodeName, WIRE};
 
 /// A folder that file systems keep at their root.
 const LOST_AND_FOUND: &str = "lost+found";

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
-use super::config::FILE;
+use crate::volume_config::config::file::FILE;
 
 /// A node whose process runs.
 pub(crate) struct Stray {

@@ -7,8 +7,7 @@ use clap::Args;
 use crate::apps::duplicates::{Search, Summary};
 use crate::apps::{crew, memory};
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 use weft_layout::size;
 

@@ -9,8 +9,7 @@ use weft_layout::CellIndex;
 
 use crate::apps::picture::{Cell, Style, draw};
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 
 /// Draw a file as a grid: a bar for each cell, and the servers they live on

@@ -8,8 +8,7 @@ use crate::apps::record::RecordOrder;
 use crate::apps::sort::{PathSorting, Sorting, Summary};
 use crate::apps::{crew, memory};
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 use weft_layout::size;
 

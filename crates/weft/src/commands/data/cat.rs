@@ -6,10 +6,8 @@ use clap::Args;
 use weft_client::{Access, OpenView, Volume};
 use weft_proto::limits::TRANSFER_MAX;
 
-use crate::args::Global;
-use crate::args::ViewArgs;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::args::{Global, ViewArgs};
+use crate::remote::{self, RemotePath, connect};
 use crate::streams;
 
 /// Copy files, or views of them, to standard output

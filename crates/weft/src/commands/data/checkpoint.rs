@@ -8,8 +8,7 @@ use weft_client::{Access, CheckpointInfo, Volume};
 use weft_layout::View;
 
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::remote::{self, RemotePath, connect};
 use crate::streams;
 use crate::terminal::name;
 use crate::terminal::output::{self, bytes};

@@ -6,8 +6,7 @@ use clap::Args;
 use weft_client::Volume;
 
 use crate::args::Global;
-use crate::remote;
-use crate::remote::RemotePath;
+use crate::remote::{self, RemotePath};
 use crate::transfer::{self, TransferArgs};
 
 /// Copy a file of the volume, or a view of it, into a local file, alone or in parts

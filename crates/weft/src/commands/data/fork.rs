@@ -6,8 +6,7 @@ use weft_client::{Access, File, Volume};
 use weft_layout::CellIndex;
 
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect, forks};
+use crate::remote::{self, RemotePath, connect, forks};
 use crate::terminal::output;
 use weft_layout::view_text::fork_name;
 

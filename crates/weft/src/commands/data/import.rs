@@ -5,10 +5,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use weft_client::Volume;
 
-use crate::args::Global;
-use crate::args::LayoutArgs;
-use crate::remote;
-use crate::remote::RemotePath;
+use crate::args::{Global, LayoutArgs};
+use crate::remote::{self, RemotePath};
 use crate::transfer::{self, TransferArgs};
 
 /// Copy a local file into a file of the volume, through any view, alone or in parts

@@ -10,13 +10,9 @@ use weft_client::{Access, File, OpenView};
 use weft_layout::ViewOffset;
 use weft_proto::limits::TRANSFER_MAX;
 
-use crate::args::LayoutArgs;
-use crate::args::ViewArgs;
-use crate::args::{Global, mode};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect, new_view};
-use crate::streams;
-use crate::streams::blocking;
+use crate::args::{Global, LayoutArgs, ViewArgs, mode};
+use crate::remote::{self, RemotePath, connect, new_view};
+use crate::streams::{self, blocking};
 use crate::terminal::{interrupt, output, progress};
 
 /// Write standard input to a file, or to a view of it

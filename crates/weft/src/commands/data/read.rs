@@ -6,13 +6,10 @@ use clap::Args;
 use tokio::task::block_in_place;
 use weft_client::Access;
 
-use crate::args::Global;
-use crate::args::RequestArgs;
 use crate::args::group::{GROUPS, warn_of};
 use crate::args::request::PATTERNS;
-use crate::args::{GroupArgs, WhenShared};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::args::{Global, GroupArgs, RequestArgs, WhenShared};
+use crate::remote::{self, RemotePath, connect};
 
 /// Read a pattern of a file, or of a view of it, to standard output
 #[derive(Args)]

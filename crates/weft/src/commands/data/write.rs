@@ -7,14 +7,10 @@ use tokio::task::block_in_place;
 use weft_client::{Access, File, Transfer, Volume};
 use weft_layout::array::Array;
 
-use crate::args::LayoutArgs;
-use crate::args::RequestArgs;
 use crate::args::group::{GROUPS, warn_of};
 use crate::args::request::PATTERNS;
-use crate::args::{Global, mode};
-use crate::args::{GroupArgs, WhenShared};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect, new_view};
+use crate::args::{Global, GroupArgs, LayoutArgs, RequestArgs, WhenShared, mode};
+use crate::remote::{self, RemotePath, connect, new_view};
 use crate::terminal::output;
 
 /// Write standard input to a pattern of a file, or of a view of it

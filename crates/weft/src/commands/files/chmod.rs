@@ -4,13 +4,10 @@ use anyhow::Result;
 use clap::Args;
 use weft_client::{Attributes, Changes, FileKind, Place, Volume};
 
-use crate::args::mode::ModeChange;
-use crate::args::{Global, mode};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
-use crate::remote::{Visit, Walk};
-use crate::terminal::Problems;
-use crate::terminal::interrupt;
+use crate::args::Global;
+use crate::args::mode::{self, ModeChange};
+use crate::remote::{self, RemotePath, Visit, Walk, connect};
+use crate::terminal::{Problems, interrupt};
 
 /// Change permission bits
 #[derive(Args)]

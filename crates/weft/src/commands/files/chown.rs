@@ -4,13 +4,10 @@ use anyhow::Result;
 use clap::Args;
 use weft_client::Changes;
 
-use crate::args::owner::Owner;
-use crate::args::{Global, owner};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
-use crate::remote::{Spot, Visit, Walk};
-use crate::terminal::Problems;
-use crate::terminal::interrupt;
+use crate::args::Global;
+use crate::args::owner::{self, Owner};
+use crate::remote::{self, RemotePath, Spot, Visit, Walk, connect};
+use crate::terminal::{Problems, interrupt};
 
 /// Change owner and group
 #[derive(Args)]

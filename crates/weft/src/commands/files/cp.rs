@@ -8,8 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Command};
 
 use crate::args::Global;
-use crate::copy::Part;
-use crate::copy::{self, Options, Side};
+use crate::copy::{self, Options, Part, Side};
 use crate::remote::connect;
 use crate::terminal::output;
 

@@ -6,8 +6,7 @@ use weft_client::Volume;
 use weft_proto::Code;
 
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::Problems;
 
 /// Give files further names, or make symbolic links

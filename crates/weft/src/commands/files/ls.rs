@@ -8,10 +8,8 @@ use weft_client::{Attributes, FileKind, Listed, Volume};
 
 use crate::args::owner::Names;
 use crate::args::{Global, mode};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
-use crate::terminal::Problems;
-use crate::terminal::{name, output};
+use crate::remote::{self, RemotePath, connect};
+use crate::terminal::{Problems, name, output};
 
 /// List directories
 #[derive(Args)]

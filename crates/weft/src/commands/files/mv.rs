@@ -5,8 +5,7 @@ use clap::Args;
 use weft_proto::Code;
 
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::Problems;
 
 /// Rename files and directories

@@ -7,11 +7,8 @@ use weft_client::{Attributes, Place, Volume};
 use weft_proto::Code;
 
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
-use crate::remote::{Spot, Visit, Walk};
-use crate::terminal::Problems;
-use crate::terminal::{interrupt, name, progress};
+use crate::remote::{self, RemotePath, Spot, Visit, Walk, connect};
+use crate::terminal::{Problems, interrupt, name, progress};
 
 /// Checkpoints in the way that are named; the others are counted.
 const NAMED: usize = 10;

@@ -8,12 +8,10 @@ use weft_proto::meta::Layout;
 
 use crate::args::owner::Names;
 use crate::args::{Global, mode};
-use crate::remote::RemotePath;
 use crate::remote::forks::{ForkRow, fork_table, forks};
-use crate::remote::{self, connect};
-use crate::terminal::Problems;
-use crate::terminal::output::Table;
-use crate::terminal::{name, output};
+use crate::remote::{self, RemotePath, connect};
+use crate::terminal::output::{self, Table};
+use crate::terminal::{Problems, name};
 
 /// Show attributes, layout, and the length of every cell and fork
 #[derive(Args)]

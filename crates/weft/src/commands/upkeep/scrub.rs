@@ -14,12 +14,9 @@ use weft_client::{
 use weft_layout::size;
 
 use crate::args::Global;
-use crate::remote::RemotePath;
-use crate::remote::connect;
-use crate::remote::{Spot, Visit, Walk};
-use crate::terminal::Problems;
+use crate::remote::{RemotePath, Spot, Visit, Walk, connect};
 use crate::terminal::output::{self, bytes};
-use crate::terminal::{interrupt, name, progress};
+use crate::terminal::{Problems, interrupt, name, progress};
 
 /// How often servers are asked how far they are.
 const ASK: Duration = Duration::from_millis(250);

@@ -9,9 +9,8 @@ use weft_client::{ServerId, TrimReply, Volume};
 
 use crate::args::Global;
 use crate::remote::connect;
-use crate::terminal::Problems;
 use crate::terminal::output::{self, bytes};
-use crate::terminal::{interrupt, progress};
+use crate::terminal::{Problems, interrupt, progress};
 
 /// Give free space back to the machines that hold the volume
 ///

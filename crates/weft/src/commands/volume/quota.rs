@@ -7,8 +7,7 @@ use weft_client::{NewBounds, Payer, Quota as Found, QuotaKind, Volume};
 
 use crate::args::Global;
 use crate::args::owner::{self, Names};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::name;
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::Size;

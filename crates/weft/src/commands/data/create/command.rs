@@ -6,12 +6,9 @@ use weft_client::{Access, Changes, File, NewLayout, Volume};
 use weft_proto::Code;
 
 use super::meeting::Meeting;
-use crate::args::GroupArgs;
-use crate::args::LayoutArgs;
 use crate::args::group::{Membership, warn_of};
-use crate::args::{Global, mode};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::args::{Global, GroupArgs, LayoutArgs, mode};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 
 /// Create a file with a layout, or set the layout that a directory gives to new files

@@ -6,11 +6,9 @@ use weft_client::{Attributes, FileKind};
 use weft_layout::{CellIndex, Layout, Map, Pattern, ViewOffset};
 
 use super::explanation::{self, Asked, Explanation};
-use crate::args::ViewArgs;
 use crate::args::request::PATTERNS;
-use crate::args::{Global, pattern};
-use crate::remote::RemotePath;
-use crate::remote::{self, connect};
+use crate::args::{Global, ViewArgs, pattern};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 
 /// Say what a read or write would do: which servers, pieces, messages and bytes

@@ -12,8 +12,7 @@ use weft_proto::upkeep::DiskCondition;
 use super::rows::{NotChecked, Report, Row};
 use super::{offline, words};
 use crate::args::Global;
-use crate::remote::connect;
-use crate::remote::{self, RemotePath};
+use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{interrupt, name, progress};
 

@@ -7,22 +7,22 @@ use super::mark::{Found, Identity, Record};
 use crate::copy::Part;
 
 /// A part whose record names bytes that the target no longer holds.
-pub(super) struct Lost {
-    pub(super) part: u32,
+pub(in crate::transfer) struct Lost {
+    pub(in crate::transfer) part: u32,
     /// The byte of the transfer that it had come to.
-    pub(super) done: u64,
+    pub(in crate::transfer) done: u64,
     /// What the target is or has.
-    pub(super) how: String,
+    pub(in crate::transfer) how: String,
 }
 
 /// The target holds data that is not to be written over unasked.
 #[derive(Debug, Error)]
 #[error("{0} holds data: --force writes over it")]
-pub(super) struct Occupied(String);
+pub(in crate::transfer) struct Occupied(String);
 
 impl Occupied {
     /// For messages.
-    pub(super) fn target(&self) -> &str {
+    pub(in crate::transfer) fn target(&self) -> &str {
         &self.0
     }
 }
@@ -32,27 +32,27 @@ impl Occupied {
     clippy::struct_excessive_bools,
     reason = "two are options of the command line, two are what is there"
 )]
-pub(super) struct Situation<'a> {
-    pub(super) transfer: &'a Identity,
-    pub(super) part: Part,
-    pub(super) found: &'a Found,
+pub(in crate::transfer) struct Situation<'a> {
+    pub(in crate::transfer) transfer: &'a Identity,
+    pub(in crate::transfer) part: Part,
+    pub(in crate::transfer) found: &'a Found,
     /// Of this transfer.
-    pub(super) lost: &'a [Lost],
+    pub(in crate::transfer) lost: &'a [Lost],
     /// There are no bytes at the target.
-    pub(super) empty: bool,
+    pub(in crate::transfer) empty: bool,
     /// The target looks like a copy of the source that is complete.
-    pub(super) same: bool,
-    pub(super) resume: bool,
-    pub(super) force: bool,
+    pub(in crate::transfer) same: bool,
+    pub(in crate::transfer) resume: bool,
+    pub(in crate::transfer) force: bool,
     /// For messages.
-    pub(super) source: &'a str,
+    pub(in crate::transfer) source: &'a str,
     /// For messages.
-    pub(super) target: &'a str,
+    pub(in crate::transfer) target: &'a str,
 }
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(in crate::transfer) enum Begin {
     /// Copy the part's share from this byte of the transfer on.
     From(u64),
     /// The part is complete already.
@@ -63,7 +63,7 @@ pub(super) enum Begin {
 ///
 /// # Errors
 /// What is there would be lost, or is no unfinished transfer of this source.
-pub(super) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
+pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
     let Situation { source, target, .. } = situation;
     if situation.force {
         return Ok(Begin::From(start));

@@ -9,7 +9,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 /// What lies between the runs.
-pub(super) fn gaps(runs: &[Range<usize>], length: usize) -> Vec<Range<usize>> {
+pub(in crate::transfer) fn gaps(runs: &[Range<usize>], length: usize) -> Vec<Range<usize>> {
     let ends = std::iter::once(0).chain(runs.iter().map(|run| run.end));
     let starts = runs.iter().map(|run| run.start).chain([length]);
     let gaps = ends.zip(starts).map(|(from, to)| from..to);
@@ -17,7 +17,7 @@ pub(super) fn gaps(runs: &[Range<usize>], length: usize) -> Vec<Range<usize>> {
 }
 
 /// Makes a hole, or writes zeros where the file system has none.
-pub(super) fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
+pub(in crate::transfer) fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, flags, at, length) {
         Ok(()) => Ok(()),

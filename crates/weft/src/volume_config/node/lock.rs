@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
 
-use super::config::{Config, NodeName};
 use super::ending::{is_ending, wait_for_end};
-use super::settings;
 use crate::process::private_files;
+use crate::volume_config::config::file::{Config, NodeName};
+use crate::volume_config::config::settings;
 
 /// The name of a node's lock in its folder.
-pub(super) const LOCK: &str = "weft-node.lock";
+pub(in crate::volume_config) const LOCK: &str = "weft-node.lock";
 /// How long a node waits for the end of its previous process.
 const LAST_ENDS: Duration = Duration::from_secs(30);
 

@@ -4,9 +4,9 @@
 use anyhow::{Context, Result, bail};
 use weft_net::VolumeKey;
 
-use super::config::{Config, NodeName};
 use super::marker::Marker;
 use crate::process::memory::Share;
+use crate::volume_config::config::file::{Config, NodeName};
 
 impl Config {
     /// Refuses a configuration that does not name the volume's servers, as far as the metadata

@@ -21,11 +21,11 @@ use crate::terminal::name;
 /// What a record says of the target, as it was when the record was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Held {
+pub(in crate::transfer) struct Held {
     /// Of a local file its inode. Records of an import lie in the file itself.
-    pub(super) file: Option<u64>,
+    pub(in crate::transfer) file: Option<u64>,
     /// Bytes that it had; of a view, bytes up to its end.
-    pub(super) size: u64,
+    pub(in crate::transfer) size: u64,
 }
 
 impl Held {
@@ -33,7 +33,7 @@ impl Held {
     /// `None`: it does not.
     ///
     /// Records of before targets were noted say nothing of it: an empty target alone shows it then.
-    pub(super) fn lost(then: Option<Held>, now: Option<Held>) -> Option<String> {
+    pub(in crate::transfer) fn lost(then: Option<Held>, now: Option<Held>) -> Option<String> {
         let Some(now) = now else {
             return Some("is gone".to_owned());
         };
@@ -53,7 +53,7 @@ impl Held {
 }
 
 /// The target of a transfer.
-pub(super) enum Target {
+pub(in crate::transfer) enum Target {
     /// A local file: its path, and what it is once it is open.
     Local(PathBuf, OnceLock<Held>),
     /// A view, and how many bytes it has for sure while the transfer is under way, if that is
@@ -63,12 +63,12 @@ pub(super) enum Target {
 
 impl Target {
     /// A local file that is still to be opened.
-    pub(super) fn local(path: &Path) -> Target {
+    pub(in crate::transfer) fn local(path: &Path) -> Target {
         Target::Local(path.to_owned(), OnceLock::new())
     }
 
     /// The local file is open, and has this inode and as many bytes.
-    pub(super) fn opened(&self, inode: u64, size: u64) {
+    pub(in crate::transfer) fn opened(&self, inode: u64, size: u64) {
         if let Target::Local(_, open) = self {
             let file = Some(inode);
             // Opened once.
@@ -77,7 +77,7 @@ impl Target {
     }
 
     /// What is there now; `None`: nothing.
-    pub(super) async fn now(&self) -> Result<Option<Held>> {
+    pub(in crate::transfer) async fn now(&self) -> Result<Option<Held>> {
         match self {
             Target::Local(path, _) => {
                 let there = look(path).await?;
@@ -94,7 +94,7 @@ impl Target {
     }
 
     /// What a record can say of the target: of a local file that is still to be opened, nothing.
-    pub(super) async fn claim(&self) -> Result<Option<Held>> {
+    pub(in crate::transfer) async fn claim(&self) -> Result<Option<Held>> {
         match self {
             Target::Local(_, open) => Ok(open.get().copied()),
             Target::View(_, Some(size)) => Ok(Some(Held {
@@ -107,7 +107,7 @@ impl Target {
 }
 
 /// What is at a local path; `None`: nothing.
-pub(super) async fn look(path: &Path) -> Result<Option<Metadata>> {
+pub(in crate::transfer) async fn look(path: &Path) -> Result<Option<Metadata>> {
     let place = name::bytes(path.as_os_str());
     match local::at(place, |place| std::fs::metadata(place)).await {
         Ok(found) => Ok(Some(found)),

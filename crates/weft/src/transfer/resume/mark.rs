@@ -27,37 +27,37 @@ const XATTR: &str = "user.weft.import";
 /// Which transfer: equal for all its parts and when it is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Identity {
+pub(in crate::transfer) struct Identity {
     /// Of the source: inode, or id of the file in the volume.
-    pub(super) file: u64,
+    pub(in crate::transfer) file: u64,
     /// Of the source, in bytes.
-    pub(super) size: u64,
+    pub(in crate::transfer) size: u64,
     /// Of the source, in nanoseconds since the epoch.
-    pub(super) modified: i64,
+    pub(in crate::transfer) modified: i64,
     /// The view, its fork, and its first byte.
-    pub(super) view: String,
+    pub(in crate::transfer) view: String,
     /// Bytes of the transfer.
-    pub(super) length: u64,
+    pub(in crate::transfer) length: u64,
     /// Parts of it.
-    pub(super) parts: u32,
+    pub(in crate::transfer) parts: u32,
 }
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Record {
-    pub(super) transfer: Identity,
+pub(in crate::transfer) struct Record {
+    pub(in crate::transfer) transfer: Identity,
     /// Everything of the part before this byte of the transfer is copied and synced.
-    pub(super) done: u64,
+    pub(in crate::transfer) done: u64,
     /// The part is copied, and verified if that was asked for.
-    pub(super) complete: bool,
+    pub(in crate::transfer) complete: bool,
     /// The target then; absent where it was still to be opened.
     #[serde(default)]
-    pub(super) target: Option<Held>,
+    pub(in crate::transfer) target: Option<Held>,
 }
 
 /// Where the records of a transfer are.
-pub(super) enum Marks {
+pub(in crate::transfer) enum Marks {
     /// The prefix of the names of attributes that hold records.
     File(Volume, u64, String),
     /// Files beside this one.
@@ -66,20 +66,20 @@ pub(super) enum Marks {
 
 /// The records that were found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(in crate::transfer) struct Found {
     /// By part.
-    pub(super) records: Vec<(u32, Record)>,
+    pub(in crate::transfer) records: Vec<(u32, Record)>,
 }
 
 impl Found {
     /// The record of a part.
-    pub(super) fn of(&self, part: Part) -> Option<&Record> {
+    pub(in crate::transfer) fn of(&self, part: Part) -> Option<&Record> {
         let mut records = self.records.iter();
         records.find(|(n, _)| *n == part.number).map(|(_, r)| r)
     }
 
     /// Another part of this transfer is under way, or was.
-    pub(super) fn has(&self, transfer: &Identity) -> bool {
+    pub(in crate::transfer) fn has(&self, transfer: &Identity) -> bool {
         self.records.iter().any(|(_, r)| r.transfer == *transfer)
     }
 
@@ -91,21 +91,26 @@ impl Found {
 
 impl Marks {
     /// Of an import through a view into a file. Imports through other views have other marks.
-    pub(super) fn of_import(volume: &Volume, file: u64, view: &str, parts: u32) -> Marks {
+    pub(in crate::transfer) fn of_import(
+        volume: &Volume,
+        file: u64,
+        view: &str,
+        parts: u32,
+    ) -> Marks {
         let key = blake3::hash(format!("{view} {parts}").as_bytes());
         let prefix = format!("{XATTR}.{}.", &key.to_hex()[..8]);
         Marks::File(volume.clone(), file, prefix)
     }
 
     /// Of an export to a local file.
-    pub(super) fn of_export(path: &Path, parts: u32) -> Marks {
+    pub(in crate::transfer) fn of_export(path: &Path, parts: u32) -> Marks {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".weft-export-{parts}."));
         Marks::Beside(name.into())
     }
 
     /// All records.
-    pub(super) async fn find(&self) -> Result<Found> {
+    pub(in crate::transfer) async fn find(&self) -> Result<Found> {
         let mut found = Found::default();
         match self {
             Marks::File(volume, id, prefix) => {
@@ -135,7 +140,7 @@ impl Marks {
     }
 
     /// Stores a part's record, durably.
-    pub(super) async fn store(&self, part: Part, record: &Record) -> Result<()> {
+    pub(in crate::transfer) async fn store(&self, part: Part, record: &Record) -> Result<()> {
         let value = serde_json::to_vec(record)?;
         match self {
             Marks::File(volume, id, prefix) => {
@@ -154,7 +159,7 @@ impl Marks {
     }
 
     /// Takes all records away if every part is complete. Returns whether it is.
-    pub(super) async fn end(&self, transfer: &Identity) -> Result<bool> {
+    pub(in crate::transfer) async fn end(&self, transfer: &Identity) -> Result<bool> {
         if !self.find().await?.complete(transfer) {
             return Ok(false);
         }
@@ -166,7 +171,7 @@ impl Marks {
     }
 
     /// Takes a part's record away, if there is one.
-    pub(super) async fn remove(&self, number: u32) -> Result<()> {
+    pub(in crate::transfer) async fn remove(&self, number: u32) -> Result<()> {
         match self {
             Marks::File(volume, id, prefix) => {
                 let name = format!("{prefix}{number}");

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::config::NodeName;
-use super::identity::hex;
 use crate::process::private_files::write_durably;
+use crate::volume_config::config::file::NodeName;
+use crate::volume_config::config::identity::hex;
 
 /// Names the owner of a folder, so that the mount point of a missing disk is not taken for an empty
 /// store.
@@ -42,13 +42,13 @@ impl Marker {
     }
 
     /// The marker of a folder, if the folder has one.
-    pub(super) fn read(folder: &Path) -> Option<Marker> {
+    pub(in crate::volume_config) fn read(folder: &Path) -> Option<Marker> {
         let text = std::fs::read_to_string(folder.join(MARKER)).ok()?;
         toml::from_str(&text).ok()
     }
 
     /// Whether the folder belongs to the volume with this id.
-    pub(super) fn is_of(&self, volume: [u8; 16]) -> bool {
+    pub(in crate::volume_config) fn is_of(&self, volume: [u8; 16]) -> bool {
         self.volume == hex(&volume)
     }
 

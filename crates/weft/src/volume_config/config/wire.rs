@@ -16,7 +16,7 @@ impl Default for WireSetting {
 
 impl WireSetting {
     #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
-    pub(super) fn is_default(&self) -> bool {
+    pub(in crate::volume_config) fn is_default(&self) -> bool {
         *self == WireSetting::default()
     }
 }

@@ -11,9 +11,9 @@ use weft_store::{
     StoreConfig, StoreError,
 };
 
-use super::config::{Config, NodeName, ServerSection};
-use super::identity::volume_id;
 use super::marker::Marker;
+use crate::volume_config::config::file::{Config, NodeName, ServerSection};
+use crate::volume_config::config::identity::volume_id;
 
 /// How a server's store is opened. Disks without a label are taken into use only where `new` says
 /// so.

@@ -11,14 +11,12 @@ use rustix::fs::Advice;
 use weft_client::{DataRanges, OpenView};
 use weft_layout::{FileOffset, Place, ViewOffset};
 
-use super::args::TransferArgs;
 use super::hole::{gaps, punch};
 use crate::copy::local;
 use crate::copy::zeros::{BLOCK, runs};
 use crate::remote::RemotePath;
-use crate::streams::Buffer;
-use crate::streams::ZeroedReader;
-use crate::streams::blocking;
+use crate::streams::{Buffer, ZeroedReader, blocking};
+use crate::transfer::args::TransferArgs;
 
 /// Zeros from this length on are left out of writes to a volume.
 const REMOTE_HOLE: usize = 64 << 10;
@@ -29,21 +27,21 @@ const CLEAR_MAX: u64 = 1 << 30;
 
 /// A local file or a view. Cheap to clone.
 #[derive(Clone)]
-pub(super) enum Side {
+pub(in crate::transfer) enum Side {
     Local(Local),
     View(View),
 }
 
 /// A local file.
 #[derive(Clone)]
-pub(super) struct Local {
-    pub(super) file: Arc<File>,
-    pub(super) name: Arc<str>,
+pub(in crate::transfer) struct Local {
+    pub(in crate::transfer) file: Arc<File>,
+    pub(in crate::transfer) name: Arc<str>,
 }
 
 /// A view from some offset on.
 #[derive(Clone)]
-pub(super) struct View {
+pub(in crate::transfer) struct View {
     open: Arc<OpenView>,
     reader: Arc<ZeroedReader>,
     start: u64,
@@ -56,15 +54,15 @@ pub(super) struct View {
 
 /// What became of bytes that were to be written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Written {
+pub(in crate::transfer) struct Written {
     /// Sent to the disk.
-    pub(super) bytes: u64,
+    pub(in crate::transfer) bytes: u64,
     /// Fallen on ghosts.
-    pub(super) ghosts: u64,
+    pub(in crate::transfer) ghosts: u64,
 }
 
 /// Where a side may hold data.
-pub(super) enum Ranges {
+pub(in crate::transfer) enum Ranges {
     Local(Local),
     View(Box<DataRanges>, u64),
     Everything,
@@ -72,7 +70,11 @@ pub(super) enum Ranges {
 
 impl View {
     /// The view that these options choose of a file of this path.
-    pub(super) fn new(view: Arc<OpenView>, args: &TransferArgs, path: &RemotePath) -> View {
+    pub(in crate::transfer) fn new(
+        view: Arc<OpenView>,
+        args: &TransferArgs,
+        path: &RemotePath,
+    ) -> View {
         View {
             reader: Arc::new(ZeroedReader::new(view.clone())),
             open: view,
@@ -86,7 +88,7 @@ impl View {
 
 impl Side {
     /// For messages.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::transfer) fn name(&self) -> &str {
         match self {
             Side::Local(local) => &local.name,
             Side::View(view) => &view.name,
@@ -94,7 +96,7 @@ impl Side {
     }
 
     /// Where it may hold data, at or after `at`.
-    pub(super) fn ranges(&self, at: u64) -> Ranges {
+    pub(in crate::transfer) fn ranges(&self, at: u64) -> Ranges {
         match self {
             Side::Local(local) => Ranges::Local(local.clone()),
             Side::View(view) if view.canonical => {
@@ -107,7 +109,7 @@ impl Side {
     }
 
     /// Fills the buffer from `at` on; what holds no data is zeros.
-    pub(super) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer> {
+    pub(in crate::transfer) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer> {
         match self {
             Side::Local(local) => {
                 let (file, length) = (local.file.clone(), buffer.len());
@@ -136,7 +138,7 @@ impl Side {
 
     /// Writes what is not zeros. Where `old` bytes may lie, the zeros are made, too; with `last`
     /// the last byte is written whatever it is.
-    pub(super) async fn write(
+    pub(in crate::transfer) async fn write(
         &self,
         at: u64,
         buffer: Buffer,
@@ -194,7 +196,7 @@ impl Side {
 
     /// Whether a byte falls on a ghost. In an order that exists only within one access, this is not
     /// known.
-    pub(super) fn is_ghost(&self, at: u64) -> bool {
+    pub(in crate::transfer) fn is_ghost(&self, at: u64) -> bool {
         let Side::View(view) = self else {
             return false;
         };
@@ -203,7 +205,7 @@ impl Side {
     }
 
     /// Makes zeros of a range where old bytes may lie.
-    pub(super) async fn clear(&self, range: Range<u64>) -> Result<()> {
+    pub(in crate::transfer) async fn clear(&self, range: Range<u64>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
             let now = (range.end - at).min(CLEAR_MAX);
@@ -222,7 +224,7 @@ impl Side {
     }
 
     /// Makes what was written survive power loss.
-    pub(super) async fn sync(&self) -> Result<()> {
+    pub(in crate::transfer) async fn sync(&self) -> Result<()> {
         match self {
             Side::Local(local) => {
                 let file = local.file.clone();
@@ -236,7 +238,7 @@ impl Side {
 
     /// Has the kernel forget what it keeps in memory of a synced range, so that reading it again
     /// reads the disk.
-    pub(super) async fn forget(&self, range: Range<u64>) -> Result<()> {
+    pub(in crate::transfer) async fn forget(&self, range: Range<u64>) -> Result<()> {
         if let Side::Local(local) = self
             && let Some(length) = std::num::NonZero::new(range.end - range.start)
         {
@@ -254,7 +256,11 @@ impl Side {
 
 impl Ranges {
     /// The first range at or after `at`, below `end`, that may hold data.
-    pub(super) async fn next(&mut self, at: u64, end: u64) -> Result<Option<Range<u64>>> {
+    pub(in crate::transfer) async fn next(
+        &mut self,
+        at: u64,
+        end: u64,
+    ) -> Result<Option<Range<u64>>> {
         if at >= end {
             return Ok(None);
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::config::{Config, NodeName};
+use super::file::{Config, NodeName};
 
 /// The settings of a node, one a line.
-pub(super) fn of(config: &Config, node: NodeName) -> Result<String> {
+pub(in crate::volume_config) fn of(config: &Config, node: NodeName) -> Result<String> {
     let own = match node {
         NodeName::Meta => toml::to_string(&config.meta)?,
         NodeName::Server(id) => toml::to_string(config.server(id)?)?,

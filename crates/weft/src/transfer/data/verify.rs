@@ -10,24 +10,23 @@ use tokio::task::JoinSet;
 
 use super::pump::{Digest, Plan, Step};
 use super::side::Side;
-use crate::streams::Buffers;
-use crate::streams::panicked;
+use crate::streams::{Buffers, panicked};
 
 /// Bytes differ because the target has no place for them: to copy them again would change nothing.
 #[derive(Debug, Error)]
 #[error("{0}")]
-pub(super) struct OnGhost(String);
+pub(in crate::transfer) struct OnGhost(String);
 
 /// What is compared.
-pub(super) struct Comparison<'a> {
-    pub(super) from: Side,
-    pub(super) to: Side,
-    pub(super) share: Range<u64>,
-    pub(super) step: u64,
-    pub(super) streams: usize,
+pub(in crate::transfer) struct Comparison<'a> {
+    pub(in crate::transfer) from: Side,
+    pub(in crate::transfer) to: Side,
+    pub(in crate::transfer) share: Range<u64>,
+    pub(in crate::transfer) step: u64,
+    pub(in crate::transfer) streams: usize,
     /// Of pieces that this process has copied, by their first byte.
-    pub(super) digests: HashMap<u64, Digest>,
-    pub(super) bar: &'a ProgressBar,
+    pub(in crate::transfer) digests: HashMap<u64, Digest>,
+    pub(in crate::transfer) bar: &'a ProgressBar,
 }
 
 impl Comparison<'_> {
@@ -35,7 +34,7 @@ impl Comparison<'_> {
     ///
     /// # Errors
     /// The first byte that differs of the first piece that was found to differ, on both sides.
-    pub(super) async fn run(mut self) -> Result<()> {
+    pub(in crate::transfer) async fn run(mut self) -> Result<()> {
         self.to.forget(self.share.clone()).await?;
         let buffers = Buffers::new(2 * self.streams, self.step as usize);
         let mut plan = Plan::new(&self.from, &self.share, self.step);

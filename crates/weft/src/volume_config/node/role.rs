@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use weft_server::IoRole;
 
-use super::config::{Config, ServerSection};
 use super::disks::store_config;
+use crate::volume_config::config::file::{Config, ServerSection};
 
 /// The role of the server of `section`, whose data lie in `folder`.
 pub(crate) fn io_role(

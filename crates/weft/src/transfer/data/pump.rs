@@ -13,51 +13,50 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::side::{Ranges, Side, Written};
-use crate::streams::Buffers;
-use crate::streams::panicked;
+use crate::streams::{Buffers, panicked};
 use crate::terminal::interrupt;
 
 /// A digest of a piece as it was copied.
-pub(super) type Digest = [u8; 32];
+pub(in crate::transfer) type Digest = [u8; 32];
 
 /// A share on its way.
-pub(super) struct Pump<'a> {
-    pub(super) from: Side,
-    pub(super) to: Side,
+pub(in crate::transfer) struct Pump<'a> {
+    pub(in crate::transfer) from: Side,
+    pub(in crate::transfer) to: Side,
     /// What is to be copied, in bytes of the transfer.
-    pub(super) share: Range<u64>,
+    pub(in crate::transfer) share: Range<u64>,
     /// Pieces end at multiples of it.
-    pub(super) step: u64,
-    pub(super) streams: usize,
+    pub(in crate::transfer) step: u64,
+    pub(in crate::transfer) streams: usize,
     /// The target may hold other bytes, which are to go.
-    pub(super) old: bool,
+    pub(in crate::transfer) old: bool,
     /// This byte is written even if it is zero: the target ends after it.
-    pub(super) last: Option<u64>,
+    pub(in crate::transfer) last: Option<u64>,
     /// Bytes after which what is done is made durable.
-    pub(super) checkpoint: u64,
+    pub(in crate::transfer) checkpoint: u64,
     /// Bytes per second.
-    pub(super) limit: Option<u64>,
+    pub(in crate::transfer) limit: Option<u64>,
     /// Keep digests of what is copied.
-    pub(super) digests: bool,
-    pub(super) bar: &'a ProgressBar,
+    pub(in crate::transfer) digests: bool,
+    pub(in crate::transfer) bar: &'a ProgressBar,
     /// The byte that everything before is kept to: durable, and noted.
-    pub(super) kept: &'a AtomicU64,
+    pub(in crate::transfer) kept: &'a AtomicU64,
 }
 
 /// What was done.
 #[derive(Default)]
-pub(super) struct Moved {
+pub(in crate::transfer) struct Moved {
     /// Bytes written; holes are not.
-    pub(super) written: u64,
+    pub(in crate::transfer) written: u64,
     /// Bytes that fell on ghosts instead.
-    pub(super) ghosts: u64,
+    pub(in crate::transfer) ghosts: u64,
     /// Digests of pieces by their first byte.
-    pub(super) digests: Vec<(u64, Digest)>,
+    pub(in crate::transfer) digests: Vec<(u64, Digest)>,
 }
 
 /// One step of the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::transfer) enum Step {
     /// A piece that may hold data.
     Data(Range<u64>),
     /// A hole.
@@ -65,7 +64,7 @@ pub(super) enum Step {
 }
 
 /// A source's share, cut into steps in order.
-pub(super) struct Plan {
+pub(in crate::transfer) struct Plan {
     ranges: Ranges,
     at: u64,
     end: u64,
@@ -82,7 +81,7 @@ struct Done {
 }
 
 impl Plan {
-    pub(super) fn new(source: &Side, share: &Range<u64>, step: u64) -> Plan {
+    pub(in crate::transfer) fn new(source: &Side, share: &Range<u64>, step: u64) -> Plan {
         Plan {
             ranges: source.ranges(share.start),
             at: share.start,
@@ -93,7 +92,7 @@ impl Plan {
     }
 
     /// The next step; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Step>> {
+    pub(in crate::transfer) async fn next(&mut self) -> Result<Option<Step>> {
         if self.at >= self.end {
             return Ok(None);
         }
@@ -119,7 +118,7 @@ impl Pump<'_> {
     ///
     /// After a failure, and when the user asks for an end, what was done before is made durable and
     /// noted all the same, as far as that goes.
-    pub(super) async fn run(
+    pub(in crate::transfer) async fn run(
         &self,
         note: impl Fn(u64) -> BoxFuture<'static, Result<()>>,
     ) -> Result<Moved> {
@@ -240,7 +239,7 @@ impl Pump<'_> {
 }
 
 impl Step {
-    pub(super) fn range(&self) -> Range<u64> {
+    pub(in crate::transfer) fn range(&self) -> Range<u64> {
         match self {
             Step::Data(range) | Step::Hole(range) => range.clone(),
         }

@@ -1,0 +1,11 @@
+//! The configuration of a volume: what `weft.toml` says, and the types of its values.
+//!
+//! [`Config::read`](file::Config::read) refuses a configuration that no volume can have. Nothing
+//! here looks at the folders of nodes.
+
+pub(super) mod file;
+pub(super) mod identity;
+pub(super) mod ports;
+pub(super) mod settings;
+pub(super) mod size;
+pub(super) mod wire;
