@@ -74,8 +74,13 @@ fn file() -> FileState {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one call a kind of message")]
 pub fn messages(golden: &mut Golden) {
+    stores(golden);
+    namespace(golden);
+}
+
+/// Messages to I/O servers.
+fn stores(golden: &mut Golden) {
     golden.call(
         &ListCellsRequest {
             file: 77,
@@ -133,6 +138,10 @@ pub fn messages(golden: &mut Golden) {
             more: 2,
         },
     );
+}
+
+/// Messages to the metadata service.
+fn namespace(golden: &mut Golden) {
     golden.call(
         &CheckNamespaceRequest { pass: 9, seen: 300 },
         &CheckNamespaceReply {

@@ -13,8 +13,15 @@ use weft_proto::stamp::ServerPosition;
 use super::cases::Golden;
 use super::values::{access, fork_state, grid, place, position, subfile};
 
-#[expect(clippy::too_many_lines, reason = "one call a kind of message")]
 pub fn messages(golden: &mut Golden) {
+    data(golden);
+    cells(golden);
+    forks(golden);
+    ranges(golden);
+}
+
+/// Reads and writes.
+fn data(golden: &mut Golden) {
     golden.call(
         &ReadRequest {
             access: access(subfile()),
@@ -55,6 +62,17 @@ pub fn messages(golden: &mut Golden) {
         },
     );
     golden.call(
+        &AdviseRequest {
+            access: access(ViewKind::Cell(5)),
+            advice: Advice::Fetch as i32,
+        },
+        &AdviseReply { bytes: 300 },
+    );
+}
+
+/// The cells of a file.
+fn cells(golden: &mut Golden) {
+    golden.call(
         &CellStatusRequest {
             file: 77,
             after: Some(place()),
@@ -84,6 +102,17 @@ pub fn messages(golden: &mut Golden) {
         &DeleteCellsReply {},
     );
     golden.call(
+        &ExtendCellsRequest {
+            access: access(ViewKind::Cell(5)),
+            chunk: 262_144,
+        },
+        &ExtendCellsReply {},
+    );
+}
+
+/// The forks of cells.
+fn forks(golden: &mut Golden) {
+    golden.call(
         &CreateForkRequest {
             file: 77,
             place: place(),
@@ -104,25 +133,15 @@ pub fn messages(golden: &mut Golden) {
         },
         &RemoveForkReply { changed: true },
     );
+}
+
+/// Ranges of cells.
+fn ranges(golden: &mut Golden) {
     golden.call(
         &ClearRangeRequest {
             access: access(ViewKind::Cell(5)),
         },
         &ClearRangeReply {},
-    );
-    golden.call(
-        &ExtendCellsRequest {
-            access: access(ViewKind::Cell(5)),
-            chunk: 262_144,
-        },
-        &ExtendCellsReply {},
-    );
-    golden.call(
-        &AdviseRequest {
-            access: access(ViewKind::Cell(5)),
-            advice: Advice::Fetch as i32,
-        },
-        &AdviseReply { bytes: 300 },
     );
     golden.call(
         &CopyRangeRequest {

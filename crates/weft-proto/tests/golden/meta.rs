@@ -41,8 +41,17 @@ fn xattr_name() -> Bytes {
     Bytes::from_static(b"user.mime_type")
 }
 
-#[expect(clippy::too_many_lines, reason = "one call a kind of message")]
 pub fn messages(golden: &mut Golden) {
+    open_files(golden);
+    attributes_of_files(golden);
+    new_names(golden);
+    other_names(golden);
+    extended_attributes(golden);
+    service(golden);
+}
+
+/// What a client says of files that it has open.
+fn open_files(golden: &mut Golden) {
     golden.call(
         &AttachRequest {
             who: who(),
@@ -97,6 +106,23 @@ pub fn messages(golden: &mut Golden) {
         &DetachReply {},
     );
     golden.call(
+        &ReassertRequest {
+            reading: vec![77, 77],
+            writing: vec![300],
+            locks: vec![held_lock()],
+            lazy: true,
+            name: "mount".to_owned(),
+        },
+        &ReassertReply {
+            gone: vec![300],
+            lost: vec![held_lock()],
+        },
+    );
+}
+
+/// Attributes and sizes.
+fn attributes_of_files(golden: &mut Golden) {
+    golden.call(
         &StatRequest {
             who: who(),
             target: target(),
@@ -133,6 +159,10 @@ pub fn messages(golden: &mut Golden) {
         },
         &stat(),
     );
+}
+
+/// Names that are made.
+fn new_names(golden: &mut Golden) {
     golden.call(
         &MakeDirectoryRequest {
             who: who(),
@@ -177,6 +207,23 @@ pub fn messages(golden: &mut Golden) {
         },
         &stat(),
     );
+}
+
+/// Names that are changed, removed or listed.
+fn other_names(golden: &mut Golden) {
+    golden.call(
+        &RenameRequest {
+            who: who(),
+            source: target(),
+            target: target(),
+            no_replace: true,
+            exchange: true,
+        },
+        &RenameReply {
+            file: 77,
+            other: 78,
+        },
+    );
     golden.call(
         &UnlinkRequest {
             who: who(),
@@ -190,19 +237,6 @@ pub fn messages(golden: &mut Golden) {
             target: target(),
         },
         &unlinked(),
-    );
-    golden.call(
-        &RenameRequest {
-            who: who(),
-            source: target(),
-            target: target(),
-            no_replace: true,
-            exchange: true,
-        },
-        &RenameReply {
-            file: 77,
-            other: 78,
-        },
     );
     golden.call(
         &ListRequest {
@@ -232,6 +266,10 @@ pub fn messages(golden: &mut Golden) {
             text: Bytes::from_static(b"../c"),
         },
     );
+}
+
+/// Extended attributes.
+fn extended_attributes(golden: &mut Golden) {
     golden.call(
         &GetXattrRequest {
             who: who(),
@@ -270,6 +308,10 @@ pub fn messages(golden: &mut Golden) {
         },
         &XattrDone {},
     );
+}
+
+/// Servers and clients of the volume.
+fn service(golden: &mut Golden) {
     golden.call(
         &ServerMapRequest {},
         &ServerMapReply {
@@ -288,16 +330,6 @@ pub fn messages(golden: &mut Golden) {
             volume: "home".to_owned(),
             rolled_back: true,
             recovering: true,
-        },
-    );
-    golden.call(
-        &ListClientsRequest {},
-        &ListClientsReply {
-            clients: vec![ConnectedClient {
-                address: "10.0.0.3:7100".to_owned(),
-                name: "mount".to_owned(),
-                since: 300,
-            }],
         },
     );
     golden.call(
@@ -327,16 +359,13 @@ pub fn messages(golden: &mut Golden) {
         &AcceptRollbackReply { refused: true },
     );
     golden.call(
-        &ReassertRequest {
-            reading: vec![77, 77],
-            writing: vec![300],
-            locks: vec![held_lock()],
-            lazy: true,
-            name: "mount".to_owned(),
-        },
-        &ReassertReply {
-            gone: vec![300],
-            lost: vec![held_lock()],
+        &ListClientsRequest {},
+        &ListClientsReply {
+            clients: vec![ConnectedClient {
+                address: "10.0.0.3:7100".to_owned(),
+                name: "mount".to_owned(),
+                since: 300,
+            }],
         },
     );
 }
