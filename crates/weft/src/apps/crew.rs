@@ -17,14 +17,14 @@ pub(crate) fn worker_command(
     Ok(move || {
         let mut command = Command::new(&program);
         command.arg(subcommand);
-        if let Some(folder) = &global.volume {
+        if let Some(folder) = global.folder() {
             command.arg("--volume").arg(folder);
         }
-        if let (Some(address), Some(key)) = (&global.address, &global.key) {
+        if let (Some(address), Some(key)) = (global.address(), global.key()) {
             command.arg("--address").arg(address);
             command.env("WEFT_KEY_FILE", key);
         }
-        if let Some(wire) = global.wire {
+        if let Some(wire) = global.wire() {
             command.arg("--wire").arg(wire.name());
         }
         command

@@ -81,7 +81,7 @@ impl RequestArgs {
 
     /// Refuses `--length`, which the request states itself.
     pub(crate) fn check_length(&self) -> Result<()> {
-        if self.view.length.is_some() {
+        if self.view.length().is_some() {
             bail!("--length does not go with a request, which says its own length");
         }
         Ok(())

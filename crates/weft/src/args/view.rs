@@ -31,10 +31,10 @@ pub(crate) struct ViewArgs {
     fork: String,
     /// First byte, counted in the view
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
-    pub(crate) offset: Option<u64>,
+    offset: Option<u64>,
     /// Number of bytes, counted in the view
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
-    pub(crate) length: Option<u64>,
+    length: Option<u64>,
 }
 
 /// The orders by their names.
@@ -110,6 +110,11 @@ impl ViewArgs {
     /// The first byte.
     pub(crate) fn start(&self) -> u64 {
         self.offset.unwrap_or(0)
+    }
+
+    /// The number of bytes, if it was named.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
     }
 }
 

@@ -37,9 +37,9 @@ pub(crate) fn words(args: &[OsString], mut error: Error) -> String {
 
 /// The message for an address without the volume's key, if the command line lacks the key.
 pub(crate) fn lacks_key(cli: &Cli) -> Option<String> {
-    let address = cli.global.address.as_ref()?;
+    let address = cli.global.address()?;
     let among_options = cli.command.names_key();
-    if cli.global.key.is_some() || among_options {
+    if cli.global.key().is_some() || among_options {
         return None;
     }
     Some(format!(

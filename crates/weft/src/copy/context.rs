@@ -32,10 +32,10 @@ pub(super) struct Copy {
     pub(super) from: Tree,
     pub(super) to: Tree,
     pub(super) options: Options,
-    /// Owners are kept: it was asked for, and we may.
+    /// Owners are kept: it was requested, and this process may change them.
     pub(super) owner: bool,
     pub(super) problems: Problems,
-    /// Files that are there and were not to be replaced.
+    /// Existing files that were not to be replaced.
     pub(super) there: Alike,
     /// What failed for lack of room.
     pub(super) full: Alike,
@@ -96,7 +96,7 @@ impl Copy {
         }
     }
 
-    /// Says what failed; counts what failed for lack of a server.
+    /// Reports a failure; counts it if it is for lack of a server.
     pub(super) fn note<T>(&self, result: Result<T>) -> Option<T> {
         let error = match result {
             Ok(done) => return Some(done),
@@ -109,7 +109,7 @@ impl Copy {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
         if interrupt::of(&error).is_some() {
-            // Said once, at the end.
+            // Reported once, at the end.
         } else if output::is_full(&error) {
             self.problems.say_alike(&self.full, output::error(&error));
         } else {
@@ -149,7 +149,7 @@ impl Copy {
         )
     }
 
-    /// Whether a file is of this part. All names of one file are of the same.
+    /// Whether a file belongs to this part. All names of one file belong to the same part.
     pub(super) fn is_mine(&self, job: &Job) -> bool {
         if job.node.links > 1 {
             return self.options.part.takes(&job.node.identity.1.to_le_bytes());

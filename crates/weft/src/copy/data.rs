@@ -1,5 +1,5 @@
-//! The bytes of one file, from where it is to where it goes: pieces of 4 MiB, several in flight,
-//! holes left out. Within a volume its servers move what is large.
+//! The bytes of one file on their way: pieces of 4 MiB, several in flight, without holes. Within a
+//! volume, its servers move large files.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ async fn pour_all(
     Ok((poured, length, cut))
 }
 
-/// Moves what a file holds that states no size, one read after the other.
+/// Moves the data of a file that states no size, one read after the other.
 async fn pour_to_end(source: &Source, sink: &Sink, copy: &Copy) -> Result<Poured> {
     let mut poured = Poured::default();
     loop {
@@ -167,7 +167,7 @@ async fn pour_to_end(source: &Source, sink: &Sink, copy: &Copy) -> Result<Poured
     }
 }
 
-/// Moves all data of a file of this size. However it ends, nothing is on its way any more.
+/// Moves all data of a file of this size. However it ends, no piece is in flight any more.
 async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> Result<Poured> {
     let _stream = if size <= SMALL as u64 {
         None
@@ -204,7 +204,7 @@ fn both(one: Result<Poured>, other: Result<Poured>) -> Result<Poured> {
     Ok(one?.and(other?))
 }
 
-/// As [`pour`]; pieces in `moving` may be under way in the end.
+/// As [`pour`]; pieces in `moving` may still be in flight at the end.
 async fn pour_pieces(
     source: &mut Source,
     sink: &Sink,

@@ -1,4 +1,4 @@
-//! The owner of what a copy has still to do.
+//! The engine of a copy: it owns what is still to do.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Engine {
             bail!("{} is no directory", copy.to.show(&target.path));
         }
         for source in sources {
-            // A link that is named is copied itself only as part of trees.
+            // A named link is copied as a link only as part of a tree.
             let found = copy.from.stat(&source.path, !copy.options.recursive).await;
             let Some(found) = copy.note(found) else {
                 continue;

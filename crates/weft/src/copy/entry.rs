@@ -10,7 +10,7 @@ use super::data;
 use super::tree::Pages;
 use crate::terminal::{interrupt, name};
 
-/// A directory on its way: not made yet, or listed in part.
+/// A directory in progress: not made yet, or listed in part.
 pub(super) struct Expansion {
     directory: Job,
     pages: Option<Pages>,
@@ -26,7 +26,7 @@ pub(super) struct Page {
     pub(super) more: Option<Expansion>,
 }
 
-/// What a task brought: a page of a directory, or nothing to go on with.
+/// The result of a task: a page of a directory, or nothing further to do.
 pub(super) type Done = Option<Box<Page>>;
 
 impl Expansion {
@@ -128,7 +128,8 @@ pub(super) async fn expand(copy: Arc<Copy>, expansion: Expansion) -> Result<Done
     let (mut pages, made) = if let Some(pages) = pages {
         (pages, None)
     } else {
-        // Listed before it is made: what cannot be listed leaves nothing behind that looks copied.
+        // Listed before it is made, so that a directory that cannot be listed leaves no copy
+        // behind.
         let pages = copy.from.list(&directory.from).await?;
         let made = copy
             .to

@@ -22,8 +22,8 @@ const PAGE: usize = 1000;
 /// Holes below this are read and copied like data: seeking costs more.
 const HOLE_MIN: u64 = 64 << 10;
 
-/// A local path that calls take: of one that is too long for the kernel its last part, in the
-/// directory to which the parts before it lead.
+/// A local path that calls accept. Of a path that is too long for the kernel, it is the last part,
+/// in the directory that the parts before it lead to.
 struct Reach {
     path: PathBuf,
     /// What `path` leads through.
@@ -166,7 +166,7 @@ pub(super) fn publish(from: &Path, to: &Path, keep: bool) -> io::Result<bool> {
             fs::remove_file(from)?;
             Ok(false)
         }
-        // Not every file system can.
+        // Not every file system supports it.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             let linked = fs::hard_link(from, to);
             fs::remove_file(from)?;
@@ -272,7 +272,7 @@ pub(crate) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Ran
     let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        // This file system does not tell.
+        // This file system does not report holes.
         Err(Errno::INVAL | Errno::NOTSUP) => return Ok(Some(at..end)),
         Err(e) => return Err(e.into()),
     };
@@ -288,7 +288,7 @@ pub(crate) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Ran
     Ok((start < end).then_some(start..stop.min(end)))
 }
 
-/// Fills the buffer from the file; says how much there was.
+/// Fills the buffer from the file; returns how much there was.
 pub(crate) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -16,7 +16,7 @@ pub(crate) struct Options {
     pub(crate) recursive: bool,
     /// Owners, and layouts within a volume, too.
     pub(crate) preserve: bool,
-    /// Leave alone what is there.
+    /// Leave existing files alone.
     pub(crate) no_clobber: bool,
     /// Refuse to replace a file that is there.
     pub(crate) refuse: bool,
@@ -25,13 +25,13 @@ pub(crate) struct Options {
     pub(crate) resume: bool,
     /// Read every file again on both sides, and compare.
     pub(crate) verify: bool,
-    /// Of what is no directory, copy one share; every part makes the directories.
+    /// The share of the files to copy; every part makes all directories.
     pub(crate) part: Part,
     /// Files that move data at a time.
     pub(crate) streams: usize,
     /// End with a sync.
     pub(crate) sync: bool,
-    /// What the user can do after an interruption.
+    /// How the user can go on after an interruption.
     pub(crate) go_on: &'static str,
 }
 

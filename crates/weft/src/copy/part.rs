@@ -33,7 +33,7 @@ impl Part {
         place(self.number - 1)..place(self.number)
     }
 
-    /// Of whole files: whether the one with this key is this part's.
+    /// Whether the file with this key is this part's, in transfers of whole files.
     pub(crate) fn takes(self, key: &[u8]) -> bool {
         let hash = blake3::hash(key);
         let first: [u8; 4] = *hash.as_bytes().first_chunk().expect("a hash is longer");

@@ -1,9 +1,9 @@
 //! A file that is copied to. It never looks like a copy before it is one: a new local file has a
-//! name of its own until it is whole, and what cannot be ended is taken away ([`Sink::discard`]).
+//! temporary name until it is complete, and an unfinished file is removed ([`Sink::discard`]).
 //!
-//! Deliberately absent: a name of its own for a new file of the volume, which would cost another
-//! request for each file. Killed without notice, a copy leaves an incomplete file there, with the
-//! time of the copy.
+//! Deliberately absent: a temporary name for a new file of the volume, which would cost another
+//! request for each file. After a kill −9, a copy leaves an incomplete file there, with the time of
+//! the copy.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,7 @@ const REMOTE_HOLE: usize = 64 << 10;
 pub(super) enum Sink {
     Local {
         file: Arc<File>,
-        /// The path that a new file has until it is whole.
+        /// The path that a new file has until it is complete.
         hidden: Option<Vec<u8>>,
     },
     Weft {
@@ -43,7 +43,7 @@ pub(super) enum Sink {
     },
 }
 
-/// What is left of a copy that could not be ended.
+/// The remains of an unfinished copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
@@ -191,7 +191,7 @@ impl Sink {
         }
     }
 
-    /// The file is whole. Returns false if its name was taken meanwhile and is to be kept.
+    /// Completes the file. Returns false if its name was taken meanwhile and is to be kept.
     pub(super) async fn close(self, path: &[u8], keep: bool) -> Result<bool> {
         match self {
             Sink::Local { hidden: None, .. } => Ok(true),
@@ -210,7 +210,7 @@ impl Sink {
         }
     }
 
-    /// Takes away what cannot be ended. Nothing may be on its way to it any more.
+    /// Removes an unfinished file. No write to it may be in flight any more.
     pub(super) async fn discard(self, to: &Tree, path: &[u8]) -> Left {
         let (gone, left) = match (&self, to) {
             (
@@ -245,7 +245,7 @@ impl Sink {
             (Sink::Weft { file, .. }, _) => (file.truncate(0).await.is_ok(), Left::Empty),
         };
         if let Sink::Weft { file, .. } = self {
-            // The first failure is the one to tell.
+            // The first failure is the one to report.
             let _ = file.close().await;
         }
         if gone { left } else { Left::Part }
@@ -262,7 +262,7 @@ fn hidden_beside(path: &[u8]) -> Vec<u8> {
     name::join(directory, name.as_bytes())
 }
 
-/// What a copy of this file asks for to lie like it.
+/// The layout to ask for, so that a copy lies as this file does.
 fn layout_of(node: &Node) -> NewLayout {
     node.layout
         .as_ref()

@@ -17,8 +17,8 @@ use crate::streams::{Buffer, ZeroedReader, blocking};
 /// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller
 /// one costs as much.
 const ASK_FOR_DATA: u64 = 64 << 20;
-/// Shorter holes of a file of a volume are read like data: a request of its own for what is behind
-/// costs more.
+/// Shorter holes of a file of a volume are read like data: a separate request for the data behind
+/// them costs more.
 const HOLE_MIN: u64 = 256 << 10;
 
 /// An open file to read from.
@@ -101,7 +101,7 @@ impl Source {
                 let file = file.clone();
                 Ok(blocking(move || local::end(&file, size, short)).await?)
             }
-            // Nowhere was it found to be shorter, and everywhere was it looked.
+            // Every range was read, and none came short.
             Source::Weft { data, reader, .. }
                 if data.is_none() && short.is_none() && !reader.came_short() =>
             {

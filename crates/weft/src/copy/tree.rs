@@ -1,4 +1,4 @@
-//! The two places that a copy can read from and write to, behind one set of operations.
+//! The local file system and the volume behind one set of operations.
 
 use std::fs::ReadDir;
 use std::io;
@@ -185,8 +185,8 @@ impl Tree {
         }
     }
 
-    /// Makes room for something that is no directory: removes what has the name, unless that is a
-    /// directory.
+    /// Makes room for something that is no directory: removes the entry of this name, unless it is
+    /// a directory.
     pub(super) async fn make_room(&self, path: &[u8], keep: bool) -> Result<bool> {
         let Some(there) = self.stat(path, false).await? else {
             return Ok(true);

@@ -5,8 +5,8 @@ use std::ops::Range;
 /// What is looked at to find zeros.
 pub(crate) const BLOCK: usize = 4096;
 
-/// The ranges of `data` without zeros of `hole` bytes or more; what is left out is made of whole
-/// blocks.
+/// The ranges of `data` without zeros of `hole` bytes or more; ranges that are left out consist of
+/// whole blocks.
 pub(crate) fn runs(data: &[u8], hole: usize) -> Vec<Range<usize>> {
     if data.len() <= hole {
         return std::iter::once(0..data.len()).collect();

@@ -19,12 +19,12 @@ static CONNECTED: Mutex<Vec<Volume>> = Mutex::new(Vec::new());
 /// `./weft-volume`.
 pub(crate) fn options(global: &Global) -> Result<ConnectOptions> {
     let mut options = place(global)?;
-    options.wire = global.wire.unwrap_or(options.wire);
+    options.wire = global.wire().unwrap_or(options.wire);
     Ok(options)
 }
 
 fn place(global: &Global) -> Result<ConnectOptions> {
-    if let (Some(address), Some(key)) = (&global.address, &global.key) {
+    if let (Some(address), Some(key)) = (global.address(), global.key()) {
         let port = address
             .rsplit_once(':')
             .map(|(_, port)| port.parse::<u16>());
@@ -42,7 +42,7 @@ fn place(global: &Global) -> Result<ConnectOptions> {
         }
         return Ok(ConnectOptions::from_address(address, key)?);
     }
-    if let Some(folder) = &global.volume {
+    if let Some(folder) = global.folder() {
         return Ok(ConnectOptions::from_folder(folder)?);
     }
     let here = std::path::Path::new("weft-volume");
@@ -62,11 +62,11 @@ pub(crate) fn explained(global: &Global, error: anyhow::Error) -> anyhow::Error 
         .chain()
         .filter_map(|cause| cause.downcast_ref::<weft_client::Error>())
         .any(|cause| matches!(cause, weft_client::Error::Unreachable { .. }));
-    if global.address.is_some() || !away {
+    if global.address().is_some() || !away {
         return error;
     }
     let here = std::path::Path::new("weft-volume");
-    let folder = global.volume.as_deref().unwrap_or(here);
+    let folder = global.folder().unwrap_or(here);
     let Ok(config) = Config::read(folder) else {
         return error;
     };
@@ -110,15 +110,15 @@ pub(crate) async fn volume(global: &Global) -> Result<Volume> {
 async fn leave() {
     let connected = std::mem::take(&mut *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner));
     for volume in connected {
-        // A service that is away notices by itself.
+        // A service that is away notices itself.
         let _ = tokio::time::timeout(LEAVE, volume.all_ended()).await;
     }
 }
 
 /// Runs a client command on a runtime of its own.
 ///
-/// Threads that block are few: copying 20,000 small files out with up to 512 of them took half as
-/// much system time again, waiting for the lock of the directory that they fill.
+/// Few threads block: copying 20,000 small files out with up to 512 of them took half as much
+/// system time again, waiting for the lock of the directory that they fill.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -131,7 +131,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         leave().await;
         done
     });
-    // An interrupted command waits for no read of a terminal or a pipe that nothing comes from.
+    // An interrupted command does not wait for a pending read of a terminal or pipe.
     runtime.shutdown_background();
     done
 }

@@ -1,4 +1,4 @@
-//! Weft paths on the command line: bytes, absolute; what is relative starts at the root.
+//! Weft paths on the command line: bytes, absolute. A relative path starts at the root.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -31,7 +31,7 @@ impl RemotePath {
         name::last(&self.0)
     }
 
-    /// What comes before the last component; of what lies in the root, the root.
+    /// The path up to the last component; for an entry of the root, the root.
     pub(crate) fn directory(&self) -> RemotePath {
         let end = self.0.iter().rposition(|b| *b != b'/').map_or(0, |i| i + 1);
         match &self.0[..end - self.name().len()] {
@@ -113,8 +113,8 @@ async fn stat(
     }
 }
 
-/// The place of a path of any length: of one that is too long for a call its last part, in the
-/// directory to which the parts before it lead.
+/// The place of a path of any length. Of a path that is too long for a call, it is the last part,
+/// in the directory that the parts before it lead to.
 ///
 /// Cost: nothing for a path that is short enough, one request for each part before the last.
 pub(crate) async fn reach(volume: &Volume, path: &[u8]) -> Result<Place, weft_client::Error> {
@@ -142,8 +142,8 @@ fn present(found: Result<Attributes, weft_client::Error>) -> Result<Option<Attri
     }
 }
 
-/// The places that several sources get: inside the last path if that is a directory, else the last
-/// path itself, which only one source can get. For `what`, such as "move".
+/// The targets of several sources: inside the last path if that is a directory, else the last path
+/// itself, for a single source. `what` is the verb for errors, such as "move".
 pub(crate) async fn places(
     volume: &Volume,
     what: &str,

@@ -1,5 +1,5 @@
-//! What the metadata service says of the volume's servers: whether all have come, and what to do
-//! about a node that is refused because its folder is older than it was.
+//! The servers as the metadata service knows them: whether all have registered, and what to do
+//! about a node that is refused because its folder is an older copy.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -9,8 +9,8 @@ use weft_client::{Server, ServerState, Volume};
 use super::connect;
 use crate::volume_config::{Config, NodeName};
 
-/// Waits until the metadata service has heard of every server; returns what is to be said of nodes
-/// that are refused because their folders are older than what they said before.
+/// Waits until every server has registered with the metadata service. Returns the messages about
+/// nodes that are refused because their folders are older copies.
 pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec<String>> {
     let options = weft_client::ConnectOptions::from_folder(&config.base)?;
     connect::block_on(async {
@@ -44,7 +44,7 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
     })
 }
 
-/// What to do about a server that is refused.
+/// What to do about a refused server.
 pub(crate) fn refusal(server: &Server) -> String {
     let (id, newest) = (server.id, newest(server));
     format!(
@@ -54,7 +54,7 @@ pub(crate) fn refusal(server: &Server) -> String {
     )
 }
 
-/// How old the folder of a server that is refused is.
+/// The age of a refused server's folder, for a message.
 pub(crate) fn newest(server: &Server) -> String {
     match u64::try_from(server.newest) {
         Ok(nanos) if nanos > 0 => {
@@ -66,6 +66,6 @@ pub(crate) fn newest(server: &Server) -> String {
     }
 }
 
-/// What to do about a metadata service that went back.
+/// What to do about a refused metadata service.
 pub(crate) const SERVICE_REFUSED: &str = "the metadata service is refused: its folder is older than what the servers heard of it. Put the newest copy of the \
      folder back; or take this one by `weft server accept-rollback metadata`, and names and small files that were changed since are lost";

@@ -1,9 +1,8 @@
 //! Walks a directory tree of the volume, many requests at a time, each directory a page at a time.
 //!
-//! One owner of all state ([`Tree`]): what waits for its turn, and which directories are open. What
-//! is found last goes first, so that what waits stays little. What is found is named by its
-//! directory's id, so that no path gets too long, however deep the tree, and no rename leads the
-//! walk out of its tree.
+//! One owner of all state ([`Tree`]): the entries that wait, and the open directories. The entry
+//! found last goes first, so that few wait. An entry is named by its directory's id, so that no
+//! path gets too long, however deep the tree, and no rename leads the walk out of its tree.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,7 +93,7 @@ where
     F: Fn(Visit, Spot, Attributes) -> R + Sync,
     R: Future<Output = anyhow::Result<()>> + Send,
 {
-    /// A walk that calls `visit` for everything, and says what fails and goes on.
+    /// A walk that calls `visit` for every entry. It reports a failure and goes on.
     pub(crate) fn new(volume: &'a Volume, problems: &'a Problems, visit: F) -> Walk<'a, F> {
         Walk {
             volume,
@@ -104,7 +103,7 @@ where
         }
     }
 
-    /// What is to be said when the user ends a walk: the names so far are `done`, such as
+    /// The message when the user ends a walk. `done` is what happened to the names so far, such as
     /// "changed".
     pub(crate) fn interrupted(&self, done: &str) -> String {
         format!(
@@ -239,8 +238,8 @@ impl Tree {
                     .push(Task::Visit(Visit::Leave, parent, spot, attributes));
                 return true;
             }
-            // What could not be done below has been said; a directory left with a failure inside is
-            // no success.
+            // Failures below have been reported; a directory with a failure inside is not a
+            // success.
             (parent, well) = (directory.parent, false);
         }
         well

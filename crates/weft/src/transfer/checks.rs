@@ -16,7 +16,7 @@ pub(super) fn changed(source: &str, how: &str) -> anyhow::Error {
     )
 }
 
-/// Bytes of a piece: of a view whose order depends on how it is cut, everything.
+/// Bytes of a piece. A view whose order depends on its division into accesses is one piece.
 pub(super) fn step(view: &ViewArgs, part: Part, length: u64) -> Result<u64> {
     if !view.one_access() {
         return Ok(PIECE);
@@ -33,7 +33,7 @@ pub(super) fn step(view: &ViewArgs, part: Part, length: u64) -> Result<u64> {
     Ok(length.max(1))
 }
 
-/// The view in words that are equal for equal views.
+/// A text that is equal for equal views.
 pub(super) fn view_text(view: &ViewArgs) -> String {
     format!("{:?} {} {}", view.view(), view.fork(), view.start())
 }
@@ -49,7 +49,7 @@ pub(super) fn regular(name: &str, is_file: bool, is_directory: bool, instead: &s
     Ok(())
 }
 
-/// An end that cannot be: more than the largest offset.
+/// The end of a range; fails past the largest offset.
 pub(super) fn end_of(start: u64, length: u64) -> Result<u64> {
     start
         .checked_add(length)

@@ -71,7 +71,7 @@ pub(crate) async fn export(
         write_last: false,
     };
     if args.compare {
-        if args.view.length.is_none() && held != length {
+        if args.view.length().is_none() && held != length {
             bail!("{from} has {length} bytes and {} has {held}", task.to);
         }
         let (to, _) = open(&path, &attributes, None).await?;
@@ -110,7 +110,7 @@ async fn length(view: &OpenView, attributes: &Attributes, args: &TransferArgs) -
         view.size().await?
     };
     let rest = size.saturating_sub(args.view.start());
-    Ok(args.view.length.map_or(rest, |length| length.min(rest)))
+    Ok(args.view.length().map_or(rest, |length| length.min(rest)))
 }
 
 /// The local file, and what is there: inside a directory it gets the name that it has in the

@@ -62,7 +62,7 @@ pub(crate) async fn import(
     };
     let (length, plain) = (task.identity.length, args.view.is_plain());
     if args.compare {
-        if plain && args.view.length.is_none() && held != length {
+        if plain && args.view.length().is_none() && held != length {
             bail!("{} has {length} bytes and {to} has {held}", source.name);
         }
         transfer.compare(Vec::new()).await?;
@@ -144,7 +144,7 @@ async fn held(file: &weft_client::File, view: &OpenView, args: &TransferArgs) ->
 /// Bytes of the transfer, and of a piece of it.
 fn pieces(source: &Opened, args: &TransferArgs) -> Result<(u64, u64)> {
     let size = source.metadata.len();
-    let length = args.view.length.map_or(size, |length| length.min(size));
+    let length = args.view.length().map_or(size, |length| length.min(size));
     end_of(args.view.start(), length)?;
     Ok((length, step(&args.view, args.part, length)?))
 }

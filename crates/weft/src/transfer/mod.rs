@@ -1,23 +1,22 @@
-//! Moves a file between the local file system and a view of a file of the volume: in parts that
-//! different processes and machines take, in pieces that are under way at the same time, resumable,
-//! verified.
+//! Moves a file between the local file system and a view of a file of the volume: in parts for
+//! different processes and machines, with several pieces in flight, resumable, verified.
 //!
 //! The view decides which bytes move and in which order: byte `i` of the local file is byte
 //! `--offset + i` of the view. Which bytes are a part's follows from the length, the part's number
 //! and the number of parts; the parts never talk to each other, and what one does at the target
-//! (creating it, setting its size, the marks of [`resume`]) is right whether another did it before,
-//! does it at the same time or will do it again.
+//! (creating it, setting its size, the marks of [`resume`]) is idempotent, and safe while another
+//! does the same.
 //!
 //! Invariants:
 //! 1. A part writes its own share only; the target's size is set to the transfer's before anything
 //!    is written.
 //! 2. What is noted as done is durable.
-//! 3. A transfer whose source has changed never ends well.
-//! 4. Nothing that holds data is written over unasked.
-//! 5. Progress is not taken for bytes that are not at the target any more ([`resume`]).
+//! 3. A transfer whose source has changed never succeeds.
+//! 4. Existing data is overwritten only on request.
+//! 5. Progress does not count for bytes that the target no longer holds ([`resume`]).
 //!
-//! Trees go through [`crate::copy`], which has several files under way at a time; file by file
-//! ([`each`]) where there is a view, or nothing is copied.
+//! Trees go through [`crate::copy`], which copies several files at a time; file by file ([`each`])
+//! with a view, or if nothing is copied.
 //!
 //! # Source
 //! Vesta §4.6.

@@ -9,8 +9,8 @@ use crate::args::Global;
 use crate::remote::connect;
 use crate::terminal::interrupt;
 
-/// Connects to the volume that the command line names, and carries out `copy` until it ends or the
-/// user asks for an end.
+/// Connects to the volume that the command line names, and runs `copy` until it ends or the user
+/// asks for an end.
 pub(crate) fn run(
     global: &Global,
     copy: impl AsyncFnOnce(&Volume) -> Result<ExitCode>,

@@ -78,7 +78,7 @@ impl Transfer<'_> {
         equal
     }
 
-    /// Compares if that is wanted; a part that is not what it should be is to be copied again.
+    /// Compares if requested. A part that differs is to be copied again.
     pub(super) async fn verify(&self, digests: Vec<(u64, Digest)>) -> Result<()> {
         if !self.task.args.verify {
             return Ok(());
@@ -118,7 +118,7 @@ impl Transfer<'_> {
         (self.write_last && length > 0).then(|| length - 1)
     }
 
-    /// What is to be said when the user ends a comparison.
+    /// The message when the user ends a comparison.
     fn not_compared(&self) -> String {
         let (from, to) = (self.from.name(), self.to.name());
         if self.task.args.compare {
@@ -130,7 +130,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Says how far a transfer came that ends half way, and what can be done about it.
+    /// The error of a transfer that stopped half way: how far it came, and how to go on.
     fn stopped(&self, error: anyhow::Error, kept: u64) -> anyhow::Error {
         let share = &self.task.share;
         let (doing, from, to) = (self.task.doing, self.from.name(), self.to.name());

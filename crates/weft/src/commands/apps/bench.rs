@@ -181,7 +181,7 @@ impl CaseArgs {
                     output::count(point.parts.len(), "client")
                 ));
             });
-            // The suite ends in order by itself.
+            // The suite handles signals itself.
             let _orderly = interrupt::Orderly::begin()?;
             let measured = measured.await;
             match interrupt::pending() {
@@ -206,12 +206,12 @@ impl CaseArgs {
     }
 
     fn suite(self, global: &Global) -> Result<Suite> {
-        let target = match (&self.path, &global.address, &global.key, &global.volume) {
+        let target = match (&self.path, global.address(), global.key(), global.folder()) {
             (Some(path), ..) => Target::Path(path.clone()),
             (None, Some(address), Some(key), _) => {
-                Target::Standing(VolumePlace::Address(address.clone(), key.clone()))
+                Target::Standing(VolumePlace::Address(address.to_owned(), key.to_owned()))
             }
-            (None, _, _, Some(folder)) => Target::Standing(VolumePlace::Folder(folder.clone())),
+            (None, _, _, Some(folder)) => Target::Standing(VolumePlace::Folder(folder.to_owned())),
             _ => Target::Own {
                 folder: self.folder,
                 link: self.link,

@@ -71,7 +71,7 @@ impl Cat {
         };
         let end = self
             .view
-            .length
+            .length()
             .map_or(size, |length| start.saturating_add(length).min(size));
         Ok((start, end))
     }

@@ -45,7 +45,7 @@ pub(crate) struct Put {
     no_sync: bool,
 }
 
-/// Bytes of the input that are waited for before the file is touched, at most.
+/// The most bytes of input to wait for before the file is touched.
 const FIRST: u64 = 64 << 10;
 
 impl Put {
@@ -56,7 +56,7 @@ impl Put {
                 .create(0o666 & !mode::umask())
                 .layout(&self.layout.layout());
             new_view::check_view(&volume, &self.file, self.view.view(), &self.layout).await?;
-            // Input that cannot be read, or never comes, costs the file nothing.
+            // Input that cannot be read, or never arrives, leaves the file as it is.
             let first = interrupt::guard(self.first_input(), || self.untouched()).await?;
             if let Some(signal) = interrupt::pending() {
                 return Err(signal.ended(self.untouched()));
@@ -72,18 +72,18 @@ impl Put {
                     file.layout().chunk()
                 );
             }
-            // Checked before anything is lost by the truncation.
+            // Checked before the truncation discards anything.
             let view = file.view_of_fork(self.view.view(), self.view.fork())?;
             let empty = file.attributes().size_exact && file.attributes().size == 0;
             let held = !(file.created() || empty);
             if (self.truncate || self.view.is_plain()) && held {
                 file.truncate(0).await?;
             }
-            let bar = bar_of(self.view.length);
+            let bar = bar_of(self.view.length());
             let input = Cursor::new(first).chain(std::io::stdin());
             let writing = self.write(&file, view, input, &bar);
             let written = interrupt::guard(writing, || self.so_far(held, &bar)).await;
-            // Clearing a bar moves it to its end.
+            // Clearing a bar would move it to its end.
             let so_far = self.so_far(held, &bar);
             bar.finish_and_clear();
             written.map_err(|error| match interrupt::of(&error) {
@@ -97,10 +97,10 @@ impl Put {
 
     /// Waits for the first bytes of the input, or its end.
     async fn first_input(&self) -> Result<Vec<u8>> {
-        if self.view.length == Some(0) {
+        if self.view.length() == Some(0) {
             return Ok(Vec::new());
         }
-        let length = self.view.length.map_or(FIRST, |l| l.min(FIRST));
+        let length = self.view.length().map_or(FIRST, |l| l.min(FIRST));
         let read = blocking(move || {
             let mut first = vec![0; length as usize];
             let got = loop {
@@ -127,7 +127,7 @@ impl Put {
         if self.view.one_access() {
             self.write_at_once(&view, input).await?;
         } else {
-            let (start, limit) = (self.view.start(), self.view.length);
+            let (start, limit) = (self.view.start(), self.view.length());
             streams::write_in(Arc::new(view), start, limit, input, bar).await?;
         }
         if !self.no_sync {
@@ -141,7 +141,7 @@ impl Put {
         format!("nothing was put, and {} is as it was", self.file)
     }
 
-    /// What is at the target half way; `held`: it held bytes before.
+    /// The state of the target half way. `held`: it held bytes before.
     fn so_far(&self, held: bool, bar: &ProgressBar) -> String {
         let (file, written) = (&self.file, output::bytes(bar.position()));
         let again = "put all of it again";
@@ -159,7 +159,7 @@ impl Put {
         }
     }
 
-    /// The whole input as one access, as an order by columns wants it.
+    /// Writes the whole input in one access, as an order by columns requires.
     async fn write_at_once(
         &self,
         view: &OpenView,
@@ -167,7 +167,7 @@ impl Put {
     ) -> Result<()> {
         let limit = self
             .view
-            .length
+            .length()
             .unwrap_or(TRANSFER_MAX + 1)
             .min(TRANSFER_MAX + 1);
         let read = blocking(move || {
@@ -188,7 +188,7 @@ impl Put {
     }
 }
 
-/// Progress over the input, if that is no terminal; how much it is, a file tells.
+/// Progress over the input, unless that is a terminal. The total is known for a file.
 fn bar_of(length: Option<u64>) -> ProgressBar {
     let input = std::io::stdin();
     if input.is_terminal() {

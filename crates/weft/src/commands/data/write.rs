@@ -65,7 +65,7 @@ impl Write {
                 }
             }
             if let Some(array) = self.request.array() {
-                // What it says may not be an array at all.
+                // What the file describes may not be an array at all.
                 let said = file.array().await.ok().flatten();
                 file.set_array(array).await?;
                 if let Some(said) = said.filter(|said| said != array) {
@@ -82,11 +82,11 @@ impl Write {
 }
 
 impl Write {
-    /// The file, and what is to be written to it. All that can be refused beforehand is refused
-    /// before the file is made.
+    /// The file, and the data to write. Whatever can be refused beforehand is refused before the
+    /// file is made.
     async fn open(&self, volume: &Volume) -> Result<(File, (Transfer, Vec<u8>))> {
         if self.request.asks_file() {
-            // A file that is still to be made knows no array.
+            // A file that does not exist yet describes no array.
             let opened = volume.attach(&self.file, Access::write()).await;
             let file = opened.with_context(|| {
                 format!(

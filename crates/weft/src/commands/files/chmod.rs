@@ -67,8 +67,8 @@ async fn change(
     attributes: Attributes,
 ) -> Result<()> {
     let kind = remote::kind(&attributes);
-    // Links have no bits of their own; directories are changed before what they hold, to gain the
-    // right to list them.
+    // Links have no mode of their own. Directories change before their entries, to gain the right
+    // to list them.
     if kind == FileKind::Symlink || when == Visit::Leave {
         return Ok(());
     }

@@ -66,7 +66,7 @@ impl Cp {
         let target = self.paths.pop().expect("there are at least two paths");
         if let Some(problem) = misuse(&self.paths, &target) {
             let mut all = whole();
-            // So that the usage is the command's own.
+            // Built, so that the usage is that of `cp`.
             all.build();
             let cp = all.find_subcommand_mut("cp").expect("it is being run");
             cp.error(ErrorKind::ValueValidation, problem).exit();

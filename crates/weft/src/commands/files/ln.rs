@@ -59,7 +59,7 @@ impl Ln {
             Err(e) if e.code() == Code::Exists && self.force => {}
             other => return Ok(other?),
         }
-        // Under another name first, so that the name never is without a file.
+        // Under another name first, so that the name always has a file.
         let mut spare = to.as_ref().to_vec();
         spare.extend_from_slice(format!(".weft-ln-{}", std::process::id()).as_bytes());
         let spare = RemotePath::new(spare);

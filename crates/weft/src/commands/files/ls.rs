@@ -85,7 +85,7 @@ impl Ls {
             };
             let mut directories = Vec::new();
             for path in &self.paths {
-                // A link that is named is followed, except where its own line is wanted.
+                // A named link is followed, unless its own line is wanted.
                 let found = if self.directory || self.long {
                     volume.stat_link(path).await
                 } else {

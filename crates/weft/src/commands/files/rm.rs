@@ -10,7 +10,7 @@ use crate::args::Global;
 use crate::remote::{self, RemotePath, Spot, Visit, Walk, connect};
 use crate::terminal::{Problems, interrupt, name, progress};
 
-/// Checkpoints in the way that are named; the others are counted.
+/// How many checkpoints in the way are named; further ones are only counted.
 const NAMED: usize = 10;
 
 /// Remove files and directories
@@ -42,7 +42,7 @@ impl Rm {
             let problems = Problems::default();
             for path in &self.paths {
                 match self.remove(&volume, &problems, path).await {
-                    // What was asked for after it is not begun.
+                    // Arguments after it are not begun.
                     Err(error) if interrupt::of(&error).is_some() => return Err(error),
                     done => problems.note(done),
                 };
@@ -130,8 +130,8 @@ async fn remove_tree(
     removed
 }
 
-/// How many names a tree has, and the checkpoints that its directories keep. What cannot be looked
-/// at is said when it cannot be removed.
+/// How many names a tree has, and the checkpoints that its directories keep. What cannot be read is
+/// reported when it cannot be removed.
 async fn kept(
     volume: &Volume,
     path: &RemotePath,

@@ -18,7 +18,7 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(self, mut whole: Command) -> Result<ExitCode> {
-        // Through memory: the generator panics where the reader of a pipe has gone.
+        // Through memory: the generator would panic if the reader of a pipe is gone.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut whole, "weft", &mut script);
         std::io::stdout().write_all(&script)?;

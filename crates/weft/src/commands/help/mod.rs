@@ -1,4 +1,4 @@
-//! What explains Weft itself: what a request would do, completions and manual pages.
+//! Commands that explain Weft itself: what a request would do, completions and manual pages.
 //!
 //! Completions and manual pages are generated from the whole command line, which the caller passes.
 

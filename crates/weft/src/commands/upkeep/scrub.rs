@@ -18,9 +18,9 @@ use crate::remote::{RemotePath, Spot, Visit, Walk, connect};
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{Problems, interrupt, name, progress};
 
-/// How often servers are asked how far they are.
+/// How often servers are asked for their progress.
 const ASK: Duration = Duration::from_millis(250);
-/// How long one is waited for that says what keeps it from going on.
+/// How long to wait for a server that reports what keeps it from going on.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known to be lost lies nowhere.
@@ -101,8 +101,7 @@ enum Ended {
 impl Scrub {
     pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
         if let Some(dir) = &self.dir {
-            global.volume = Some(dir.clone());
-            global.address = None;
+            global.name_folder(dir.clone());
         }
         if self.rate == Some(0) {
             bail!("a rate of 0 would never come to an end");
@@ -124,7 +123,7 @@ impl Scrub {
             far.insert(server, (status.bytes, status.total.max(status.bytes)));
             bar.set_length(far.values().map(|f| f.1).sum());
             bar.set_position(far.values().map(|f| f.0).sum());
-            // At a low rate nothing else shows that it goes on.
+            // At a low rate nothing else shows progress.
             bar.set_message(match status.rests {
                 ..2000 => "scrub".to_owned(),
                 rests => format!("scrub (server {server} reads on in {} s)", rests / 1000),
@@ -158,7 +157,7 @@ impl Scrub {
         self.report(&volume, &problems, ended).await
     }
 
-    /// The servers that are meant.
+    /// The servers that the options name.
     async fn servers(&self, volume: &Volume) -> Result<Vec<u32>> {
         let map = volume.server_map().await?;
         let known: BTreeSet<u32> = map.servers.iter().map(|s| s.id).collect();
@@ -305,7 +304,7 @@ fn row(server: u32, finding: ScrubFinding) -> Row {
     }
 }
 
-/// Finds the names of damaged files by a walk over the namespace: files do not know theirs.
+/// Finds the names of damaged files by a walk over the namespace: files do not hold their names.
 async fn name_files(volume: &Volume, problems: &Problems, rows: &mut [Row]) {
     let wanted: BTreeSet<u64> = rows.iter().map(|r| r.file).collect();
     if wanted.is_empty() {

@@ -66,8 +66,7 @@ impl Row {
 impl Trim {
     pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
         if let Some(dir) = &self.dir {
-            global.volume = Some(dir.clone());
-            global.address = None;
+            global.name_folder(dir.clone());
         }
         connect::block_on(self.trim(&global))
     }
@@ -104,7 +103,7 @@ impl Trim {
         Ok(problems.exit_code())
     }
 
-    /// The servers that are meant.
+    /// The servers that the options name.
     async fn servers(&self, volume: &Volume) -> Result<Vec<u32>> {
         let map = volume.server_map().await?;
         let known: Vec<u32> = map.servers.iter().map(|s| s.id).collect();

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -31,14 +31,17 @@ pub(crate) struct Down {
     wait: u64,
 }
 
-/// How long a node that has taken its lock may take to write its number into it.
+/// How long a node may take to write its number into a lock that it has taken.
 const WRITES: Duration = Duration::from_secs(2);
 
 impl Down {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        let dir = self.dir.or_else(|| global.volume.clone()).context(
-            "which volume? `weft down DIR`, or name its folder by --volume or WEFT_VOLUME",
-        )?;
+        let dir = self
+            .dir
+            .or_else(|| global.folder().map(Path::to_owned))
+            .context(
+                "which volume? `weft down DIR`, or name its folder by --volume or WEFT_VOLUME",
+            )?;
         let wait = Duration::from_secs(self.wait);
         let here = Here::at(&dir);
         if let Some(error) = here.obstacle() {
@@ -50,7 +53,7 @@ impl Down {
         let _starter = Starter::of_existing(here.base(), wait)?;
         mount::unmount_of(&here, wait)?;
         let deadline = Instant::now() + wait;
-        // Servers first: what they still owe to the metadata service they can say.
+        // Servers first: while the metadata service runs, they can send it their last reports.
         let (meta, servers): (Vec<_>, Vec<_>) =
             here.nodes().into_iter().partition(NodeHere::is_meta);
         let mut stopped = 0;

@@ -40,7 +40,7 @@ impl VolumeCommand {
     /// Runs the command.
     pub(crate) fn run(self, global: Global) -> Result<ExitCode> {
         match self {
-            VolumeCommand::Up(command) => command.run(global.wire),
+            VolumeCommand::Up(command) => command.run(global.wire()),
             VolumeCommand::Down(command) => command.run(&global),
             VolumeCommand::Status(command) => command.run(global),
             VolumeCommand::Format(command) => command.run(),

@@ -65,7 +65,7 @@ enum NodeRole {
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
         if self.detach {
-            // Fails only where this process leads a group already, and then it is detached enough.
+            // Fails only if this process already leads a group; then it is detached enough.
             let _ = rustix::process::setsid();
         }
         log::start("warn,weft=info,weft_server=info", self.detach);
@@ -196,7 +196,7 @@ async fn asked_to_stop() -> std::io::Result<()> {
 }
 
 /// Lets this process have as many descriptors as the administrator allows, and returns how many:
-/// the soft limit is there for programs that cannot count beyond it.
+/// the soft limit exists for programs that use select(2).
 fn raise_descriptors() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -213,7 +213,7 @@ fn raise_descriptors() -> u64 {
     }
 }
 
-/// What a node meets the outside by; behind a link of so many bytes per second, if that is said.
+/// The environment of a node. With `link`, its network is limited to so many bytes per second.
 fn env(config: &Config, link: Option<u64>) -> Env {
     let mut env = Env::system();
     if !config.volume.local_sockets {

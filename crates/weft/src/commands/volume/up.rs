@@ -77,7 +77,7 @@ impl Up {
     fn start(&self, fresh: bool, wire: Option<Wire>) -> Result<ExitCode> {
         let mounted = !fresh && self.is_mounted()?;
         if let Some(path) = self.mount.as_ref().filter(|_| !mounted) {
-            // A path that will not do is no reason to leave a volume running.
+            // A path that cannot be mounted on must not leave a volume running.
             mount::prepare(path)?;
         }
         // Held until the servers listen.
@@ -138,7 +138,7 @@ impl Up {
         })
     }
 
-    /// Whether this volume is what is mounted there already.
+    /// Whether this volume is already mounted there.
     fn is_mounted(&self) -> Result<bool> {
         let Some(path) = &self.mount else {
             return Ok(false);
@@ -251,7 +251,7 @@ impl Up {
             known.push(real);
         }
         for disk in &disks {
-            // Before any is given its label: none is half in use because another will not do.
+            // Before any disk gets its label, so that a refused disk leaves no other half in use.
             check_new_disk(disk)?;
         }
         let holds = fs::read_dir(&self.dir)
@@ -336,7 +336,8 @@ fn capacity(text: &str) -> Result<Size, String> {
     weft_layout::size::parse_positive(text).map(Size)
 }
 
-/// Refuses to go on with nodes that run by other settings than the configuration's, and says which.
+/// Refuses to go on with nodes whose settings differ from the configuration, and names the
+/// differences.
 fn refuse_changes(config: &Config) -> Result<()> {
     let mut other = Vec::new();
     for node in config.nodes() {
@@ -376,9 +377,9 @@ fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
     if let (NodeName::Server(_), Some(rate)) = (node, link) {
         command.args(["--link", &rate.to_string()]);
     }
-    // Before it runs: what was started is found again whatever becomes of the configuration.
+    // Noted before it runs, so that the node is found again whatever becomes of the configuration.
     note_started(config, node).with_context(|| format!("cannot note that {node} is started"))?;
-    // In a session of its own: the terminal's Ctrl-C is not for it.
+    // In a session of its own, so that Ctrl-C in the terminal does not reach it.
     command
         .arg("--detach")
         .stdin(Stdio::null())
@@ -390,7 +391,7 @@ fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
         .with_context(|| format!("cannot start {node}"))
 }
 
-/// What this command has started; stopped again if it fails.
+/// The processes that this command has started. They are stopped again if it fails.
 struct Started(Vec<(NodeName, Child)>);
 
 impl Started {
@@ -415,7 +416,7 @@ impl Started {
                 let how = exit.map_or("it ended".to_owned(), |exit| exit.to_string());
                 let said = last_words(&node.log(config));
                 failed.push((node, format!("{node} did not start ({how}): {said}")));
-                // The others may have something to say, too.
+                // The other nodes may report a failure, too.
                 deadline = deadline.min(Instant::now() + OTHERS);
             }
             if !failed.is_empty() && (ready || Instant::now() > deadline) {

@@ -89,7 +89,7 @@ impl Explain {
             let asked = Asked::pattern(offset, pattern)?;
             return explanation::explain(&map, &layout, &asked, shown);
         }
-        let length = match self.view.length {
+        let length = match self.view.length() {
             Some(length) => length,
             None if self.view.fork() == "data" => {
                 let size = attributes.size;

@@ -2,7 +2,7 @@
 //! the servers'.
 //!
 //! Absent on purpose: data and lengths of cells. A read sends no bytes that lie beyond a cell's
-//! end, so what is said here is the most that can travel.
+//! end, so the result is the most that can travel.
 
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ pub(crate) struct Part {
     /// Where the client reaches it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
-    /// Its cells that are touched: count and the first ones.
+    /// The cells that the request touches.
     pub(crate) cells: Vec<u32>,
     /// Messages both ways.
     pub(crate) messages: u64,
@@ -195,7 +195,7 @@ impl Explanation {
         )
     }
 
-    /// What falls on ghosts, if anything does or could.
+    /// The line about bytes that fall on ghosts, if any do or could.
     pub(crate) fn ghost_line(&self) -> Option<String> {
         let ghosts = self.ghosts.as_ref()?;
         let cells = if ghosts.end - ghosts.start == 1 {

@@ -16,7 +16,7 @@ use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{interrupt, name, progress};
 
-/// Files whose names are looked for.
+/// The most files whose names are looked up.
 const NAMED_MAX: usize = 10_000;
 
 /// Check a volume for disagreements between names, cells, chunks and blocks, and repair them
@@ -70,7 +70,7 @@ pub(crate) struct Fsck {
     json: bool,
 }
 
-/// Longer than clients have to tell what they have open.
+/// Longer than clients may take to report their open files.
 const CLIENTS_TELL: Duration = Duration::from_mins(1);
 
 /// Waits until a service that was started after it had died knows which files are open: sizes of
@@ -92,8 +92,7 @@ async fn wait_for_clients(volume: &Volume) -> Result<()> {
 impl Fsck {
     pub(crate) fn run(self, mut global: Global) -> ExitCode {
         if let Some(dir) = &self.dir {
-            global.volume = Some(dir.clone());
-            global.address = None;
+            global.name_folder(dir.clone());
         }
         match connect::block_on(self.fsck(&global)) {
             Ok(code) => ExitCode::from(code),
@@ -275,7 +274,7 @@ fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
 async fn missing_disks(volume: &Volume) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for server in volume.server_map().await?.servers {
-        // One that does not answer is among those that were not checked.
+        // A server that does not answer is listed among those that were not checked.
         let Ok(reply) = volume.disks(ServerId(server.id)).await else {
             continue;
         };
@@ -288,7 +287,7 @@ async fn missing_disks(volume: &Volume) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Looks for the names of the files that findings are about: they do not know theirs.
+/// Looks up the names of the files in the findings: files do not hold their names.
 async fn name_files(volume: &Volume, rows: &mut [Row]) -> Result<()> {
     let wanted: BTreeSet<u64> = rows.iter().filter_map(|row| row.file).collect();
     let wanted: Vec<u64> = wanted.into_iter().take(NAMED_MAX).collect();

@@ -24,13 +24,13 @@ use crate::volume_config::{
 
 /// Where the nodes listen.
 const HERE: &str = "127.0.0.1:0";
-/// How long the servers may take to say that they are there.
+/// How long the servers may take to register.
 const UP: Duration = Duration::from_secs(30);
 
 /// A stopped volume that this process runs for itself.
 pub(super) struct Offline {
     pub(super) volume: Volume,
-    /// What kept stores from opening.
+    /// The findings that kept stores from opening.
     pub(super) obstacles: Vec<Row>,
     config: Config,
     servers: Vec<Node>,
@@ -93,7 +93,7 @@ impl Offline {
         let meta = Node::start(env.clone(), node(&identity, Some(meta), None)).await?;
         let mut servers = Vec::new();
         for (section, folder) in &sections {
-            // A loss is accepted only where nothing else helps.
+            // A loss is accepted only if nothing else helps.
             let start = |accept_loss: bool| -> Result<NodeConfig> {
                 let mut node = server(&config, section, folder, &identity, meta.address())?;
                 if let Some(role) = &mut node.io {
@@ -299,7 +299,7 @@ fn say(rows: &[Row]) {
     }
 }
 
-/// A server that cannot be opened: says what was found of it.
+/// The error for a server that cannot be opened, with what was found of it.
 fn stuck(server: u32, reason: &str, obstacles: &[Row], repair: bool) -> anyhow::Error {
     say(obstacles);
     let hint = if repair { "" } else { "; --repair may help" };

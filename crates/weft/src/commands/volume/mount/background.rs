@@ -1,4 +1,4 @@
-//! A mount in the background: a process of its own that says once whether it worked.
+//! A mount in the background: a process of its own, which reports once whether it is mounted.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -17,22 +17,22 @@ use crate::process::private_files::{make_folder, open_log};
 use crate::remote::connect;
 use crate::terminal::output;
 
-/// What the process says when it worked; anything else is why it did not.
+/// What the process reports on success. Anything else is the reason of the failure.
 const READY: &str = "mounted";
 
 /// Starts the process; returns when the mount can be used, with the path as the kernel has it.
 pub(crate) fn start(global: &Global, mount: &Mount) -> Result<PathBuf> {
     let path = path::prepare(&mount.path)?;
     let mut command = Command::new(std::env::current_exe()?);
-    if let (Some(address), Some(key)) = (&global.address, &global.key) {
-        // What is wrong with the key is said from here, before there is a log.
+    if let (Some(address), Some(key)) = (global.address(), global.key()) {
+        // A problem with the key is reported here, before there is a log.
         connect::options(global)?;
         command.arg("--address").arg(address);
         command.arg("--key-file").arg(std::path::absolute(key)?);
     } else {
         command.arg("--volume").arg(folder(global)?);
     }
-    if let Some(wire) = global.wire {
+    if let Some(wire) = global.wire() {
         command.arg("--wire").arg(wire.name());
     }
     command.args(["mount", "--foreground", "--report"]);
@@ -87,7 +87,7 @@ fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
     if let Some(log) = mount.log.as_ref().or(mount.options.log.as_ref()) {
         return Ok(open_log(log)?.into());
     }
-    let in_volume = match &global.address {
+    let in_volume = match global.address() {
         Some(_) => None,
         None => Some(folder(global)?.join("log")),
     };

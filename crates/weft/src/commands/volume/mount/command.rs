@@ -36,7 +36,7 @@ impl Mount {
         if !self.report {
             return self.serve(&global, || Ok(()));
         }
-        // Fails only where this process leads a group already, and then it is detached enough.
+        // Fails only if this process already leads a group; then it is detached enough.
         let _ = rustix::process::setsid();
         let outcome = self
             .serve(&global, || background::report(""))
@@ -86,7 +86,8 @@ impl Mount {
             threads: threads(),
             read_ahead_kib: READ_AHEAD_KIB,
         };
-        // From before it is mounted on: a process that ended by one then would leave a dead mount.
+        // Listened for before the mount: a process that a signal ended in between would leave a
+        // dead mount.
         let ends = hear_signals(&runtime)?;
         let running = mount.start(fs.clone(), runtime.handle())?;
         std::fs::metadata(&path)

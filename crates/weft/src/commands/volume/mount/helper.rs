@@ -9,7 +9,7 @@ use std::path::Path;
 const HELPERS: [&str; 2] = ["mount.fuse.weft", "mount.weft"];
 
 /// The command line, or `weft mount` with the words of the helper's, if the program was called by
-/// its name; nothing where that is to do as if only (`mount -f`).
+/// its name; nothing for a dry run (`mount -f`).
 pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
     let words: Vec<OsString> = words.into_iter().collect();
     let name = words.first().and_then(|word| Path::new(word).file_name());

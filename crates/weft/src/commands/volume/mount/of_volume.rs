@@ -18,18 +18,13 @@ const NOTE: &str = "mounted";
 
 /// Mounts a volume that was just started; [`unmount_of`] takes it away.
 pub(crate) fn with_volume(config: &Config, path: &Path) -> Result<PathBuf> {
-    let global = Global {
-        volume: Some(config.base.clone()),
-        address: None,
-        key: None,
-        wire: None,
-    };
+    let global = Global::of_folder(config.base.clone());
     let path = background::start(&global, &Mount::on(path.to_owned()))?;
     take_along(config, &path)?;
     Ok(path)
 }
 
-/// Has [`unmount_of`] take this mount away.
+/// Notes a mount that [`unmount_of`] takes away.
 pub(crate) fn take_along(config: &Config, path: &Path) -> Result<()> {
     let note = config.base.join(NOTE);
     std::fs::write(&note, path.as_os_str().as_encoded_bytes())
@@ -86,8 +81,8 @@ pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
 /// is asked, unless it is `silent`; only of one that does not answer its source decides.
 fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
     let folder = std::fs::canonicalize(volume.base())?;
-    // Of a mount that names the folder of another volume nothing is asked: its own unmounting is
-    // not to be disturbed.
+    // A mount that names the folder of another volume is not asked: that would disturb its own
+    // unmounting.
     let names_another =
         |source: &Path| source.is_absolute() && source.join(FILE).is_file() && *source != folder;
     if names_another(Path::new(&mounted.source)) {

@@ -19,10 +19,10 @@ use crate::args::Global;
     reason = "each is an option of its own"
 )]
 pub(crate) struct MountOptions {
-    /// What the kernel keeps to by itself.
+    /// Flags that the kernel enforces.
     flags: MountFlags,
     others: bool,
-    /// What is mounted is to be mounted otherwise.
+    /// The mount exists, and its options are to change.
     pub(super) remount: bool,
     pub(crate) strict: bool,
     durable: bool,
@@ -30,17 +30,17 @@ pub(crate) struct MountOptions {
     names_valid: Option<Duration>,
     name: Option<String>,
     pub(crate) key_file: Option<PathBuf>,
-    /// Where the process in the background writes.
+    /// The log of the background process.
     pub(super) log: Option<PathBuf>,
     wire: Option<Wire>,
-    /// As it was written, for the process in the background.
+    /// The list as it was written, for the background process.
     pub(crate) text: String,
 }
 
-/// The longest time that the kernel may believe what it was told.
+/// The longest time that the kernel may cache attributes and names.
 const VALID_MAX: Duration = Duration::from_hours(1);
 
-/// What mount(8) passes on or means for itself.
+/// Options that mount(8) passes on, or means for itself.
 const WITHOUT_MEANING: [&str; 14] = [
     "",
     "defaults",
@@ -127,19 +127,18 @@ fn seconds(name: &str, text: &str) -> std::result::Result<Duration, String> {
 
 /// A volume that fstab names by its address, with the key among the options.
 pub(super) fn take_key(global: &mut Global, key: Option<&Path>) -> Result<()> {
-    if global.key.is_none() {
-        global.key = key.map(Path::to_owned);
+    if let (None, Some(key)) = (global.key(), key) {
+        global.name_key(key.to_owned());
     }
-    if let (None, Some(volume)) = (&global.address, &global.volume)
+    if let (None, Some(volume)) = (global.address(), global.folder())
         && !volume.exists()
         && is_address(volume)
     {
         let address = volume.display().to_string();
-        if global.key.is_none() {
+        if global.key().is_none() {
             bail!("which key is that of {address}? Name its file: -o key_file=FILE");
         }
-        global.address = Some(address);
-        global.volume = None;
+        global.name_address(address);
     }
     Ok(())
 }
@@ -176,7 +175,7 @@ impl MountOptions {
         }
     }
 
-    /// Those that stay as they are while the volume is mounted, each in one way of writing it.
+    /// The options that cannot change while the volume is mounted, each in one spelling.
     pub(super) fn fixed(&self) -> impl Iterator<Item = String> {
         let seconds =
             |name, time: Option<Duration>| time.map(|t| format!("{name}={}", t.as_secs_f64()));

@@ -1,5 +1,5 @@
-//! `-o remount`: how a volume is mounted changes while it is. What the kernel keeps to (`ro`,
-//! `nosuid`, `noatime`, …) changes at once; what the mount's process was started with does not.
+//! `-o remount`: changes the options of a mount. Those that the kernel enforces (`ro`, `nosuid`,
+//! `noatime`, …) change at once; those that the mount's process was started with cannot.
 
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Users named in a message.
+/// The most users that a message names.
 const NAMED: usize = 5;
 
 /// Processes with a working directory, an open file, a program or a map under the path, as `name

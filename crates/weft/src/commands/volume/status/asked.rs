@@ -1,4 +1,4 @@
-//! How every server is, asked of the servers themselves: what the metadata service has heard of
+//! The state of every server, asked of the servers themselves: what the metadata service knows of
 //! them is seconds old.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use weft_proto::Code;
 
 use super::rows::{DiskRow, LossRow};
 
-/// How long a server is waited for to tell of itself.
+/// How long to wait for a server's answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a server tells of itself.
+/// A server's answer.
 pub(super) struct Asked {
     pub state: &'static str,
     pub disks: Option<Vec<DiskRow>>,

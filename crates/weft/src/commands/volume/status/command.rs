@@ -37,11 +37,10 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn run(self, mut global: Global) -> Result<ExitCode> {
         if let Some(dir) = self.dir {
-            global.volume = Some(dir);
-            global.address = None;
+            global.name_folder(dir);
         }
-        let config = match &global.volume {
-            Some(folder) if global.address.is_none() => Some(Config::read(folder)?),
+        let config = match global.folder() {
+            Some(folder) if global.address().is_none() => Some(Config::read(folder)?),
             _ => None,
         };
         let options = connect::options(&global)?;
