@@ -1,10 +1,9 @@
 //! Trees file by file, where each file is more than copied: through a view, or only compared. Each
-//! regular file is a transfer of its own, with all that [`super`] promises of one; several are
-//! under way at a time.
+//! regular file is a transfer of its own, with all guarantees of [`super`]; several run at a time.
 //!
 //! Without a view everything is compared: kinds, texts of links, and whether either side has names
-//! that the other lacks. A view is one of bytes, so with one only directories and regular files
-//! count; what else there is, is left out and said.
+//! that the other lacks. A view shows bytes, so with a view only directories and regular files
+//! count; other entries are left out and reported.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -25,7 +24,7 @@ use crate::copy::{Node, Part, Side, Summary, Tree};
 use crate::remote::RemotePath;
 use crate::terminal::{Alike, Problems, interrupt, name, output, progress};
 
-/// Pieces of one file under way at a time: several files are.
+/// Pieces of one file in flight: several files move at a time.
 const PIECES: u16 = 2;
 
 /// A directory or a file, and where it goes.
@@ -46,7 +45,7 @@ struct Each<'a> {
     /// The tree's own path at the target.
     root: Vec<u8>,
     problems: Problems,
-    /// Files that hold data and were not to be written over.
+    /// Files that hold data and were not to be overwritten.
     occupied: Alike,
     counts: Counts,
     bar: ProgressBar,
@@ -153,8 +152,8 @@ pub(super) async fn each(
 }
 
 impl Each<'_> {
-    /// Files go before directories, so that what waits stays little. Whatever is under way is
-    /// polled all the time: one that is not could hold what the others wait for.
+    /// Files go before directories, so that few entries wait. Every running transfer is polled all
+    /// the time: one that is not polled could hold what the others wait for.
     async fn walk(&self, root: Job, at_a_time: usize) {
         let (mut files, mut directories) = (Vec::new(), vec![root]);
         let mut running: FuturesUnordered<BoxFuture<'_, Result<Vec<Job>>>> =
@@ -198,12 +197,12 @@ impl Each<'_> {
         Vec::new()
     }
 
-    /// Makes a directory, or looks whether it is there; what it holds for this part.
+    /// Makes a directory, or checks that it exists. Returns its entries of this part.
     async fn expand(&self, directory: Job) -> Result<Vec<Job>> {
         let mut found = Vec::new();
         if self.args.compare {
             if let Some(how) = self.difference(&directory).await? {
-                // Every part looks at it; one says it.
+                // Every part checks it; one part reports it.
                 if self.is_mine(&directory.from, &directory.to) {
                     self.problems.say(how);
                 }
@@ -265,7 +264,7 @@ impl Each<'_> {
         }
     }
 
-    /// Anything but a directory; nothing is found in it.
+    /// Handles an entry that is no directory.
     async fn file(&self, job: Job) -> Result<Vec<Job>> {
         if job.node.kind != FileKind::Regular {
             self.other(&job).await?;
@@ -313,12 +312,12 @@ impl Each<'_> {
         Ok(())
     }
 
-    /// Refuses a target that is not there, or is something else.
+    /// Refuses a target that is missing, or of another kind.
     async fn same_kind(&self, job: &Job) -> Result<()> {
         self.difference(job).await?.map_or(Ok(()), |how| bail!(how))
     }
 
-    /// That a target is not there, or is something else.
+    /// The error that a target is missing, or of another kind.
     async fn difference(&self, job: &Job) -> Result<Option<String>> {
         let (from, to) = (self.from.show(&job.from), self.to.show(&job.to));
         // Only the tree itself may be named by a link.
@@ -334,7 +333,8 @@ impl Each<'_> {
         !self.args.view.is_whole()
     }
 
-    /// Whether a path is of this part: its path in the volume is the same for every part.
+    /// Whether a path belongs to this part, by its path in the volume, which is the same for every
+    /// part.
     fn is_mine(&self, from: &[u8], to: &[u8]) -> bool {
         let in_volume = matches!(self.to, Tree::Weft(_));
         self.part.takes(if in_volume { to } else { from })

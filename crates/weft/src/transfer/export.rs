@@ -113,8 +113,7 @@ async fn length(view: &OpenView, attributes: &Attributes, args: &TransferArgs) -
     Ok(args.view.length().map_or(rest, |length| length.min(rest)))
 }
 
-/// The local file, and what is there: inside a directory it gets the name that it has in the
-/// volume.
+/// The local file, and its state. Inside a directory it gets the name that it has in the volume.
 async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Metadata>)> {
     let (mut path, mut there) = (local.to_owned(), look(local).await?);
     if there.as_ref().is_some_and(Metadata::is_dir) && !from.name().is_empty() {
@@ -141,8 +140,8 @@ async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Meta
     Ok((path, there))
 }
 
-/// Opens the local file. With a length it is opened to be copied to: made if it is not there, and
-/// as long as that. Says its inode, too.
+/// Opens the local file. With a length it is opened as a target: made if it is missing, and as long
+/// as that. Returns its inode, too.
 async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Result<(Side, u64)> {
     let write = length.is_some();
     let mut options = File::options();
@@ -170,8 +169,8 @@ async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Resu
     Ok((side, inode))
 }
 
-/// Gives the local file mode and time of its source. Not before every part is done: a mode could
-/// keep parts out.
+/// Gives the local file mode and time of its source. Only after every part is done: a mode could
+/// keep other parts out.
 async fn finish(local: &Side, attributes: &Attributes) -> Result<()> {
     let Side::Local(local) = local else {
         return Ok(());

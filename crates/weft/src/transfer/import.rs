@@ -39,15 +39,14 @@ pub(crate) async fn import(
     let clock = Clock::start();
     let source = open(local).await?;
     let to = target(volume, local, to).await?;
-    // What can be refused is refused before the file is made.
+    // Whatever can be refused is refused before the file is made.
     let pieces = pieces(&source, args)?;
     if !args.compare {
         new_view::check_view(volume, &to, args.view.view(), layout).await?;
     }
     let file = attach(volume, &to, &source, layout, args).await?;
     let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
-    // Before the marks are looked for: bytes that another part has written so far come after its
-    // mark.
+    // Before the lookup of marks: another part writes its mark before its bytes.
     let held = held(&file, &view, args).await?;
     let task = task(volume, &source, &to, &view, pieces, args, clock);
     let transfer = Transfer {
@@ -85,8 +84,8 @@ pub(crate) async fn import(
     transfer.verify(std::mem::take(&mut moved.digests)).await?;
     file.close().await?;
     if task.end().await? && plain {
-        // Not before every part has closed the file, or a time would not stay, and a mode could
-        // keep parts out.
+        // Only after every part has closed the file: earlier, a time would not stay, and a mode
+        // could keep other parts out.
         let changes = Changes {
             mode: Some(source.metadata.mode() & 0o7777),
             modified: Some(Time::Nanos(task.identity.modified)),
@@ -168,7 +167,8 @@ fn task<'a>(
         parts: args.part.of,
     };
     let marks = Marks::of_import(volume, view.file().id(), &identity.view, args.part.of);
-    // A plain file gets its size before anything is written; where a view ends, its servers say.
+    // A plain file gets its size before anything is written. The end of a view is known to its
+    // servers.
     let size = args.view.is_plain().then_some(length);
     Task {
         args,
@@ -205,7 +205,7 @@ fn access(source: &Opened, layout: &LayoutArgs, args: &TransferArgs) -> Access {
 async fn open(path: &Path) -> Result<Opened> {
     let name: Arc<str> = name::escape(name::bytes(path.as_os_str())).into();
     let path = name::bytes(path.as_os_str());
-    // Looked at before it is opened: opening a fifo waits for a writer.
+    // Checked before it is opened: opening a fifo waits for a writer.
     let look = local::at(path, |place| std::fs::metadata(place)).await;
     let kind = look.with_context(|| format!("cannot read {name}"))?;
     let instead = "`weft put` takes what comes in a stream";

@@ -24,7 +24,7 @@ pub(crate) struct Summary {
     pub(crate) end: u64,
     /// Bytes of the whole transfer.
     pub(crate) length: u64,
-    /// Where an interrupted transfer was taken up; `null`: at the part's start.
+    /// Where an interrupted transfer was resumed; `null`: at the part's start.
     pub(crate) resumed_at: Option<u64>,
     /// Bytes copied now, holes included.
     pub(crate) copied: u64,

@@ -17,7 +17,7 @@ pub(crate) fn run(
 ) -> Result<ExitCode> {
     connect::block_on(async {
         let volume = connect::volume(global).await?;
-        // What is under way hears of a signal by itself.
+        // A running transfer handles signals itself.
         interrupt::guard(copy(&volume), || {
             "nothing was copied yet, or all of it was: --resume finds out and goes on".to_owned()
         })

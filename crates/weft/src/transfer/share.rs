@@ -26,7 +26,7 @@ impl Transfer<'_> {
     /// Copies the share from `at` on, and makes it durable.
     pub(super) async fn copy(&self, at: u64) -> Result<Moved> {
         let task = self.task;
-        // From here on a signal is heard by the pump.
+        // From here on the pump handles signals.
         let _orderly = Orderly::begin()?;
         let kept = AtomicU64::new(at);
         let bar = self.bar(task.doing);

@@ -1,4 +1,4 @@
-//! What one process has to do of a transfer, and its notes about it.
+//! The part of a transfer that one process does, and its records of progress.
 
 use std::future::Future;
 use std::ops::Range;
@@ -52,7 +52,8 @@ impl Task<'_> {
         let begin = decide(&situation, self.share.start)?;
         if let Begin::From(at) = begin {
             self.forget(&lost).await?;
-            // The target is perhaps not open yet; what is gone on with was just found to be there.
+            // The target may not be open yet; the bytes to resume after were just found to be
+            // there.
             let own = found.of(part).filter(|_| at > self.share.start);
             let record = self.record(at, false, own.and_then(|own| own.target));
             self.marks.store(part, &record).await?;
@@ -115,7 +116,7 @@ impl Task<'_> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        // Looked at after the records were found: what they speak of was there before them.
+        // Read after the records: the bytes that they name were there before them.
         let now = self.target.now().await?;
         let lost = records.into_iter().filter_map(|(part, record)| {
             Some(Lost {
@@ -133,8 +134,8 @@ impl Task<'_> {
         share.start
     }
 
-    /// Takes away the records of other parts whose bytes are lost: once this part has made the
-    /// target as long as it was, nothing would tell.
+    /// Takes away the records of other parts whose bytes are lost: once this part has restored the
+    /// target's length, the loss would go unnoticed.
     async fn forget(&self, lost: &[Lost]) -> Result<()> {
         for lost in lost.iter().filter(|l| l.part != self.args.part.number) {
             self.marks.remove(lost.part).await?;

@@ -50,7 +50,7 @@ fn there(path: &RemotePath) -> Side {
 async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) -> Result<ExitCode> {
     if args.compare || !args.view.is_whole() {
         if args.resume {
-            // Of a file that was complete nothing tells, once its notes are gone.
+            // Once its records are gone, nothing shows that a file was complete.
             bail!(
                 "--resume of a tree knows whole files only: give --force to copy it anew through the view"
             );
@@ -69,8 +69,8 @@ async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) ->
         sync: true,
         go_on: "give --resume",
     };
-    // What it holds: whether the target is there already makes no difference then, so parts may
-    // come in any order.
+    // The directory's entries, not the directory: then it makes no difference whether the target
+    // exists, and parts may come in any order.
     let from = Side {
         path: name::join(&from.path, b"."),
         ..from

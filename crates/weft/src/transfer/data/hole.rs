@@ -1,4 +1,4 @@
-//! Holes in what is written over: between the runs of a piece, and in a local file.
+//! Holes over old bytes: between the runs of a piece, and in a local file.
 
 use std::fs::File;
 use std::io;

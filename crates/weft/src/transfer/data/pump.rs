@@ -1,5 +1,5 @@
-//! Moves one part's share from one side to the other: pieces of 4 MiB, several under way, holes
-//! left out, what is done made durable and noted from time to time.
+//! Moves one part's share from one side to the other: pieces of 4 MiB, several in flight, without
+//! holes. From time to time the bytes so far are made durable and noted.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,23 +23,23 @@ pub(in crate::transfer) type Digest = [u8; 32];
 pub(in crate::transfer) struct Pump<'a> {
     pub(in crate::transfer) from: Side,
     pub(in crate::transfer) to: Side,
-    /// What is to be copied, in bytes of the transfer.
+    /// The range to copy, in bytes of the transfer.
     pub(in crate::transfer) share: Range<u64>,
     /// Pieces end at multiples of it.
     pub(in crate::transfer) step: u64,
     pub(in crate::transfer) streams: usize,
-    /// The target may hold other bytes, which are to go.
+    /// The target may hold other bytes, which are to be overwritten.
     pub(in crate::transfer) old: bool,
     /// This byte is written even if it is zero: the target ends after it.
     pub(in crate::transfer) last: Option<u64>,
-    /// Bytes after which what is done is made durable.
+    /// How many new bytes are made durable and noted at a time.
     pub(in crate::transfer) checkpoint: u64,
     /// Bytes per second.
     pub(in crate::transfer) limit: Option<u64>,
     /// Keep digests of what is copied.
     pub(in crate::transfer) digests: bool,
     pub(in crate::transfer) bar: &'a ProgressBar,
-    /// The byte that everything before is kept to: durable, and noted.
+    /// Everything before this byte is durable, and noted.
     pub(in crate::transfer) kept: &'a AtomicU64,
 }
 
@@ -116,8 +116,8 @@ impl Plan {
 impl Pump<'_> {
     /// Moves everything. `note` is called with the byte that everything before is durable to.
     ///
-    /// After a failure, and when the user asks for an end, what was done before is made durable and
-    /// noted all the same, as far as that goes.
+    /// After a failure, and when the user asks for an end, the bytes so far are still made durable
+    /// and noted, as far as possible.
     pub(in crate::transfer) async fn run(
         &self,
         note: impl Fn(u64) -> BoxFuture<'static, Result<()>>,
@@ -177,9 +177,9 @@ impl Pump<'_> {
         let Some(error) = failed else {
             return Ok(moved);
         };
-        // What failed is still among those under way.
+        // The failed piece is still among those in flight.
         let reached = under_way.first().copied().unwrap_or(plan.at);
-        // The first failure is the one to tell.
+        // The first failure is the one to report.
         if reached > noted && self.save(note(reached)).await.is_ok() {
             self.kept.store(reached, Ordering::Relaxed);
         }

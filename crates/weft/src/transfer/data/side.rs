@@ -45,7 +45,7 @@ pub(in crate::transfer) struct View {
     open: Arc<OpenView>,
     reader: Arc<ZeroedReader>,
     start: u64,
-    /// It is the whole file in canonical order, so holes can be asked for.
+    /// The view is the whole file in canonical order, so its holes are known.
     canonical: bool,
     /// All of it is one access.
     whole: bool,
@@ -108,7 +108,7 @@ impl Side {
         }
     }
 
-    /// Fills the buffer from `at` on; what holds no data is zeros.
+    /// Fills the buffer from `at` on; ranges without data are zeros.
     pub(in crate::transfer) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer> {
         match self {
             Side::Local(local) => {
@@ -136,8 +136,8 @@ impl Side {
         }
     }
 
-    /// Writes what is not zeros. Where `old` bytes may lie, the zeros are made, too; with `last`
-    /// the last byte is written whatever it is.
+    /// Writes all but zeros. Where `old` bytes may lie, zeros are made, too; with `last` the last
+    /// byte is written in any case.
     pub(in crate::transfer) async fn write(
         &self,
         at: u64,
@@ -236,15 +236,14 @@ impl Side {
         }
     }
 
-    /// Has the kernel forget what it keeps in memory of a synced range, so that reading it again
-    /// reads the disk.
+    /// Drops a synced range from the page cache, so that reading it again reads the disk.
     pub(in crate::transfer) async fn forget(&self, range: Range<u64>) -> Result<()> {
         if let Side::Local(local) = self
             && let Some(length) = std::num::NonZero::new(range.end - range.start)
         {
             let file = local.file.clone();
             let advise = move || {
-                // Advice: a file system that does not take it changes nothing about the bytes.
+                // This is advice: a file system that ignores it leaves the bytes as they are.
                 let _ = rustix::fs::fadvise(&file, range.start, Some(length), Advice::DontNeed);
                 Ok(())
             };

@@ -12,7 +12,7 @@ use super::pump::{Digest, Plan, Step};
 use super::side::Side;
 use crate::streams::{Buffers, panicked};
 
-/// Bytes differ because the target has no place for them: to copy them again would change nothing.
+/// Bytes differ because the target has no place for them: copying them again would not help.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub(in crate::transfer) struct OnGhost(String);
@@ -24,7 +24,7 @@ pub(in crate::transfer) struct Comparison<'a> {
     pub(in crate::transfer) share: Range<u64>,
     pub(in crate::transfer) step: u64,
     pub(in crate::transfer) streams: usize,
-    /// Of pieces that this process has copied, by their first byte.
+    /// The digests of pieces that this process has copied, by their first byte.
     pub(in crate::transfer) digests: HashMap<u64, Digest>,
     pub(in crate::transfer) bar: &'a ProgressBar,
 }
@@ -39,7 +39,7 @@ impl Comparison<'_> {
         let buffers = Buffers::new(2 * self.streams, self.step as usize);
         let mut plan = Plan::new(&self.from, &self.share, self.step);
         let mut working: JoinSet<Result<u64>> = JoinSet::new();
-        // What is left of a hole, which is compared a piece at a time as well.
+        // The rest of a hole, which is compared a piece at a time as well.
         let mut hole = 0..0;
         loop {
             while working.len() < self.streams {

@@ -1,4 +1,4 @@
-//! What a part does with what it finds at the target.
+//! How a part begins, given the state of the target.
 
 use anyhow::{Result, bail};
 use thiserror::Error;
@@ -15,7 +15,7 @@ pub(in crate::transfer) struct Lost {
     pub(in crate::transfer) how: String,
 }
 
-/// The target holds data that is not to be written over unasked.
+/// The target holds data that must not be overwritten without a request.
 #[derive(Debug, Error)]
 #[error("{0} holds data: --force writes over it")]
 pub(in crate::transfer) struct Occupied(String);
@@ -62,7 +62,7 @@ pub(in crate::transfer) enum Begin {
 /// Decides where to begin.
 ///
 /// # Errors
-/// What is there would be lost, or is no unfinished transfer of this source.
+/// The target's data would be lost, or is not an unfinished transfer of this source.
 pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
     let Situation { source, target, .. } = situation;
     if situation.force {
@@ -104,10 +104,10 @@ pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Resu
     }
 }
 
-/// Where a part goes on that has a record of its own.
+/// Where a part with a record resumes.
 fn go_on(situation: &Situation<'_>, own: &Record, start: u64) -> Result<Begin> {
     match situation.lost.first() {
-        // Nothing is there that could be lost: what was there before is copied again.
+        // Nothing can be lost here: the bytes of earlier attempts are copied again.
         Some(_) if situation.empty => Ok(Begin::From(start)),
         Some(lost) => bail!(
             "{} {}, though the unfinished transfer had come to byte {} of it: --force begins anew",

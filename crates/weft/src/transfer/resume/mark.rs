@@ -1,5 +1,5 @@
-//! What a part of a transfer leaves at the target while it is under way: which transfer it is, and
-//! how far it came.
+//! The record that a running part of a transfer leaves at the target: which transfer it is, and how
+//! far it came.
 //!
 //! One record for each part: of an import an extended attribute of the file, of an export a small
 //! file beside the local one. The records of a transfer go when the last of its parts is complete.
@@ -49,7 +49,7 @@ pub(in crate::transfer) struct Record {
     pub(in crate::transfer) transfer: Identity,
     /// Everything of the part before this byte of the transfer is copied and synced.
     pub(in crate::transfer) done: u64,
-    /// The part is copied, and verified if that was asked for.
+    /// The part is copied, and verified if requested.
     pub(in crate::transfer) complete: bool,
     /// The target then; absent where it was still to be opened.
     #[serde(default)]
@@ -78,7 +78,7 @@ impl Found {
         records.find(|(n, _)| *n == part.number).map(|(_, r)| r)
     }
 
-    /// Another part of this transfer is under way, or was.
+    /// Another part of this transfer is running, or was.
     pub(in crate::transfer) fn has(&self, transfer: &Identity) -> bool {
         self.records.iter().any(|(_, r)| r.transfer == *transfer)
     }
@@ -158,7 +158,7 @@ impl Marks {
         Ok(())
     }
 
-    /// Takes all records away if every part is complete. Returns whether it is.
+    /// Removes all records if every part is complete. Returns whether every part is.
     pub(in crate::transfer) async fn end(&self, transfer: &Identity) -> Result<bool> {
         if !self.find().await?.complete(transfer) {
             return Ok(false);
@@ -191,7 +191,7 @@ impl Marks {
     }
 }
 
-/// A record, if it is one: what another version wrote, or a torn one, is none.
+/// A record, if it is one: neither a torn one nor that of another version is.
 fn read(number: u32, value: &[u8]) -> Option<(u32, Record)> {
     Some((number, serde_json::from_slice(value).ok()?))
 }
@@ -231,7 +231,7 @@ fn beside(prefix: &Path) -> io::Result<Vec<(u32, Vec<u8>)>> {
     Ok(found)
 }
 
-/// Puts a file where another was, whole: whenever the power fails, one of the two is there.
+/// Replaces a file atomically: whenever the power fails, one of the two is there.
 fn replace(path: &Path, value: &[u8]) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
@@ -243,7 +243,7 @@ fn replace(path: &Path, value: &[u8]) -> io::Result<()> {
         std::fs::rename(&fresh, path)
     };
     if let Err(error) = write() {
-        // On a full disk, too, nothing is left that looks like a record.
+        // Also on a full disk, nothing is left that looks like a record.
         let _ = std::fs::remove_file(&fresh);
         return Err(error);
     }

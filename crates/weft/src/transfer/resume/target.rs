@@ -1,8 +1,8 @@
-//! Where the bytes of a transfer go, as the records of its progress speak of it: a process that
-//! resumes a transfer, or adds a part to it, must not count progress for bytes that were removed or
-//! cut off since.
+//! The target of a transfer, as the records of its progress describe it: a process that resumes a
+//! transfer, or adds a part to it, must not count progress for bytes that were removed or cut off
+//! since.
 //!
-//! Not looked at is the device of a local file: parts on several machines find one file on several
+//! The device of a local file is ignored: parts on several machines see one file on different
 //! devices.
 
 use std::fs::Metadata;
@@ -18,7 +18,7 @@ use weft_client::OpenView;
 use crate::copy::local;
 use crate::terminal::name;
 
-/// What a record says of the target, as it was when the record was stored.
+/// The target as it was when a record was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::transfer) struct Held {
@@ -29,10 +29,10 @@ pub(in crate::transfer) struct Held {
 }
 
 impl Held {
-    /// How what is there `now` shows that bytes of which a record of `then` speaks are lost;
-    /// `None`: it does not.
+    /// The reason why the target `now` has lost bytes that a record of `then` names; `None`: it has
+    /// not.
     ///
-    /// Records of before targets were noted say nothing of it: an empty target alone shows it then.
+    /// Records of versions that did not note the target are judged by an empty target alone.
     pub(in crate::transfer) fn lost(then: Option<Held>, now: Option<Held>) -> Option<String> {
         let Some(now) = now else {
             return Some("is gone".to_owned());
@@ -56,8 +56,7 @@ impl Held {
 pub(in crate::transfer) enum Target {
     /// A local file: its path, and what it is once it is open.
     Local(PathBuf, OnceLock<Held>),
-    /// A view, and how many bytes it has for sure while the transfer is under way, if that is
-    /// known.
+    /// A view, and how many bytes it holds at least while the transfer runs, if that is known.
     View(Arc<OpenView>, Option<u64>),
 }
 
@@ -93,7 +92,7 @@ impl Target {
         }
     }
 
-    /// What a record can say of the target: of a local file that is still to be opened, nothing.
+    /// The target as a record can describe it; nothing of a local file that is not open yet.
     pub(in crate::transfer) async fn claim(&self) -> Result<Option<Held>> {
         match self {
             Target::Local(_, open) => Ok(open.get().copied()),
