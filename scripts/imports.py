@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Which file of a crate imports which, and whether any of them form a circle.
 
-    scripts/imports.py            fails for a circle of files or of rooms in any crate
-    scripts/imports.py CRATE      also lists the rooms of one crate, lowest first
+    scripts/imports.py            fails for a circle of files or of rooms in any crate but those listed below
+    scripts/imports.py CRATE      lists the circles of one crate, and its rooms, lowest first
 
 A room is a folder or a file directly under src/. An import is a path in code (`use crate::a::B`, `super::B`,
 `crate::a::f()`); it is followed through `pub use` to the file that defines the name. Test modules do not count.
@@ -11,6 +11,9 @@ A room is a folder or a file directly under src/. An import is a path in code (`
 import re
 import sys
 from pathlib import Path
+
+# Crates that still have circles (docs/design/0030-rooms.md); one without any must leave the list.
+WITH_CIRCLES = {"weft-mount", "weft-net", "weft-proto", "weft-server", "weft-sim", "weft-suite"}
 
 ROOT = Path(__file__).resolve().parent.parent / "crates"
 
@@ -141,6 +144,8 @@ def main(wanted):
     failed = False
     for src in sorted(ROOT.glob("*/src")):
         name = src.parent.name
+        if wanted and name != wanted:
+            continue
         crate = Crate(src)
         graph = crate.imports()
         rooms = {crate.room(file): set() for file in graph}
@@ -149,31 +154,41 @@ def main(wanted):
         # The crate's own page imports everything.
         entrances = {"lib.rs", "main.rs"}
         rooms = {room: others - entrances for room, others in rooms.items() if room not in entrances}
+        lines = []
         for circle in circles(graph):
-            failed = True
-            print(f"{name}: these files form a circle: {', '.join(str(f.relative_to(src)) for f in circle)}")
+            lines.append(f"{name}: these files form a circle: {', '.join(str(f.relative_to(src)) for f in circle)}")
             for file in circle:
                 for other in sorted(graph[file] & set(circle)):
-                    print(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
+                    lines.append(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
         for circle in circles(rooms):
-            failed = True
-            print(f"{name}: these rooms form a circle: {', '.join(circle)}")
+            lines.append(f"{name}: these rooms form a circle: {', '.join(circle)}")
             for file, targets in sorted(graph.items()):
                 for other in sorted(targets):
                     pair = crate.room(file), crate.room(other)
                     if pair[0] != pair[1] and set(pair) <= set(circle):
-                        print(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
-        if name == wanted:
-            floor = {}
-            while len(floor) < len(rooms):
-                ready = [r for r in rooms if r not in floor and all(o in floor for o in rooms[r])]
-                if not ready:
-                    break
-                for room in ready:
-                    floor[room] = 1 + max((floor[o] for o in rooms[room]), default=0)
-            for room in sorted(floor, key=lambda r: (floor[r], r)):
-                print(f"{floor[room]:3} {room}: {', '.join(sorted(rooms[room]))}")
+                        lines.append(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
+        known = name in WITH_CIRCLES
+        if known and not lines:
+            lines.append(f"{name} has no circles any more: take it off the list in scripts/imports.py")
+            known = False
+        if lines and (wanted or not known):
+            failed = True
+            print("\n".join(lines))
+        if wanted:
+            for number, room in floors(rooms):
+                print(f"{number:3} {room}: {', '.join(sorted(rooms[room]))}")
     return failed
+
+
+def floors(rooms):
+    """Each room that is in no circle, with one more than the highest floor that it imports from."""
+    floor = {}
+    while True:
+        ready = [r for r in rooms if r not in floor and all(o in floor for o in rooms[r])]
+        if not ready:
+            return sorted((floor[room], room) for room in floor)
+        for room in ready:
+            floor[room] = 1 + max((floor[o] for o in rooms[room]), default=0)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,7 @@ setup_mount_programs() {
 
 # What the lints need besides.
 setup_lints() {
+    command -v python3 >/dev/null || setup_packages python3 || return 1
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
     if command -v rustup >/dev/null; then
         rustup component add rustfmt clippy >&2 && return 0
