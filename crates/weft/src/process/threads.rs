@@ -69,8 +69,11 @@ mod tests {
     #[test]
     fn blocking_work_is_done_by_threads_that_were_there_from_the_beginning() {
         let runtime = lasting(&mut Builder::new_current_thread()).unwrap();
+        // A thread is idle a moment after its work has ended; work that comes before starts another one.
+        let idle = || std::thread::sleep(Duration::from_millis(20));
         let mut seen: HashSet<ThreadId> = HashSet::new();
         for _ in 0..20 {
+            idle();
             let work = runtime.spawn_blocking(|| std::thread::current().id());
             seen.insert(runtime.block_on(work).unwrap());
         }
