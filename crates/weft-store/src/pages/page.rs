@@ -65,24 +65,8 @@ impl Page {
     pub(crate) fn covering(pool: &Pool, first: u32, last: u32) -> Self {
         let blocks = [1_u32, 4, 16].into_iter().find(|n| first / n == last / n);
         let blocks = blocks.expect("a slot has 16 blocks");
-        Self {
-            base: first / blocks * blocks,
-            buffer: Arc::new(pool.take(blocks as usize)),
-            valid: 0,
-            dirty: 0,
-            flushing: 0,
-            redirtied: 0,
-            flush: 0,
-            oldest: u64::MAX,
-            used: true,
-            queued: false,
-            touched: 0,
-            spent: false,
-            listed: false,
-            fetched: 0,
-            fresh: 0,
-            sums: [0; BUFFER_BLOCKS_MAX],
-        }
+        let buffer = Arc::new(pool.take(blocks as usize));
+        Self::filled(first / blocks * blocks, buffer, 0)
     }
 
     /// A page of blocks that were just read or written.
