@@ -20,15 +20,7 @@ const ACCESS_LINGER: Duration = Duration::from_secs(1);
 impl Volume {
     /// An attachment ends; the service hears of it soon.
     pub(crate) fn detach_later(&self, file: u64, write: bool) {
-        let begin = {
-            let mut waiting = self.shared.detaches.lock();
-            if write {
-                waiting.writing.push(file);
-            } else {
-                waiting.reading.push(file);
-            }
-            !std::mem::replace(&mut waiting.begun, true)
-        };
+        let begin = self.shared.detaches.lock().add(file, write);
         if begin {
             let volume = self.clone();
             self.shared.runtime.spawn(async move {
@@ -44,20 +36,12 @@ impl Volume {
 
     /// A file, directory or link was read at this time; the service hears of it soon, with whatever attachments end.
     pub fn note_access(&self, file: u64, time: i64) {
-        let begin = {
-            let mut waiting = self.shared.detaches.lock();
-            waiting.accessed.insert(file, time);
-            !std::mem::replace(&mut waiting.access_begun, true)
-        };
+        let begin = self.shared.detaches.lock().add_access(file, time);
         if begin {
             let volume = self.clone();
             self.shared.runtime.spawn(async move {
                 tokio::time::sleep(ACCESS_LINGER).await;
-                let more = {
-                    let mut waiting = volume.shared.detaches.lock();
-                    waiting.access_begun = false;
-                    !waiting.accessed.is_empty()
-                };
+                let more = volume.shared.detaches.lock().begin_accesses();
                 if more {
                     volume.tell_ended().await;
                 }
@@ -68,7 +52,7 @@ impl Volume {
     /// The time of access of a file is about to be set by hand: one that was noted before is not told any more.
     pub async fn forget_access(&self, file: u64) {
         let detaches = &self.shared.detaches;
-        detaches.lock().accessed.remove(&file);
+        detaches.lock().forget_access(file);
         // What a call tells already is told before.
         drop(detaches.telling().await);
     }
@@ -95,7 +79,7 @@ impl Volume {
     /// Tells of ends of writers, if there are any: one that was not told looks like somebody else who writes, for whom a
     /// small file's bytes would have to go to its cells.
     pub(crate) async fn tell_ended_writers(&self) {
-        if !self.shared.detaches.lock().writing.is_empty() {
+        if self.shared.detaches.lock().has_writers() {
             self.tell_ended().await;
         }
     }
@@ -104,7 +88,7 @@ impl Volume {
     async fn tell_detached(&self) -> bool {
         let detaches = &self.shared.detaches;
         // Before it is taken, so that whoever finds nothing to forget waits for this.
-        let tells = !detaches.lock().accessed.is_empty();
+        let tells = detaches.lock().has_accesses();
         let telling = if tells {
             Some(detaches.telling().await)
         } else {

@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use weft_proto::limits::DETACH_MAX;
 use weft_proto::meta::{Accessed, DetachRequest};
 
-/// Files whose attachments have ended, and what was read.
+/// Attachments that have ended and accesses, until the service is told.
 #[derive(Default)]
 pub(crate) struct Detaches {
     waiting: Mutex<Waiting>,
@@ -16,17 +16,55 @@ pub(crate) struct Detaches {
 
 #[derive(Default)]
 pub(crate) struct Waiting {
-    pub(crate) reading: Vec<u64>,
-    pub(crate) writing: Vec<u64>,
-    /// Somebody will tell.
-    pub(crate) begun: bool,
-    pub(crate) accessed: HashMap<u64, i64>,
-    /// Somebody will tell of what was accessed, at the latest in [`ACCESS_LINGER`].
-    pub(crate) access_begun: bool,
+    reading: Vec<u64>,
+    writing: Vec<u64>,
+    /// A task will tell the service.
+    begun: bool,
+    accessed: HashMap<u64, i64>,
+    /// A task will tell the service what was accessed.
+    access_begun: bool,
 }
 
 impl Waiting {
-    /// The next call's part; `None` when nothing is left, and then nobody tells any more.
+    /// An attachment has ended; whether the caller must start a task that tells.
+    pub(crate) fn add(&mut self, file: u64, write: bool) -> bool {
+        let list = if write {
+            &mut self.writing
+        } else {
+            &mut self.reading
+        };
+        list.push(file);
+        !std::mem::replace(&mut self.begun, true)
+    }
+
+    /// A file was accessed; whether the caller must start a task that tells.
+    pub(crate) fn add_access(&mut self, file: u64, time: i64) -> bool {
+        self.accessed.insert(file, time);
+        !std::mem::replace(&mut self.access_begun, true)
+    }
+
+    /// The task that tells of accesses begins; whether there are any.
+    pub(crate) fn begin_accesses(&mut self) -> bool {
+        self.access_begun = false;
+        self.has_accesses()
+    }
+
+    /// Whether attachments for writing have ended.
+    pub(crate) fn has_writers(&self) -> bool {
+        !self.writing.is_empty()
+    }
+
+    /// Whether there are accesses.
+    pub(crate) fn has_accesses(&self) -> bool {
+        !self.accessed.is_empty()
+    }
+
+    /// An access is not to be told.
+    pub(crate) fn forget_access(&mut self, file: u64) {
+        self.accessed.remove(&file);
+    }
+
+    /// The next call's part; `None` when nothing is left, and then no task tells any more.
     pub(crate) fn take(&mut self, accessed: bool) -> Option<DetachRequest> {
         let part =
             |list: &mut Vec<u64>, room: usize| list.split_off(list.len().saturating_sub(room));
